@@ -1,0 +1,128 @@
+"""Children: what a cell sees of the nodes below it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import segment
+from graphfold.errors import ShapeError
+
+
+class StateReader(ABC):
+    """Where the rows of a group's children come from; each engine has its own."""
+
+    @abstractmethod
+    def rows(self, field: str) -> Tensor:
+        """[num_child_edges, width] the child of each edge."""
+
+    @abstractmethod
+    def sum(self, field: str) -> Tensor:
+        """[group_size, width] the sum over the children of each node."""
+
+    @abstractmethod
+    def previous(self, field: str) -> Tensor:
+        """[group_size, width] the nodes' own state before this pass or round."""
+
+
+class Children:
+    """The children of the nodes of one group, in child order.
+
+    Edges are sorted by parent: those of the group's first node come first.
+
+    Args:
+        reader: where state is read.
+        ptr: [group_size + 1] where each node's edges begin.
+        parent: [num_child_edges] the position in the group of each edge's parent.
+        arity: the number of children of every node, or None if it differs.
+        edge: columns of the edges, name -> [num_child_edges, ...].
+        shared: tensors that every node may read, by name.
+    """
+
+    def __init__(
+        self,
+        reader: StateReader,
+        ptr: Tensor,
+        parent: Tensor,
+        arity: int | None,
+        edge: Mapping[str, Tensor],
+        shared: Mapping[str, Tensor],
+    ) -> None:
+        self._reader = reader
+        self.ptr = ptr
+        self.parent = parent
+        self.arity = arity
+        self.edge = edge
+        self.shared = shared
+
+    @property
+    def group_size(self) -> int:
+        """How many nodes the group has."""
+        return self.ptr.shape[0] - 1
+
+    @property
+    def count(self) -> Tensor:
+        """[group_size] how many children each node has."""
+        return self.ptr[1:] - self.ptr[:-1]
+
+    def rows(self, field: str) -> Tensor:
+        """[num_child_edges, width] the child's state on every edge."""
+        return self._reader.rows(field)
+
+    def stack(self, field: str) -> Tensor:
+        """[group_size, arity, width] the children's states side by side.
+
+        Raises:
+            ShapeError: if the nodes of this type may have any number of children.
+        """
+        if self.arity is None:
+            raise ShapeError(
+                f"stack('{field}') needs a fixed number of children, but this type has any number. "
+                "Use rows, sum, mean, max or attend."
+            )
+        rows = self._reader.rows(field)
+        return rows.view(self.group_size, self.arity, rows.shape[-1])
+
+    def previous(self, field: str) -> Tensor:
+        """[group_size, width] the nodes' own state before this pass or round."""
+        return self._reader.previous(field)
+
+    def sum(self, field: str | Tensor) -> Tensor:
+        """[group_size, width] sums over children, of a field or of values on the edges.
+
+        A node without children gets zeros, as in `mean` and `max`.
+        """
+        if isinstance(field, str):
+            return self._reader.sum(field)
+        return segment.segment_sum(field, self.ptr)
+
+    def mean(self, field: str | Tensor) -> Tensor:
+        """[group_size, width] means over children."""
+        total = self.sum(field)
+        return total / self.count.clamp(min=1).to(total.dtype).unsqueeze(-1)
+
+    def max(self, field: str | Tensor) -> Tensor:
+        """[group_size, width] elementwise maxima over children."""
+        rows = self._reader.rows(field) if isinstance(field, str) else field
+        return segment.segment_max(rows, self.ptr)
+
+    def softmax(self, score: Tensor) -> Tensor:
+        """[num_child_edges, ...] `score` normalised over the children of each node."""
+        return segment.segment_softmax(score, self.ptr)
+
+    def attend(self, field: str | Tensor, score: Tensor) -> Tensor:
+        """[group_size, width] means over children, weighted by the softmax of `score`.
+
+        Shape:
+            score: [num_child_edges] or [num_child_edges, 1]
+        """
+        rows = self._reader.rows(field) if isinstance(field, str) else field
+        weight = self.softmax(score.reshape(-1, 1))
+        return segment.segment_sum(weight * rows, self.ptr)
+
+    def expand(self, values: Tensor) -> Tensor:
+        """[num_child_edges, ...] the parent's row of `values` on every edge."""
+        return torch.index_select(values, 0, self.parent)

@@ -1,0 +1,31 @@
+"""The common format: `TypedDAG`, its schema, and what turns other things into it."""
+
+from graphfold.dag.builder import GraphBuilder
+from graphfold.dag.collate import collate, recode, select, split
+from graphfold.dag.depth import compute_depth, compute_height
+from graphfold.dag.exchange import from_networkx, from_pyg, to_networkx, to_pyg
+from graphfold.dag.schema import MISSING, Column, EdgeType, NodeType, Schema
+from graphfold.dag.typed_dag import Relation, TypedDAG
+from graphfold.dag.validate import validate
+
+__all__ = [
+    "MISSING",
+    "Column",
+    "EdgeType",
+    "GraphBuilder",
+    "NodeType",
+    "Relation",
+    "Schema",
+    "TypedDAG",
+    "collate",
+    "compute_depth",
+    "compute_height",
+    "from_networkx",
+    "from_pyg",
+    "recode",
+    "select",
+    "split",
+    "to_networkx",
+    "to_pyg",
+    "validate",
+]

@@ -1,0 +1,173 @@
+"""Many graphs into one `TypedDAG`, and some or each of them out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from graphfold.dag.typed_dag import Dictionaries, Relation, TypedDAG, pointers, ragged_arange
+from graphfold.errors import SchemaError
+
+
+def collate(dags: Sequence[TypedDAG]) -> TypedDAG:
+    """All graphs of `dags`, in order, in one `TypedDAG`: concatenation plus offsets.
+
+    Raises:
+        SchemaError: if `dags` is empty or their schemas differ.
+    """
+    if not dags:
+        raise SchemaError("nothing to collate. Give at least one graph.")
+    first = dags[0]
+    if any(dag.schema != first.schema for dag in dags):
+        raise SchemaError("graphs of different schemas cannot be collated. Convert one of them.")
+    dags = _share_dictionaries(dags)
+    files = tuple(dict.fromkeys(file for dag in dags for file in dag.files))
+    nodes = _offsets([dag.num_nodes for dag in dags])
+    graphs = _offsets([dag.num_graphs for dag in dags])
+    shifted = list(zip(dags, nodes, strict=True))
+    return TypedDAG(
+        schema=first.schema,
+        op_type=torch.cat([dag.op_type for dag in dags]),
+        input_ptr=_cat_pointers([dag.input_ptr for dag in dags]),
+        input_index=torch.cat([_shift(dag.input_index, offset) for dag, offset in shifted]),
+        batch=torch.cat([dag.batch + offset for dag, offset in zip(dags, graphs, strict=True)]),
+        num_graphs=sum(dag.num_graphs for dag in dags),
+        depth=torch.cat([dag.depth for dag in dags]),
+        output_ptr=_cat_pointers([dag.output_ptr for dag in dags]),
+        output_index=torch.cat([dag.output_index + offset for dag, offset in shifted]),
+        span=torch.cat([dag.span for dag in dags]),
+        origin=torch.cat([_recode_files(dag, files) for dag in dags]),
+        columns={
+            space: {name: torch.cat([dag.columns[space][name] for dag in dags]) for name in columns}
+            for space, columns in first.columns.items()
+        },
+        relations={
+            name: Relation(
+                _cat_pointers([dag.relations[name].ptr for dag in dags]),
+                torch.cat([dag.relations[name].index + offset for dag, offset in shifted]),
+            )
+            for name in first.relations
+        },
+        dictionaries=dags[0].dictionaries,
+        files=files,
+    )
+
+
+def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
+    """The graphs with the given numbers, in the given order, as one `TypedDAG`.
+
+    Array operations only: the cost does not depend on the size of `dag`, save for pointers that
+    are computed once per `dag`.
+    """
+    graphs = torch.as_tensor(graphs, dtype=torch.int64)
+    pick = {space: _rows(_row_ptr(dag, space), graphs) for space in ["node", *dag.columns]}
+    nodes, inputs = pick["node"], pick["inputs"]
+    old_start = dag.node_ptr[graphs]
+    count = dag.node_ptr[graphs + 1] - old_start
+    offset = pointers(count)[:-1] - old_start  # [num_selected], what each graph's nodes move by
+    batch = torch.repeat_interleave(torch.arange(len(graphs)), count)
+    outputs = _rows(dag.output_ptr, graphs)
+    output_count = (dag.output_ptr[1:] - dag.output_ptr[:-1])[graphs]
+    input_count = (dag.input_ptr[1:] - dag.input_ptr[:-1])[nodes]
+    node_offset = offset[batch]
+    return replace(
+        dag,
+        op_type=dag.op_type[nodes],
+        input_ptr=pointers(input_count),
+        input_index=_shift(
+            dag.input_index[inputs], torch.repeat_interleave(node_offset, input_count)
+        ),
+        batch=batch,
+        num_graphs=len(graphs),
+        depth=dag.depth[nodes],
+        output_ptr=pointers(output_count),
+        output_index=dag.output_index[outputs] + torch.repeat_interleave(offset, output_count),
+        span=dag.span[nodes],
+        origin=dag.origin[graphs],
+        columns={
+            space: {name: column[pick[space]] for name, column in columns.items()}
+            for space, columns in dag.columns.items()
+        },
+        relations={
+            name: _select_relation(relation, pick[f"relation:{name}"], nodes, node_offset)
+            for name, relation in dag.relations.items()
+        },
+    )
+
+
+def split(dag: TypedDAG) -> list[TypedDAG]:
+    """Each graph on its own; `collate(split(dag))` equals `dag`."""
+    return [select(dag, [graph]) for graph in range(dag.num_graphs)]
+
+
+def _select_relation(
+    relation: Relation, edges: Tensor, nodes: Tensor, node_offset: Tensor
+) -> Relation:
+    count = (relation.ptr[1:] - relation.ptr[:-1])[nodes]
+    index = relation.index[edges] + torch.repeat_interleave(node_offset, count)
+    return Relation(pointers(count), index)
+
+
+def _row_ptr(dag: TypedDAG, space: str) -> Tensor:
+    """`dag.row_ptr(space)`, remembered, since a corpus is asked once per batch."""
+    cache = dag.__dict__.setdefault("_row_ptrs", {})
+    if space not in cache:
+        cache[space] = dag.row_ptr(space)
+    return cache[space]
+
+
+def _rows(ptr: Tensor, graphs: Tensor) -> Tensor:
+    start = ptr[graphs]
+    return ragged_arange(start, ptr[graphs + 1] - start)
+
+
+def _shift(index: Tensor, offset: Tensor | int) -> Tensor:
+    """Node numbers moved by `offset`; an absent slot stays absent."""
+    return torch.where(index < 0, index, index + offset)
+
+
+def _offsets(counts: Sequence[int]) -> list[int]:
+    return pointers(torch.tensor(counts, dtype=torch.int64))[:-1].tolist()
+
+
+def _cat_pointers(ptrs: Sequence[Tensor]) -> Tensor:
+    return pointers(torch.cat([ptr[1:] - ptr[:-1] for ptr in ptrs]))
+
+
+def _recode_files(dag: TypedDAG, files: tuple[str, ...]) -> Tensor:
+    if dag.files == files[: len(dag.files)]:
+        return dag.origin
+    codes = torch.tensor([files.index(file) for file in dag.files] + [-1])
+    origin = dag.origin.clone()
+    origin[:, 0] = codes[origin[:, 0]]
+    return origin
+
+
+def _share_dictionaries(dags: Sequence[TypedDAG]) -> Sequence[TypedDAG]:
+    """The same graphs, with codes that mean the same string everywhere."""
+    first = dags[0].dictionaries
+    if all(dag.dictionaries is first or dag.dictionaries == first for dag in dags):
+        return dags
+    merged = {
+        key: tuple(dict.fromkeys(word for dag in dags for word in dag.dictionaries[key]))
+        for key in first
+    }
+    return [recode(dag, merged) for dag in dags]
+
+
+def recode(dag: TypedDAG, dictionaries: Dictionaries) -> TypedDAG:
+    """The same graphs with other dictionaries for some columns.
+
+    A string that its new dictionary lacks becomes a missing value (-1).
+    """
+    columns = {space: dict(group) for space, group in dag.columns.items()}
+    for key, words in dictionaries.items():
+        space, name = key
+        code = {word: index for index, word in enumerate(words)}
+        lookup = [code.get(word, -1) for word in dag.dictionaries[key]] + [-1]
+        # The last entry answers -1, so a missing value stays missing.
+        columns[space][name] = torch.tensor(lookup)[columns[space][name]]
+    return replace(dag, columns=columns, dictionaries={**dag.dictionaries, **dictionaries})

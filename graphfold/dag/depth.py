@@ -1,0 +1,93 @@
+"""Depth and height of nodes, level by level, and the cycle that makes both impossible."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.dag.typed_dag import TypedDAG
+from graphfold.errors import GraphError
+
+IntArray = np.ndarray
+
+
+def compute_depth(input_ptr: Tensor, input_index: Tensor) -> Tensor:
+    """[num_nodes] the longest path from a node without inputs (0 there).
+
+    Args:
+        input_ptr: [num_nodes + 1] where each node's inputs begin.
+        input_index: [num_inputs] the inputs; -1 for an absent slot.
+
+    Raises:
+        GraphError: if the inputs have a cycle; the message names its nodes.
+    """
+    child, parent = input_edges(input_ptr, input_index)
+    num_nodes = len(input_ptr) - 1
+    depth = longest_path(num_nodes, source=child, target=parent)
+    if (depth < 0).any():
+        cycle = find_cycle(child, parent, depth < 0)
+        path = " -> ".join(str(node) for node in [*cycle, cycle[0]])
+        raise GraphError(
+            f"graph has a cycle through nodes {path}, so no level can hold them. "
+            "Unroll it into steps first.",
+            cycle=cycle,
+        )
+    return torch.from_numpy(depth)
+
+
+def compute_height(dag: TypedDAG) -> Tensor:
+    """[num_nodes] the longest path to a node that no other node reads (0 there)."""
+    child, parent = input_edges(dag.input_ptr, dag.input_index)
+    return torch.from_numpy(longest_path(dag.num_nodes, source=parent, target=child))
+
+
+def input_edges(input_ptr: Tensor, input_index: Tensor) -> tuple[IntArray, IntArray]:
+    """(child, parent) of every present input, in input order."""
+    ptr, child = input_ptr.numpy(), input_index.numpy()
+    parent = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+    present = child >= 0
+    return child[present], parent[present]
+
+
+def longest_path(num_nodes: int, source: IntArray, target: IntArray) -> IntArray:
+    """[num_nodes] the longest path that ends in each node; -1 for nodes that a cycle blocks.
+
+    Kahn's algorithm, one array step per level: the work of a level is that of its own edges.
+    """
+    order = np.argsort(source, kind="stable")
+    successor = target[order]
+    ptr = np.searchsorted(source[order], np.arange(num_nodes + 1))
+    waiting = np.bincount(target, minlength=num_nodes)
+    length = np.full(num_nodes, -1, dtype=np.int64)
+    ready = np.flatnonzero(waiting == 0)
+    level = 0
+    while len(ready):
+        length[ready] = level
+        reached = successor[_runs(ptr[ready], ptr[ready + 1])]
+        np.subtract.at(waiting, reached, 1)
+        ready = np.unique(reached[waiting[reached] == 0])
+        level += 1
+    return length
+
+
+def find_cycle(source: IntArray, target: IntArray, blocked: IntArray) -> list[int]:
+    """The nodes of one cycle, each followed by the node that reads it.
+
+    Every blocked node has a blocked predecessor, so walking backwards must come round.
+    """
+    inside = blocked[source] & blocked[target]
+    predecessor = dict(zip(target[inside].tolist(), source[inside].tolist(), strict=True))
+    node, seen, path = next(iter(predecessor)), {}, []  # type: ignore[var-annotated]
+    while node not in seen:
+        seen[node] = len(path)
+        path.append(node)
+        node = predecessor[node]
+    return path[seen[node] :][::-1]
+
+
+def _runs(start: IntArray, stop: IntArray) -> IntArray:
+    count = stop - start
+    ends = np.cumsum(count)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(start - ends + count, count)

@@ -1,0 +1,192 @@
+"""The schema: which node types, edges, features and targets a corpus has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from graphfold.errors import SchemaError
+
+#: What a column may hold. A "string" column is stored as codes into a dictionary of the corpus.
+DTYPES: Mapping[str, torch.dtype] = {
+    "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "string": torch.int64,
+}
+
+#: The code of a missing value in an integer column; a missing float is NaN.
+MISSING = -1
+
+
+@dataclass(frozen=True)
+class Column:
+    """One named value of every row: a feature or a target.
+
+    Args:
+        name: its name, unique among its neighbours.
+        dtype: a key of `DTYPES`.
+        shape: the shape of one row; () for a number.
+        unit: the unit of the values, such as "kcal/mol"; None for a pure number or a code.
+        size: for integer columns that hold codes, how many there are (0 .. size-1).
+    """
+
+    name: str
+    dtype: str = "float32"
+    shape: tuple[int, ...] = ()
+    unit: str | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if self.dtype not in DTYPES:
+            raise SchemaError(
+                f"column '{self.name}' has the dtype '{self.dtype}'. Use one of {', '.join(DTYPES)}."
+            )
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype of the tensor that holds the column."""
+        return DTYPES[self.dtype]
+
+    @property
+    def missing(self) -> float | int:
+        """The value that stands for a missing one."""
+        if self.torch_dtype.is_floating_point:
+            return float("nan")
+        return MISSING if self.dtype in ("int32", "int64", "string") else 0
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """A kind of node: what a cell is chosen by.
+
+    Args:
+        name: the op type.
+        arity: how many input slots each node has, or None for any number.
+        features: the columns that only nodes of this type have.
+        inputs: names of the types that may be inputs; None for any type.
+    """
+
+    name: str
+    arity: int | None = None
+    features: tuple[Column, ...] = ()
+    inputs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class EdgeType:
+    """A kind of edge: the ordered inputs, or one relation between nodes."""
+
+    name: str
+    features: tuple[Column, ...] = ()
+    targets: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Everything that is known of a corpus before a record is read.
+
+    Args:
+        types: the node types; a node's `op_type` is the index of its type here.
+        inputs: features and targets of the ordered, acyclic input edges.
+        relations: the relations, which may be cyclic.
+        node_targets: targets that every node has (missing values allowed).
+        graph_features: columns of whole graphs, such as an identifier or the source text.
+        graph_targets: targets of whole graphs (missing values allowed).
+
+    Raises:
+        SchemaError: if a name occurs twice in one place, or a type names an unknown input type.
+    """
+
+    types: tuple[NodeType, ...]
+    inputs: EdgeType = EdgeType("inputs")
+    relations: tuple[EdgeType, ...] = ()
+    node_targets: tuple[Column, ...] = ()
+    graph_features: tuple[Column, ...] = ()
+    graph_targets: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        _refuse_repeated(self.types)
+        _refuse_repeated(self.relations)
+        for space, columns in self.spaces().items():
+            # A node's features and its targets are given by name together, so they must differ.
+            _refuse_repeated(columns + (self.node_targets if space.startswith("type:") else ()))
+        for node_type in self.types:
+            for name in node_type.inputs or ():
+                self.type_index(name)
+
+    def spaces(self) -> dict[str, tuple[Column, ...]]:
+        """The columns of every kind of row.
+
+        The key says what one row is: "node", "graph", "inputs" (one input edge), "type:NAME" (one
+        node of that type) or "relation:NAME" (one edge of that relation).
+        """
+        spaces = {
+            "node": self.node_targets,
+            "graph": self.graph_features + self.graph_targets,
+            "inputs": self.inputs.features + self.inputs.targets,
+        }
+        spaces |= {f"type:{t.name}": t.features for t in self.types}
+        return spaces | {f"relation:{r.name}": r.features + r.targets for r in self.relations}
+
+    def type_index(self, name: str) -> int:
+        """The op type of the node type called `name`; raises SchemaError if there is none."""
+        for index, node_type in enumerate(self.types):
+            if node_type.name == name:
+                return index
+        known = ", ".join(t.name for t in self.types)
+        raise SchemaError(f"schema has no node type '{name}'. It has: {known}.")
+
+    def relation(self, name: str) -> EdgeType:
+        """The relation called `name`; raises SchemaError if there is none."""
+        for edge in self.relations:
+            if edge.name == name:
+                return edge
+        known = ", ".join(edge.name for edge in self.relations) or "none"
+        raise SchemaError(f"schema has no relation '{name}'. It has: {known}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers, ready for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Schema:
+        """The schema that `to_dict` (or JSON of it) describes."""
+        return Schema(
+            types=tuple(
+                NodeType(
+                    item["name"],
+                    item["arity"],
+                    _columns(item["features"]),
+                    None if item["inputs"] is None else tuple(item["inputs"]),
+                )
+                for item in data["types"]
+            ),
+            inputs=_edge_type(data["inputs"]),
+            relations=tuple(_edge_type(item) for item in data["relations"]),
+            node_targets=_columns(data["node_targets"]),
+            graph_features=_columns(data["graph_features"]),
+            graph_targets=_columns(data["graph_targets"]),
+        )
+
+
+def _refuse_repeated(items: tuple[NodeType | EdgeType | Column, ...]) -> None:
+    names = [item.name for item in items]
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"schema names '{name}' twice in one place. Rename one of the two.")
+
+
+def _columns(items: Any) -> tuple[Column, ...]:
+    return tuple(Column(**item) for item in items)
+
+
+def _edge_type(item: Mapping[str, Any]) -> EdgeType:
+    return EdgeType(item["name"], _columns(item["features"]), _columns(item["targets"]))

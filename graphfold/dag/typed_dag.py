@@ -1,0 +1,161 @@
+"""TypedDAG: one or many graphs as columns, never a Python object per node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphfold.dag.schema import Schema
+
+
+#: (space, column) -> the strings that the codes of that column stand for.
+Dictionaries = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Edges of one relation, which may be cyclic, sorted by the node that receives."""
+
+    ptr: Tensor  # [num_nodes + 1] int64, where the edges into each node begin
+    index: Tensor  # [num_edges] int64, the node that each edge comes from
+
+
+@dataclass(frozen=True, eq=False)
+class TypedDAG:
+    """One or more directed acyclic graphs whose nodes each have an op type.
+
+    One instance holds one example, a batch or a whole corpus: the nodes of a graph are contiguous.
+    Columns are kept by space (see `Schema.spaces`): row j of "type:word" belongs to the j-th node
+    of the type "word" in node order. A missing float is NaN, a missing code is -1.
+    """
+
+    schema: Schema
+    op_type: Tensor  # [num_nodes] int64, index into schema.types
+    input_ptr: Tensor  # [num_nodes + 1] int64, where each node's inputs begin
+    input_index: Tensor  # [num_inputs] int64, the inputs in child order; -1 for an absent slot
+    batch: Tensor  # [num_nodes] int64, graph that each node belongs to, never decreasing
+    num_graphs: int  # kept, so that a graph without nodes keeps its place
+    depth: Tensor  # [num_nodes] int64, longest path from a node without inputs
+    output_ptr: Tensor  # [num_graphs + 1] int64, where each graph's outputs begin
+    output_index: Tensor  # [num_outputs] int64, the output nodes, in order
+    span: Tensor  # [num_nodes, 2] int64, characters or atoms covered, end excluded; -1 if unknown
+    origin: Tensor  # [num_graphs, 3] int64, (file, line, record); file indexes `files`
+    columns: Mapping[str, Mapping[str, Tensor]]  # space -> column -> [num_rows, *shape]
+    relations: Mapping[str, Relation] = field(default_factory=dict)
+    dictionaries: Dictionaries = field(default_factory=dict)  # of the string columns
+    files: tuple[str, ...] = ()
+
+    @property
+    def num_nodes(self) -> int:
+        return self.op_type.shape[0]
+
+    @property
+    def num_inputs(self) -> int:
+        return self.input_index.shape[0]
+
+    @cached_property
+    def node_ptr(self) -> Tensor:
+        """[num_graphs + 1] where the nodes of each graph begin."""
+        counts = torch.bincount(self.batch, minlength=self.num_graphs)
+        return pointers(counts)
+
+    @cached_property
+    def num_nodes_by_type(self) -> list[int]:
+        """How many nodes each type has."""
+        return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
+
+    def nodes_of_type(self, name: str) -> Tensor:
+        """[num_nodes_of_type] the nodes of one type, in node order."""
+        return torch.nonzero(self.op_type == self.schema.type_index(name)).view(-1)
+
+    def row_ptr(self, space: str) -> Tensor:
+        """[num_graphs + 1] where the rows of each graph begin in a space of `Schema.spaces`."""
+        if space == "graph":
+            return torch.arange(self.num_graphs + 1)
+        if space == "node":
+            return self.node_ptr
+        if space == "inputs":
+            return self.input_ptr[self.node_ptr]
+        kind, name = space.split(":", 1)
+        if kind == "relation":
+            return self.relations[name].ptr[self.node_ptr]
+        is_type = self.op_type == self.schema.type_index(name)
+        return pointers(is_type.long())[self.node_ptr]
+
+    def features(self, type_name: str) -> Mapping[str, Tensor]:
+        """The feature columns of one node type, rows in node order."""
+        return self.columns[f"type:{type_name}"]
+
+    @property
+    def node_targets(self) -> Mapping[str, Tensor]:
+        return self.columns["node"]
+
+    def graph_column(self, name: str) -> Tensor:
+        """[num_graphs, *shape] a feature or a target of whole graphs."""
+        return self.columns["graph"][name]
+
+    def strings(self, space: str, name: str) -> list[str | None]:
+        """A string column as Python strings; None where the value is missing."""
+        words = self.dictionaries[space, name]
+        return [None if c < 0 else words[c] for c in self.columns[space][name].tolist()]
+
+    def place(self, graph: int) -> tuple[str, int]:
+        """The file and the 1-based line that a graph was read from."""
+        file, line, _ = self.origin[graph].tolist()
+        return (self.files[file] if 0 <= file < len(self.files) else "?"), line
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> TypedDAG:
+        """A copy with `function` applied to every tensor (a move, a pin)."""
+        return replace(
+            self,
+            **{name: function(getattr(self, name)) for name in _TENSORS},
+            columns={
+                space: {name: function(column) for name, column in columns.items()}
+                for space, columns in self.columns.items()
+            },
+            relations={
+                name: Relation(function(relation.ptr), function(relation.index))
+                for name, relation in self.relations.items()
+            },
+        )
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> TypedDAG:
+        """A copy on `device`."""
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def __repr__(self) -> str:
+        counts = zip(self.schema.types, self.num_nodes_by_type, strict=True)
+        types = ", ".join(f"{count} {node_type.name}" for node_type, count in counts)
+        return f"TypedDAG({self.num_graphs} graphs, {types}, {self.num_inputs} inputs)"
+
+
+_TENSORS = (
+    "op_type",
+    "input_ptr",
+    "input_index",
+    "batch",
+    "depth",
+    "output_ptr",
+    "output_index",
+    "span",
+    "origin",
+)
+
+
+def pointers(counts: Tensor) -> Tensor:
+    """[n + 1] where each of n consecutive runs begins, from their lengths `counts` [n]."""
+    ptr = counts.new_zeros(counts.shape[0] + 1)
+    torch.cumsum(counts, 0, out=ptr[1:])
+    return ptr
+
+
+def ragged_arange(start: Tensor, count: Tensor) -> Tensor:
+    """[sum of count] the runs start[i], start[i] + 1, ... of length count[i], one after another."""
+    ptr = pointers(count)
+    return torch.arange(int(ptr[-1]), device=start.device) + torch.repeat_interleave(
+        start - ptr[:-1], count
+    )

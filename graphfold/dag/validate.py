@@ -1,0 +1,139 @@
+"""Checks that a `TypedDAG` keeps every promise of its format and of its schema."""
+
+from __future__ import annotations
+
+import torch
+
+from graphfold.dag.depth import compute_depth
+from graphfold.dag.schema import Column
+from graphfold.dag.typed_dag import TypedDAG
+from graphfold.errors import GraphError, SchemaError
+
+
+def validate(dag: TypedDAG) -> None:
+    """Raises at the first broken promise; the message names the file and line of the graph.
+
+    Raises:
+        GraphError: a cycle, a dangling or foreign input, a graph without an output node.
+        SchemaError: a wrong arity, input type, dtype, shape, number of rows or code.
+    """
+    _check_pointers(dag)
+    _check_inputs(dag)
+    if not torch.equal(compute_depth(dag.input_ptr, dag.input_index), dag.depth):
+        raise GraphError("stored depths differ from the longest paths. Build the graph again.")
+    _check_arity(dag)
+    _check_input_types(dag)
+    for space, columns in dag.schema.spaces().items():
+        for column in columns:
+            _check_column(dag, space, column)
+
+
+def _check_pointers(dag: TypedDAG) -> None:
+    pairs = {"input": (dag.input_ptr, dag.input_index, dag.num_nodes)}
+    pairs["output"] = (dag.output_ptr, dag.output_index, dag.num_graphs)
+    for name, relation in dag.relations.items():
+        pairs[f"relation {name}"] = (relation.ptr, relation.index, dag.num_nodes)
+    for name, (ptr, index, count) in pairs.items():
+        steps = ptr[1:] - ptr[:-1]
+        if len(ptr) != count + 1 or int(ptr[-1]) != len(index) or bool((steps < 0).any()):
+            raise GraphError(f"the {name} pointers do not cover their index. Build the graph again.")
+    if bool((dag.batch[1:] < dag.batch[:-1]).any()):
+        raise GraphError("the nodes of a graph are not contiguous. Sort nodes by graph.")
+    empty = torch.nonzero((dag.output_ptr[1:] == dag.output_ptr[:-1]) & (dag.node_ptr.diff() > 0))
+    if len(empty):
+        raise GraphError(
+            f"{_place(dag, int(empty[0]))}: graph has no output node. Name its root.",
+            graph=int(empty[0]),
+        )
+
+
+def _check_inputs(dag: TypedDAG) -> None:
+    parent = torch.repeat_interleave(torch.arange(dag.num_nodes), dag.input_ptr.diff())
+    groups = [("input", dag.input_index, dag.batch[parent], -1)]
+    output_graph = torch.repeat_interleave(torch.arange(dag.num_graphs), dag.output_ptr.diff())
+    groups.append(("output", dag.output_index, output_graph, 0))
+    for name, relation in dag.relations.items():
+        target = torch.repeat_interleave(torch.arange(dag.num_nodes), relation.ptr.diff())
+        groups.append((f"source of relation '{name}'", relation.index, dag.batch[target], 0))
+    for what, index, graph, least in groups:
+        outside = (index < least) | (index >= dag.num_nodes)
+        if dag.num_nodes:
+            home = dag.batch[index.clamp(0, dag.num_nodes - 1)]
+            outside |= (index >= 0) & (home != graph)
+        bad = torch.nonzero(outside)
+        if len(bad):
+            row = int(bad[0])
+            number, owner = int(index[row]), int(graph[row])
+            first = int(dag.node_ptr[owner])
+            raise GraphError(
+                f"{_place(dag, owner)}: {what} {number - first} is not a node of the graph, which "
+                f"has {int(dag.node_ptr[owner + 1]) - first} nodes. Name one of its own nodes.",
+                node=number,
+            )
+
+
+def _check_arity(dag: TypedDAG) -> None:
+    count = dag.input_ptr.diff()
+    for index, node_type in enumerate(dag.schema.types):
+        if node_type.arity is None:
+            continue
+        bad = torch.nonzero((dag.op_type == index) & (count != node_type.arity))
+        if len(bad):
+            node = int(bad[0])
+            raise SchemaError(
+                f"{_place(dag, int(dag.batch[node]))}: node {_local(dag, node)} of type "
+                f"'{node_type.name}' has {int(count[node])} inputs, but its type has "
+                f"{node_type.arity}. Give each slot an input, or None for an absent one.",
+                node=node,
+            )
+
+
+def _check_input_types(dag: TypedDAG) -> None:
+    parent = torch.repeat_interleave(torch.arange(dag.num_nodes), dag.input_ptr.diff())
+    present = dag.input_index >= 0
+    child_type = dag.op_type[dag.input_index.clamp(min=0)] if dag.num_nodes else dag.input_index
+    for index, node_type in enumerate(dag.schema.types):
+        if node_type.inputs is None:
+            continue
+        allowed = torch.tensor([dag.schema.type_index(name) for name in node_type.inputs])
+        mine = present & (dag.op_type[parent] == index)
+        bad = torch.nonzero(mine & ~torch.isin(child_type, allowed.to(torch.int64)))
+        if len(bad):
+            node = int(parent[bad[0]])
+            name = dag.schema.types[int(child_type[bad[0]])].name
+            raise SchemaError(
+                f"{_place(dag, int(dag.batch[node]))}: node {_local(dag, node)} of type "
+                f"'{node_type.name}' has an input of type '{name}'. It may read: "
+                f"{', '.join(node_type.inputs) or 'none'}.",
+                node=node,
+            )
+
+
+def _check_column(dag: TypedDAG, space: str, column: Column) -> None:
+    tensor = dag.columns.get(space, {}).get(column.name)
+    if tensor is None:
+        raise SchemaError(f"column '{column.name}' of {space} is absent. Add it to the graph.")
+    want = (int(dag.row_ptr(space)[-1]), *column.shape)
+    if tensor.dtype != column.torch_dtype or tuple(tensor.shape) != want:
+        raise SchemaError(
+            f"column '{column.name}' of {space} is {tensor.dtype}{list(tensor.shape)}, but its "
+            f"schema says {column.torch_dtype}{list(want)}. Convert it."
+        )
+    size = column.size
+    if column.dtype == "string":
+        size = len(dag.dictionaries[space, column.name])
+    if size is not None and tensor.numel() and not tensor.dtype.is_floating_point:
+        if int(tensor.min()) < -1 or int(tensor.max()) >= size:
+            raise SchemaError(
+                f"column '{column.name}' of {space} has codes from {int(tensor.min())} to "
+                f"{int(tensor.max())}, outside 0 .. {size - 1}. Correct the labels or the size."
+            )
+
+
+def _local(dag: TypedDAG, node: int) -> int:
+    return node - int(dag.node_ptr[dag.batch[node]])
+
+
+def _place(dag: TypedDAG, graph: int) -> str:
+    file, line = dag.place(graph)
+    return f"{file}:{line}" if line else f"graph {graph}"

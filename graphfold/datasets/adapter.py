@@ -1,0 +1,127 @@
+"""The adapter interface: how one file format becomes typed DAGs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate
+from graphfold.errors import GraphError, LeftOut, RecordError, SchemaError
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a file, cut out but not yet understood.
+
+    Args:
+        line: the 1-based line where it begins.
+        content: whatever the adapter's `parse` needs; it travels to worker processes.
+    """
+
+    line: int
+    content: Any
+
+
+class Adapter(ABC):
+    """Reads one file format: cuts a file into records, and turns each record into one graph.
+
+    Options are keyword arguments of `__init__`, which sets `schema`. `records` runs once per file
+    and should be quick; `parse` runs in several processes. Instances are pickled.
+
+    Attributes:
+        schema: what every graph of this adapter consists of.
+    """
+
+    schema: Schema
+
+    @abstractmethod
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file (or folder), in order.
+
+        A record that looks wrong is cut out all the same: `parse` says what is wrong with it.
+
+        Raises:
+            DataError: if the file cannot be used as a whole.
+        """
+
+    @abstractmethod
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes the one graph of a record: nodes, edges, outputs, and `graph.finish`.
+
+        Raises:
+            RecordError: if the record cannot be read; the caller adds file and line.
+            LeftOut: if it can be read but is not asked for.
+        """
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    """The usable graphs of some records, and why the others are not among them."""
+
+    dag: TypedDAG
+    skipped: tuple[RecordError, ...]
+
+
+def read_records(
+    adapter: Adapter, path: Path, records: Iterable[Record], on_error: str = "raise"
+) -> ReadResult:
+    """Parses records into one `TypedDAG`.
+
+    Args:
+        adapter: what understands them.
+        path: the file that they were cut from, for messages.
+        records: the records.
+        on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
+
+    Raises:
+        RecordError: with file and line, for a bad record under "raise".
+    """
+    builder = GraphBuilder(adapter.schema, str(path))
+    skipped: list[RecordError] = []
+    kept: list[Record] = []
+    for record in records:
+        error = _parse(adapter, record, builder)
+        if error is None:
+            kept.append(record)
+        elif on_error == "skip" or isinstance(error, LeftOut):
+            skipped.append(error.at(path, record.line))
+        else:
+            raise error.at(path, record.line)
+    try:
+        return ReadResult(builder.build(), tuple(skipped))
+    except (GraphError, SchemaError) as error:
+        if len(kept) == 1:
+            fault = error.message.rstrip(".")
+            return _refuse(adapter, path, RecordError(fault).at(path, kept[0].line), on_error)
+    # Some graph of many is at fault: build them one by one to find it.
+    parts = [read_records(adapter, path, [record], on_error) for record in kept]
+    dag = collate([part.dag for part in parts])
+    late = [error for part in parts for error in part.skipped]
+    return ReadResult(dag, tuple(sorted([*skipped, *late], key=lambda e: e.line or 0)))
+
+
+def _parse(adapter: Adapter, record: Record, builder: GraphBuilder) -> RecordError | None:
+    before = builder.num_graphs
+    try:
+        adapter.parse(record, builder)
+    except RecordError as error:
+        builder.discard()
+        return error
+    except (GraphError, SchemaError) as error:
+        builder.discard()
+        return RecordError(error.message.rstrip("."))
+    if builder.num_graphs != before + 1:
+        raise SchemaError(
+            f"{type(adapter).__name__}.parse finished {builder.num_graphs - before} graphs for one "
+            "record. Call graph.finish exactly once."
+        )
+    return None
+
+
+def _refuse(adapter: Adapter, path: Path, error: RecordError, on_error: str) -> ReadResult:
+    if on_error != "skip":
+        raise error
+    return ReadResult(GraphBuilder(adapter.schema, str(path)).build(), (error,))

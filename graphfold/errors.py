@@ -1,0 +1,112 @@
+"""The error family: place, what is wrong, what came, what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class GraphfoldError(ValueError):
+    """Base of every error that graphfold raises on purpose.
+
+    The message is what a user reads; the keyword arguments become attributes, so that a program
+    can read the facts (`error.line`) without parsing the text.
+
+    Args:
+        message: one sentence for the fault and one for the remedy.
+        **facts: the facts behind the message.
+    """
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.facts)
+
+
+def _rebuild(cls: type[GraphfoldError], message: str, facts: dict[str, object]) -> GraphfoldError:
+    return cls(message, **facts)
+
+
+class GraphError(GraphfoldError):
+    """A graph that no schedule can hold: a cycle, a dangling input, a missing root."""
+
+
+class SchemaError(GraphfoldError):
+    """Data that does not fit its schema, or a schema that contradicts itself."""
+
+
+class ShapeError(GraphfoldError):
+    """A tensor whose width or length is not what its reader needs."""
+
+
+class EngineError(GraphfoldError):
+    """A cell that the chosen engine cannot run exactly."""
+
+
+class DataError(GraphfoldError):
+    """An input file or folder that cannot be used as a whole."""
+
+
+class ConfigError(GraphfoldError):
+    """An override, option or configuration that cannot be used."""
+
+
+class CheckpointError(GraphfoldError):
+    """A run folder or checkpoint that cannot be read or trusted."""
+
+
+class RecordError(GraphfoldError):
+    """One record that cannot be read.
+
+    An adapter raises it with the fault and the remedy; the reader adds the place.
+
+    Args:
+        fault: what is wrong with the record, what came; without a full stop.
+        remedy: what the user can do, as a sentence.
+        path: the file, once known.
+        line: the 1-based line where the fault is, once known.
+    """
+
+    def __init__(
+        self,
+        fault: str,
+        remedy: str = "Correct the record, or set data.on_error=skip.",
+        path: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        self.fault = fault
+        self.remedy = remedy
+        self.path = None if path is None else str(path)
+        self.line = line
+        place = ":".join(str(part) for part in (self.path, line) if part is not None)
+        super().__init__(f"{place}: {self.reason}" if place else self.reason)
+
+    @property
+    def reason(self) -> str:
+        """The fault and the remedy, without the place."""
+        return f"{self.fault}. {self.remedy}"
+
+    def at(self, path: str | Path, line: int) -> RecordError:
+        """This error with its place, unless it already names a line of its own."""
+        return RecordError(self.fault, self.remedy, path, self.line or line)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RecordError, (self.fault, self.remedy, self.path, self.line)
+
+
+class LeftOut(RecordError):
+    """A readable record that is not asked for, such as a row without a measured target.
+
+    It is counted and listed with its reason, under data.on_error=raise too.
+    """
+
+    def at(self, path: str | Path, line: int) -> LeftOut:
+        """This reason with its place."""
+        return LeftOut(self.fault, self.remedy, path, self.line or line)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LeftOut, (self.fault, self.remedy, self.path, self.line)
