@@ -97,7 +97,7 @@ class Children:
         """
         if isinstance(field, str):
             return self._reader.sum(field)
-        return segment.segment_sum(field, self.ptr)
+        return segment.segment_sum(field, self.ptr, self.parent)
 
     def mean(self, field: str | Tensor) -> Tensor:
         """[group_size, width] means over children."""
@@ -107,11 +107,11 @@ class Children:
     def max(self, field: str | Tensor) -> Tensor:
         """[group_size, width] elementwise maxima over children."""
         rows = self._reader.rows(field) if isinstance(field, str) else field
-        return segment.segment_max(rows, self.ptr)
+        return segment.segment_max(rows, self.ptr, self.parent)
 
     def softmax(self, score: Tensor) -> Tensor:
         """[num_child_edges, ...] `score` normalised over the children of each node."""
-        return segment.segment_softmax(score, self.ptr)
+        return segment.segment_softmax(score, self.ptr, self.parent)
 
     def attend(self, field: str | Tensor, score: Tensor) -> Tensor:
         """[group_size, width] means over children, weighted by the softmax of `score`.
@@ -121,7 +121,7 @@ class Children:
         """
         rows = self._reader.rows(field) if isinstance(field, str) else field
         weight = self.softmax(score.reshape(-1, 1))
-        return segment.segment_sum(weight * rows, self.ptr)
+        return segment.segment_sum(weight * rows, self.ptr, self.parent)
 
     def expand(self, values: Tensor) -> Tensor:
         """[num_child_edges, ...] the parent's row of `values` on every edge."""

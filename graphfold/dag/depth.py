@@ -64,7 +64,7 @@ def longest_path(num_nodes: int, source: IntArray, target: IntArray) -> IntArray
     level = 0
     while len(ready):
         length[ready] = level
-        reached = successor[_runs(ptr[ready], ptr[ready + 1])]
+        reached = successor[runs(ptr[ready], ptr[ready + 1])]
         np.subtract.at(waiting, reached, 1)
         ready = np.unique(reached[waiting[reached] == 0])
         level += 1
@@ -86,7 +86,8 @@ def find_cycle(source: IntArray, target: IntArray, blocked: IntArray) -> list[in
     return path[seen[node] :][::-1]
 
 
-def _runs(start: IntArray, stop: IntArray) -> IntArray:
+def runs(start: IntArray, stop: IntArray) -> IntArray:
+    """The numbers start[i] .. stop[i] - 1 for every i, one run after another."""
     count = stop - start
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0

@@ -1,0 +1,78 @@
+"""What a cell may not do inside the fast engine, found out before it goes wrong silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell
+from graphfold.errors import EngineError
+
+
+def refuse_captured(cell: Cell, outputs: Iterable[Tensor], known: Iterable[Tensor]) -> None:
+    """Raises if the outputs depend on a tensor that gets no gradient from the engine.
+
+    Args:
+        cell: the cell that was run.
+        outputs: what it returned, with the autograd graph of its group.
+        known: the leaves of that graph which the engine knows.
+
+    Raises:
+        EngineError: with the name of the attribute that holds the tensor, where it has one.
+    """
+    allowed = {id(tensor) for tensor in known}
+    for leaf in _graph_leaves(outputs):
+        if id(leaf) not in allowed:
+            raise EngineError(
+                f"{type(cell).__name__} reads {_name(cell, leaf)} of shape {list(leaf.shape)}, "
+                "which requires a gradient but is neither an argument nor a registered parameter "
+                "read during the call, so its gradient would be lost. Register it as a parameter, "
+                "pass it to the network as shared={...}, or use engine=autograd."
+            )
+
+
+@contextmanager
+def refuse_changed_buffers(cell: Cell, check: bool) -> Iterator[None]:
+    """Raises if the cell's modules change their buffers in training while the block runs.
+
+    Raises:
+        EngineError: with the name of the buffer.
+    """
+    if not check or not cell.training or torch.is_inference_mode_enabled():
+        yield
+        return
+    before = {name: (buffer, buffer._version) for name, buffer in cell.named_buffers()}
+    yield
+    for name, (buffer, version) in before.items():
+        now = cell.get_buffer(name)
+        if now is not buffer or now._version != version:
+            raise EngineError(
+                f"{type(cell).__name__} changes its buffer '{name}' in forward, group by group, so "
+                "its value would depend on the schedule. Use a module without running statistics "
+                "(LayerNorm), or move it to before, after or rounds of message passing."
+            )
+
+
+def _graph_leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
+    stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            yield variable
+        for parent, _ in node.next_functions:
+            if parent is not None and parent not in seen:
+                seen.add(parent)
+                stack.append(parent)
+
+
+def _name(cell: Cell, leaf: Tensor) -> str:
+    for prefix, module in cell.named_modules():
+        for name, value in vars(module).items():
+            if value is leaf:
+                return f"'self.{prefix + '.' if prefix else ''}{name}', a tensor"
+    return "a tensor"

@@ -1,0 +1,83 @@
+"""What an engine gets for one pass, with every row in the order of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.schedule import Group, PassSchedule
+from graphfold.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class PassInputs:
+    """A plan, the cells, and all tensors that the cells may read."""
+
+    plan: PassSchedule
+    cells: Mapping[int, Cell]  # op type -> cell; a type without one keeps its given state
+    x: Mapping[int, NodeInput]  # op type -> [num_nodes_of_type, ...] in row order
+    given: Mapping[str, Tensor]  # field -> [num_nodes + 1, width] state of earlier passes
+    absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
+    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
+    shared: Mapping[str, Tensor]
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """The fields that the pass writes, name -> width; the other given ones stay as they are."""
+        widths: dict[str, int] = {}
+        for cell in self.cells.values():
+            widths |= cell.fields
+        return widths
+
+    def carried(self, group: Group) -> list[str]:
+        """The written fields that the group's nodes keep from before, for want of a cell's."""
+        cell = self.cells.get(group.op_type)
+        own = cell.fields if cell is not None else {}
+        return [name for name in self.fields if name in self.given and name not in own]
+
+    def dtype(self, field: str) -> torch.dtype:
+        """The dtype of a field: as given, else that of the cells' parameters or inputs.
+
+        Under autocast a cell may return a narrower dtype; the field keeps this one.
+        """
+        if field in self.given:
+            return self.given[field].dtype
+        parameters = (p for cell in self.cells.values() for p in cell.parameters())
+        for tensor in (*parameters, *self._x_tensors()):
+            if tensor.is_floating_point():
+                return tensor.dtype
+        return torch.get_default_dtype()
+
+    def _x_tensors(self) -> Iterator[Tensor]:
+        for value in self.x.values():
+            yield from (value,) if isinstance(value, Tensor) else value.values()
+
+    @property
+    def device(self) -> torch.device:
+        return self.plan.row.device
+
+
+def check_state(cell: Cell, state: State, group: Group) -> None:
+    """Raises ShapeError unless `state` holds just the cell's fields, [group_size, width] each."""
+    size = group.stop - group.start
+    for name, width in cell.fields.items():
+        if name not in state:
+            raise ShapeError(
+                f"{describe(cell)} declares the field '{name}' but returns only "
+                f"{', '.join(state) or 'nothing'}. Return every field."
+            )
+        if tuple(state[name].shape) != (size, width):
+            raise ShapeError(
+                f"{describe(cell)} returns '{name}' of shape {list(state[name].shape)} for "
+                f"{size} nodes; its fields say [{size}, {width}]. Return one row per node."
+            )
+
+
+def describe(cell: Cell) -> str:
+    """The cell's name with its widths, for messages."""
+    widths = ", ".join(f"{name}={width}" for name, width in cell.fields.items())
+    return f"{type(cell).__name__}({widths})"
