@@ -16,6 +16,7 @@ from torch import Tensor
 from graphfold.batching.aliases import aliased, unique_parameters
 from graphfold.batching.captured import refuse_captured, refuse_changed_buffers
 from graphfold.batching.children import Children
+from graphfold.batching.lazy import LazyGradients, LazyParameter
 from graphfold.batching.pass_inputs import PassInputs, check_state
 from graphfold.batching.schedule import Group
 from graphfold.batching.tape import Gradients, Tape, TapeReader, read_edge, read_x
@@ -36,7 +37,7 @@ def run_fast(inputs: PassInputs) -> dict[str, Tensor]:
     run = _Run(inputs)
     # Inside a Function's forward grad mode is always off, so the decision to record falls here.
     run.keep = torch.is_grad_enabled() and any(t.requires_grad for t in run.tensors)
-    buffers = _Levels.apply(run, *run.tensors)
+    buffers = _Levels.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
     return {**inputs.given, **dict(zip(run.fields, buffers, strict=True))}
 
 
@@ -44,7 +45,7 @@ class _Levels(torch.autograd.Function):
     """All groups of a pass as one node of the autograd graph outside."""
 
     @staticmethod
-    def forward(ctx: Any, run: _Run, *tensors: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(ctx: Any, run: _Run, *tensors: Tensor) -> tuple[Tensor, ...]:
         buffers = run.forward()
         if run.keep:
             # The tapes hang on a tensor that autograd keeps, and frees when it frees its graph:
@@ -55,7 +56,7 @@ class _Levels(torch.autograd.Function):
         return tuple(buffers)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise EngineError(
                 "the fast engine cannot be differentiated twice (create_graph=True). "
@@ -91,6 +92,7 @@ class _Run:
             *inputs.absent.values(),
         ]
         self.outside = [_cut(t) for t in (*self.parameters, *inputs.shared.values())]
+        self.lazy = LazyGradients()
 
     def forward(self) -> list[Tensor]:
         inputs = self.inputs
@@ -103,11 +105,9 @@ class _Run:
         }
         for name, value in inputs.absent.items():
             buffers[name][0] = value
-        count = len(self.parameters)
-        aliases = dict(zip(map(id, self.parameters), self.outside[:count], strict=True))
-        shared = dict(zip(self.shared, self.outside[count:], strict=True))
+        shared = dict(zip(self.shared, self.outside[len(self.parameters) :], strict=True))
         seen: set[int] = set()
-        with aliased(inputs.cells.values(), aliases):
+        with aliased(inputs.cells.values(), self._aliases()):
             for group in inputs.plan.groups:
                 if group.op_type in inputs.cells:
                     first = group.op_type not in seen
@@ -117,6 +117,13 @@ class _Run:
                 for name in inputs.carried(group):
                     buffers[name][rows] = inputs.given[name][rows]
         return list(buffers.values())
+
+    def _aliases(self) -> dict[int, Tensor]:
+        """What stands for each parameter while the cells run, by the parameter's id."""
+        return {
+            id(p): LazyParameter.wrap(leaf, self.lazy) if self.keep and p.requires_grad else leaf
+            for p, leaf in zip(self.parameters, self.outside, strict=False)
+        }
 
     def _forward_group(
         self, group: Group, buffers: dict[str, Tensor], shared: dict[str, Tensor], first: bool
@@ -157,6 +164,7 @@ class _Run:
         with self.autocast:
             for tape in reversed(self.tapes):
                 self._backward_group(tape, gradients, totals)
+            self.lazy.take(self.outside, totals)
         self._return_carried(gradients)
         outside = [
             torch.zeros_like(t) if total is None else total
@@ -220,4 +228,3 @@ def _autocast_state(device: torch.device) -> torch.autocast:
         dtype=torch.get_autocast_dtype(kind),
         enabled=torch.is_autocast_enabled(kind),
     )
-

@@ -58,7 +58,7 @@ class Network(nn.Module):
             raise ConfigError(f"there is no engine '{engine}'. Use one of {', '.join(ENGINES)}.")
         if len(passes) != len(cells):
             raise ConfigError(
-                f"there are {len(passes)} passes but cells for {len(cells)}. Give each pass its own."
+                f"there are {len(passes)} passes but cells for {len(cells)}. Give each its own."
             )
         self.schema = schema
         self.passes = tuple(passes)
@@ -228,14 +228,14 @@ class _ReferenceRun:
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         nodes = self._nodes(op_type)
-        names: list[str] = []
+        empty = {n: torch.zeros(0, w, dtype=torch.float64) for n, w in cell.fields.items()}
+        new = cell.after(empty)
+        self.widths |= {name: value.shape[1] for name, value in new.items()}
         for node in nodes:
             state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
-            new = cell.after(state)
-            names = list(new)
-            self.widths |= {name: value.shape[1] for name, value in new.items()}
-            self.states[node] |= {name: value[0] for name, value in new.items()}
-        return names
+            values = cell.after(state)
+            self.states[node] |= {name: value[0] for name, value in values.items()}
+        return list(new)
 
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         fields = {name: self._field(name, width) for name, width in self.widths.items()}

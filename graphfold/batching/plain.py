@@ -85,7 +85,7 @@ class PlainReader(StateReader):
         plan, state = self._plan, self._state[field]
         if plan.reader is None or len(self._ptr) != plan.num_nodes + 1:
             return segment_sum(self.rows(field), self._ptr, self._parent)
-        total: Tensor = GatherSum.apply(
+        total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
             state, self._index, self._ptr, plan.reader, plan.reader_ptr
         )
         return total
@@ -101,9 +101,7 @@ def _run_group(inputs: PassInputs, group: Group, state: Mapping[str, Tensor]) ->
     new = {name: inputs.given[name][rows] for name in inputs.carried(group)}
     if cell is not None:
         new |= _call(cell, inputs, group, state)
-    return {
-        name: _rows(inputs, new, name, width, group) for name, width in inputs.fields.items()
-    }
+    return {name: _rows(inputs, new, name, width, group) for name, width in inputs.fields.items()}
 
 
 def _call(

@@ -41,7 +41,8 @@ def by_depth(graph: PassGraph) -> IntArray:
 def by_height(graph: PassGraph) -> IntArray:
     """Nodes as late as possible: by the longest path to a node that nobody reads."""
     height = longest_path(graph.num_nodes, source=graph.parent, target=graph.child)
-    return height.max(initial=0) - height
+    step: IntArray = height.max(initial=0) - height
+    return step
 
 
 def by_agenda(graph: PassGraph) -> IntArray:
@@ -51,8 +52,8 @@ def by_agenda(graph: PassGraph) -> IntArray:
     """
     num_types = int(graph.op_type.max(initial=-1)) + 1
     count = np.bincount(graph.op_type, minlength=num_types)
-    mean_depth = np.bincount(graph.op_type, weights=graph.depth, minlength=num_types)
-    mean_depth /= np.maximum(count, 1)
+    total_depth = np.bincount(graph.op_type, weights=graph.depth, minlength=num_types)
+    mean_depth = total_depth / np.maximum(count, 1)
     order = np.argsort(graph.child, kind="stable")
     reader = graph.parent[order]
     ptr = np.searchsorted(graph.child[order], np.arange(graph.num_nodes + 1))

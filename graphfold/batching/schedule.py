@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -199,16 +199,15 @@ def _with_readers(plan: PassSchedule) -> PassSchedule:
     parent = np.repeat(np.arange(plan.num_nodes), np.diff(plan.child_ptr.numpy()))
     order = np.argsort(child, kind="stable")
     ptr = np.searchsorted(child[order], np.arange(plan.num_nodes + 2))
-    return replace(
-        plan, reader=torch.from_numpy(parent[order]), reader_ptr=torch.from_numpy(ptr)
-    )
+    return replace(plan, reader=torch.from_numpy(parent[order]), reader_ptr=torch.from_numpy(ptr))
 
 
 def _map_pass(plan: PassSchedule, function: Callable[[Tensor], Tensor]) -> PassSchedule:
     names = ["row", "node", "child_ptr", "child_row", "parent", "edge"]
     names += [name for name in ("reader", "reader_ptr") if getattr(plan, name) is not None]
+    moved: dict[str, Any] = {name: function(getattr(plan, name)) for name in names}
     return replace(
         plan,
-        **{name: function(getattr(plan, name)) for name in names},
+        **moved,
         type_order=tuple(None if t is None else function(t) for t in plan.type_order),
     )

@@ -58,7 +58,7 @@ class GatherSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: torch.autograd.function.FunctionCtx,
         values: Tensor,
         index: Tensor,
@@ -80,11 +80,12 @@ class GatherSum(torch.autograd.Function):
         return gather_sum(values, index, ptr)
 
     @staticmethod
-    def backward(  # type: ignore[override]
+    def backward(
         ctx: torch.autograd.function.FunctionCtx, grad: Tensor
     ) -> tuple[Tensor | None, ...]:
         index, ptr, reader, reader_ptr = ctx.saved_tensors  # type: ignore[attr-defined]
-        return GatherSum.apply(grad, reader, reader_ptr, index, ptr), None, None, None, None
+        grad = GatherSum.apply(grad, reader, reader_ptr, index, ptr)  # type: ignore[no-untyped-call]
+        return grad, None, None, None, None
 
 
 def gather_sum(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:

@@ -101,9 +101,7 @@ class TapeReader(StateReader):
     def _of(self, gradients: Gradients, field: str) -> Tensor:
         return (gradients.state if field in self._written else gradients.given)[field]
 
-    def _read(
-        self, how: str, field: str, read: Callable[[], Tensor], deposit: Deposit
-    ) -> Tensor:
+    def _read(self, how: str, field: str, read: Callable[[], Tensor], deposit: Deposit) -> Tensor:
         if (how, field) not in self._seen:
             with torch.no_grad():
                 value = read()

@@ -113,7 +113,7 @@ def _select_relation(
 
 def _row_ptr(dag: TypedDAG, space: str) -> Tensor:
     """`dag.row_ptr(space)`, remembered, since a corpus is asked once per batch."""
-    cache = dag.__dict__.setdefault("_row_ptrs", {})
+    cache: dict[str, Tensor] = dag.__dict__.setdefault("_row_ptrs", {})
     if space not in cache:
         cache[space] = dag.row_ptr(space)
     return cache[space]

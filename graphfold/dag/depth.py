@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphfold.dag.typed_dag import TypedDAG
 from graphfold.errors import GraphError
 
-IntArray = np.ndarray
+IntArray: TypeAlias = npt.NDArray[np.int64]
 
 
 def compute_depth(input_ptr: Tensor, input_index: Tensor) -> Tensor:
@@ -71,7 +74,7 @@ def longest_path(num_nodes: int, source: IntArray, target: IntArray) -> IntArray
     return length
 
 
-def find_cycle(source: IntArray, target: IntArray, blocked: IntArray) -> list[int]:
+def find_cycle(source: IntArray, target: IntArray, blocked: npt.NDArray[np.bool_]) -> list[int]:
     """The nodes of one cycle, each followed by the node that reads it.
 
     Every blocked node has a blocked predecessor, so walking backwards must come round.
@@ -91,4 +94,5 @@ def runs(start: IntArray, stop: IntArray) -> IntArray:
     count = stop - start
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(start - ends + count, count)
+    numbers: IntArray = np.arange(total) + np.repeat(start - ends + count, count)
+    return numbers

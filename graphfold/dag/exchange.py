@@ -163,7 +163,7 @@ def _single_type(schema: Schema) -> tuple[str]:
     return (schema.types[0].name,)
 
 
-def _taken(data: Data, names: list[str], rows: Tensor) -> dict[str, Tensor]:
+def _taken(data: Data, names: list[str], rows: Tensor) -> dict[str, Any]:
     return {name: data[name][rows] for name in names if name in data}
 
 
@@ -171,7 +171,8 @@ def _outputs(data: Data, graph: int, first: int, count: int) -> list[int]:
     if "output_index" not in data:
         return list(range(count))
     begin, end = data.output_ptr[graph : graph + 2].tolist()
-    return (data.output_index[begin:end] - first).tolist()
+    outputs: list[int] = (data.output_index[begin:end] - first).tolist()
+    return outputs
 
 
 def _set_edges(
@@ -179,7 +180,7 @@ def _set_edges(
     relation: str | None,
     source: list[int],
     target: list[int],
-    values: dict[str, Tensor],
+    values: dict[str, Any],
 ) -> None:
     if relation is not None:
         builder.edges(relation, source, target, **values)
@@ -225,7 +226,7 @@ def _row(dag: TypedDAG, space: str, row: int) -> dict[str, Any]:
     """One row's values; strings decoded, missing codes as None."""
     values: dict[str, Any] = {}
     for name, column in dag.columns[space].items():
-        value = column[row].tolist()
+        value: Any = column[row].tolist()
         if (space, name) in dag.dictionaries:
             value = None if value == MISSING else dag.dictionaries[space, name][value]
         values[name] = value

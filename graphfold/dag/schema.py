@@ -47,7 +47,8 @@ class Column:
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.dtype not in DTYPES:
             raise SchemaError(
-                f"column '{self.name}' has the dtype '{self.dtype}'. Use one of {', '.join(DTYPES)}."
+                f"column '{self.name}' has the dtype '{self.dtype}'. Use one of "
+                f"{', '.join(DTYPES)}."
             )
 
     @property

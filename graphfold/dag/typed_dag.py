@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphfold.dag.schema import Schema
-
 
 #: (space, column) -> the strings that the codes of that column stand for.
 Dictionaries = Mapping[tuple[str, str], tuple[str, ...]]
@@ -110,9 +110,10 @@ class TypedDAG:
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> TypedDAG:
         """A copy with `function` applied to every tensor (a move, a pin)."""
+        moved: dict[str, Any] = {name: function(getattr(self, name)) for name in _TENSORS}
         return replace(
             self,
-            **{name: function(getattr(self, name)) for name in _TENSORS},
+            **moved,
             columns={
                 space: {name: function(column) for name, column in columns.items()}
                 for space, columns in self.columns.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphfold.dag.depth import compute_depth
-from graphfold.dag.schema import Column
+from graphfold.dag.schema import MISSING, Column
 from graphfold.dag.typed_dag import TypedDAG
 from graphfold.errors import GraphError, SchemaError
 
@@ -36,7 +36,9 @@ def _check_pointers(dag: TypedDAG) -> None:
     for name, (ptr, index, count) in pairs.items():
         steps = ptr[1:] - ptr[:-1]
         if len(ptr) != count + 1 or int(ptr[-1]) != len(index) or bool((steps < 0).any()):
-            raise GraphError(f"the {name} pointers do not cover their index. Build the graph again.")
+            raise GraphError(
+                f"the {name} pointers do not cover their index. Build the graph again."
+            )
     if bool((dag.batch[1:] < dag.batch[:-1]).any()):
         raise GraphError("the nodes of a graph are not contiguous. Sort nodes by graph.")
     empty = torch.nonzero((dag.output_ptr[1:] == dag.output_ptr[:-1]) & (dag.node_ptr.diff() > 0))
@@ -122,12 +124,14 @@ def _check_column(dag: TypedDAG, space: str, column: Column) -> None:
     size = column.size
     if column.dtype == "string":
         size = len(dag.dictionaries[space, column.name])
-    if size is not None and tensor.numel() and not tensor.dtype.is_floating_point:
-        if int(tensor.min()) < -1 or int(tensor.max()) >= size:
-            raise SchemaError(
-                f"column '{column.name}' of {space} has codes from {int(tensor.min())} to "
-                f"{int(tensor.max())}, outside 0 .. {size - 1}. Correct the labels or the size."
-            )
+    if size is None or not tensor.numel() or tensor.dtype.is_floating_point:
+        return
+    least, most = int(tensor.min()), int(tensor.max())
+    if least < MISSING or most >= size:
+        raise SchemaError(
+            f"column '{column.name}' of {space} has codes from {least} to {most}, outside "
+            f"0 .. {size - 1}. Correct the labels or the size."
+        )
 
 
 def _local(dag: TypedDAG, node: int) -> int:

@@ -1,0 +1,544 @@
+"""What breaks engines like ours, one test for each line of the list in the design."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from engine_cells import (
+    SCHEMA,
+    SIZE,
+    PairCell,
+    PhraseCell,
+    WordCell,
+    chain,
+    make_batch,
+    make_network,
+    make_x,
+    message_cells,
+    random_dag,
+    rounds,
+    tree_cells,
+)
+from torch import Tensor, nn
+
+from graphfold.batching import Down, Network, Up
+from graphfold.dag import GraphBuilder
+from graphfold.errors import EngineError, ShapeError
+
+ENGINES = ("fast", "autograd")
+
+
+def weighted_sum(states: dict[str, Tensor]) -> Tensor:
+    """A scalar in which every element of every field counts differently."""
+    total = torch.zeros((), dtype=torch.float64)
+    for name in sorted(states):
+        value = states[name]
+        total = total + (value * torch.linspace(-1, 2, value.numel()).view_as(value)).sum()
+    return total
+
+
+def values_and_gradients(network: Network, dag, x, policy="depth", **options) -> list[Tensor]:
+    states = network(make_batch(dag, network, policy), x, **options)
+    tensors = [*network.parameters(), *x.values()]
+    grads = torch.autograd.grad(weighted_sum(states), tensors, allow_unused=True)
+    zeros = [torch.zeros_like(t) if g is None else g for g, t in zip(grads, tensors, strict=True)]
+    return [*(states[name] for name in sorted(states)), *zeros]
+
+
+def all_passes() -> tuple[list, list]:
+    down = {name: PhraseCell() for name in ("word", "phrase", "pair")}
+    return [rounds(), Up(), Down()], [message_cells(), tree_cells(), down]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("policy", ["depth", "height", "agenda", "one_by_one"])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_engine_and_policy_equals_the_reference(engine, policy, seed):
+    dag = random_dag(4, seed)
+    passes, cells = all_passes()
+    network = make_network(passes, cells, learned_absent=["h"])
+    torch.nn.init.normal_(network.absent["h"])
+    x = make_x(dag)
+    network.engine = "reference"
+    want = values_and_gradients(network, dag, x)
+    network.engine = engine
+    got = values_and_gradients(network, dag, x, policy)
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+def test_gradcheck_of_inputs_parameters_and_learned_absent_children():
+    dag = random_dag(2, 3, size=4)
+    network = make_network(learned_absent=["c"])
+    x = make_x(dag)
+    names = list(x)
+
+    def run(*tensors: Tensor) -> Tensor:
+        states = network(make_batch(dag, network), dict(zip(names, tensors, strict=False)))
+        return torch.cat([states["h"], states["c"]])
+
+    parameters = list(network.parameters())
+    assert torch.autograd.gradcheck(run, [*x.values(), *parameters])
+
+
+def test_no_gradient_crosses_from_one_graph_to_another():
+    dag = random_dag(4, 1)
+    network, x = make_network(), make_x(dag)
+    states = network(make_batch(dag, network), x)
+    own = dag.batch == 2
+    grads = torch.autograd.grad(states["h"][own].sum(), list(x.values()))
+    for name, grad in zip(x, grads, strict=True):
+        other = dag.batch[dag.nodes_of_type(name)] != 2
+        assert torch.equal(grad[other], torch.zeros_like(grad[other]))
+
+
+# --- Parameters
+
+
+def test_gradients_are_returned_and_never_written():
+    dag, network = random_dag(3, 0), make_network()
+    loss = weighted_sum(network(make_batch(dag, network), make_x(dag)))
+    torch.autograd.grad(loss, list(network.parameters()))
+    assert all(p.grad is None for p in network.parameters())
+
+
+def test_hooks_of_parameters_run_once_with_the_whole_gradient():
+    dag, network, x = random_dag(3, 0), make_network(), make_x(random_dag(3, 0))
+    weight = network.cells[0]["phrase"][0].sum.weight
+    (plain,) = torch.autograd.grad(
+        weighted_sum(network(make_batch(dag, network), x)), [weight], retain_graph=True
+    )
+    calls = []
+    weight.register_hook(lambda grad: calls.append(grad) or 2 * grad)
+    weighted_sum(network(make_batch(dag, network), x)).backward()
+    assert len(calls) == 1
+    torch.testing.assert_close(calls[0], plain)
+    torch.testing.assert_close(weight.grad, 2 * plain)
+
+
+def test_frozen_parameters_get_no_gradient_and_the_rest_is_unchanged():
+    dag, network, x = random_dag(3, 0), make_network(), make_x(random_dag(3, 0))
+    free = values_and_gradients(network, dag, x)
+    network.cells[0]["pair"].requires_grad_(False)
+    loss = weighted_sum(network(make_batch(dag, network), x))
+    loss.backward()
+    assert all(p.grad is None for p in network.cells[0]["pair"].parameters())
+    torch.testing.assert_close(x["word"].grad, free[-3])
+
+
+def test_tied_weights_within_a_cell_between_cells_and_outside():
+    dag, x = random_dag(3, 2), make_x(random_dag(3, 2))
+
+    def gradient(engine: str) -> Tensor:
+        torch.manual_seed(0)
+        network = make_network(engine=engine)
+        cells = network.cells[0]
+        tied = cells["phrase"][0].rows.weight
+        cells["phrase"][0].sum.weight = tied
+        states = network(make_batch(dag, network), x)
+        (grad,) = torch.autograd.grad(weighted_sum(states) + (tied**2).sum(), [tied])
+        return grad
+
+    torch.testing.assert_close(gradient("fast"), gradient("reference"))
+
+
+def test_a_type_that_is_absent_from_the_batch_returns_zeros():
+    dag, network = chain(2), make_network()
+    weighted_sum(network(make_batch(dag, network), make_x(dag))).backward()
+    for parameter in network.cells[0]["pair"].parameters():
+        assert torch.equal(parameter.grad, torch.zeros_like(parameter))
+
+
+def test_parameters_are_back_in_place_after_a_failing_cell():
+    class Failing(WordCell):
+        def forward(self, x, children):
+            raise RuntimeError("on purpose")
+
+    dag = chain(1)
+    network = make_network(cells=[{**tree_cells(), "word": Failing()}])
+    before = list(network.parameters())
+    with pytest.raises(RuntimeError, match="on purpose"):
+        network(make_batch(dag, network), make_x(dag))
+    assert all(a is b for a, b in zip(before, network.parameters(), strict=True))
+
+
+# --- Captured tensors
+
+
+class Capturing(WordCell):
+    def __init__(self, captured: Tensor) -> None:
+        super().__init__()
+        self.captured = captured
+
+    def forward(self, x, children):
+        state = super().forward(x, children)
+        return {**state, "h": state["h"] * self.captured}
+
+
+def test_a_captured_tensor_is_named():
+    captured = torch.ones(SIZE, dtype=torch.float64, requires_grad=True)
+    network = make_network(cells=[{**tree_cells(), "word": Capturing(captured)}])
+    dag = chain(2)
+    with pytest.raises(EngineError, match=r"Capturing reads 'self.captured', a tensor of shape"):
+        network(make_batch(dag, network), make_x(dag))
+
+
+def test_a_captured_result_of_a_computation_is_refused():
+    base = torch.ones(SIZE, dtype=torch.float64, requires_grad=True)
+    network = make_network(cells=[{**tree_cells(), "word": Capturing(base * 2)}])
+    dag = chain(2)
+    with pytest.raises(EngineError, match="its gradient would be lost"):
+        network(make_batch(dag, network), make_x(dag))
+
+
+def test_a_captured_constant_is_no_offence():
+    network = make_network(cells=[{**tree_cells(), "word": Capturing(torch.ones(SIZE).double())}])
+    dag = chain(2)
+    assert network(make_batch(dag, network), make_x(dag))["h"].requires_grad
+
+
+def test_shared_tensors_get_their_gradient():
+    class Sharing(WordCell):
+        def forward(self, x, children):
+            state = super().forward(x, children)
+            return {**state, "h": state["h"] * children.shared["scale"]}
+
+    dag, x = random_dag(3, 4), make_x(random_dag(3, 4))
+    scale = torch.rand(SIZE, dtype=torch.float64, requires_grad=True)
+    network = make_network(cells=[{**tree_cells(), "word": Sharing()}])
+    grads = []
+    for engine in ("reference", *ENGINES):
+        network.engine = engine
+        states = network(make_batch(dag, network), x, shared={"scale": scale})
+        grads += torch.autograd.grad(weighted_sum(states), [scale])
+    torch.testing.assert_close(grads[1], grads[0])
+    torch.testing.assert_close(grads[2], grads[0])
+
+
+# --- Grad mode, memory, retained graphs
+
+
+def test_without_grad_nothing_is_kept():
+    dag, network = random_dag(3, 0), make_network()
+    with torch.no_grad():
+        states = network(make_batch(dag, network), make_x(dag))
+    assert not states["h"].requires_grad
+    assert states["h"].grad_fn is None
+
+
+def test_memory_made_under_inference_mode_does_not_reach_training():
+    dag, network, x = random_dag(3, 0), make_network(), make_x(random_dag(3, 0))
+    want = values_and_gradients(network, dag, x)
+    with torch.inference_mode():
+        scored = network(make_batch(dag, network), x)["h"]
+    torch.testing.assert_close(values_and_gradients(network, dag, x), want)
+    assert torch.equal(scored, network(make_batch(dag, network), x)["h"])
+
+
+def test_two_forwards_before_one_backward():
+    first, second, network = random_dag(3, 0), random_dag(3, 1), make_network()
+    x = [make_x(first), make_x(second)]
+    parameters = list(network.parameters())
+    alone = [
+        torch.autograd.grad(weighted_sum(network(make_batch(d, network), v)), parameters)
+        for d, v in zip([first, second], x, strict=True)
+    ]
+    states = [network(make_batch(d, network), v) for d, v in zip([first, second], x, strict=True)]
+    both = torch.autograd.grad(weighted_sum(states[0]) + weighted_sum(states[1]), parameters)
+    torch.testing.assert_close(both, tuple(a + b for a, b in zip(*alone, strict=True)))
+
+
+def test_collected_predictions_keep_their_values():
+    network = make_network()
+    dags = [random_dag(2, seed) for seed in range(4)]
+    with torch.no_grad():
+        kept = [network(make_batch(dag, network), make_x(dag))["h"] for dag in dags]
+        again = [network(make_batch(dag, network), make_x(dag))["h"] for dag in dags]
+    assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
+
+
+def test_a_second_backward_needs_retain_graph_as_everywhere():
+    dag, network = random_dag(2, 0), make_network()
+    loss = weighted_sum(network(make_batch(dag, network), make_x(dag)))
+    parameters = list(network.parameters())
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(loss, parameters), first)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(loss, parameters)
+
+
+def test_backward_frees_what_forward_kept():
+    class Watched(WordCell):
+        def forward(self, x, children):
+            state = super().forward(x, children)
+            alive.append(weakref.ref(state["h"]))
+            return state
+
+    alive: list[weakref.ref] = []
+    dag = chain(3)
+    network = make_network(cells=[{**tree_cells(), "word": Watched()}])
+    states = network(make_batch(dag, network), make_x(dag))
+    loss = weighted_sum(states)
+    assert alive[0]() is not None
+    loss.backward()
+    gc.collect()
+    assert alive[0]() is None, "the group's graph outlives backward"
+    assert loss.grad_fn is not None
+
+
+# --- Incoming gradients
+
+
+def test_incoming_gradients_may_be_absent_or_expanded():
+    dag, network, x = random_dag(3, 0), make_network(), make_x(random_dag(3, 0))
+    network.engine = "reference"
+    want = torch.autograd.grad(network(make_batch(dag, network), x)["h"].sum(), [x["word"]])
+    network.engine = "fast"
+    states = network(make_batch(dag, network), x)
+    # `sum` sends an expanded gradient to h, and none at all to c.
+    torch.testing.assert_close(torch.autograd.grad(states["h"].sum(), [x["word"]]), want)
+
+
+def test_a_shared_child_collects_gradients_from_several_levels():
+    builder = GraphBuilder(SCHEMA)
+    word = builder.node("word")
+    node = word
+    for _ in range(5):
+        below, node = node, builder.node("phrase")
+        builder.inputs(node, [below, word], weight=[1.0, 0.5])
+    builder.output(node)
+    builder.finish()
+    dag = builder.build()
+    network, x = make_network(), make_x(dag)
+    got = values_and_gradients(network, dag, x)
+    network.engine = "reference"
+    torch.testing.assert_close(got, values_and_gradients(network, dag, x))
+
+
+# --- Autocast
+
+
+def test_autocast_keeps_one_dtype_per_field_and_gives_gradients():
+    dag = random_dag(4, 0)
+    network = make_network().float()
+    x = {name: value.detach().float().requires_grad_() for name, value in make_x(dag).items()}
+    exact = torch.autograd.grad(network(make_batch(dag, network), x)["h"].sum(), [x["word"]])
+    with torch.autocast("cpu", torch.bfloat16):
+        states = network(make_batch(dag, network), x)
+    assert states["h"].dtype == torch.float32
+    rough = torch.autograd.grad(states["h"].sum(), [x["word"], *network.parameters()])
+    assert all(grad.dtype == torch.float32 for grad in rough)
+    torch.testing.assert_close(rough[0], exact[0], rtol=0.1, atol=0.1)
+    assert not torch.equal(rough[0], exact[0])
+
+
+def test_autocast_state_of_forward_is_back_in_backward():
+    seen = []
+
+    class Probe(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(torch.is_autocast_enabled("cpu"))
+            return grad
+
+    class Probing(WordCell):
+        def forward(self, x, children):
+            state = super().forward(x, children)
+            return {**state, "h": Probe.apply(state["h"])}
+
+    dag = chain(1)
+    network = make_network(cells=[{**tree_cells(), "word": Probing()}]).float()
+    x = {name: value.detach().float() for name, value in make_x(dag).items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = network(make_batch(dag, network), x)["h"].sum()
+    loss.backward()
+    assert seen == [True]
+
+
+# --- Double backward
+
+
+def test_double_backward_is_refused_by_name_and_works_in_the_plain_engine():
+    dag, x = random_dag(2, 5, size=3), make_x(random_dag(2, 5, size=3))
+    network = make_network()
+    loss = network(make_batch(dag, network), x)["h"].sum()
+    with pytest.raises(EngineError, match="engine=autograd"):
+        torch.autograd.grad(loss, [x["word"]], create_graph=True)
+    network.engine = "autograd"
+
+    def run(word: Tensor) -> Tensor:
+        return network(make_batch(dag, network), {**x, "word": word})["h"]
+
+    assert torch.autograd.gradgradcheck(run, [x["word"]])
+
+
+def test_rounds_can_be_differentiated_twice():
+    builder = GraphBuilder(SCHEMA)
+    nodes = [builder.node("word") for _ in range(4)]
+    builder.edges("next", [0, 1, 2, 0], [1, 2, 3, 3])
+    builder.output(*nodes)
+    builder.finish()
+    dag = builder.build()
+    network = make_network([rounds(2)], [{"word": message_cells()["word"]}])
+    x = make_x(dag)
+
+    def run(word: Tensor) -> Tensor:
+        return network(make_batch(dag, network), {"word": word})["m"]
+
+    assert torch.autograd.gradcheck(run, [x["word"]])
+    assert torch.autograd.gradgradcheck(run, [x["word"]])
+
+
+# --- Randomness
+
+
+class Masked(PhraseCell):
+    def before(self, x):
+        mask = nn.functional.dropout(torch.ones_like(x), 0.5, self.training)
+        return {**super().before(x), "mask": mask}
+
+    def forward(self, x, children):
+        state = super().forward(x, children)
+        return {**state, "h": state["h"] * x["mask"]}
+
+
+@pytest.mark.parametrize("policy", ["depth", "height", "agenda", "one_by_one"])
+def test_masks_are_the_same_under_every_policy(policy):
+    dag = random_dag(4, 6)
+    network, x = make_network(cells=[{**tree_cells(), "phrase": Masked()}]), make_x(dag)
+    network.engine = "reference"
+    torch.manual_seed(7)
+    want = values_and_gradients(network, dag, x)
+    network.engine = "fast"
+    torch.manual_seed(7)
+    torch.testing.assert_close(values_and_gradients(network, dag, x, policy), want)
+
+
+# --- Stateful modules
+
+
+class Normed(WordCell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(SIZE)
+
+    def forward(self, x, children):
+        return super().forward(self.norm(x), children)
+
+
+def test_running_statistics_are_refused_in_training_and_allowed_in_evaluation():
+    dag = random_dag(4, 0)
+    network = make_network(cells=[{**tree_cells(), "word": Normed()}])
+    with pytest.raises(EngineError, match=r"Normed changes its buffer 'norm\.num_batches_tracked'"):
+        network(make_batch(dag, network), make_x(dag))
+    network.eval()
+    assert network(make_batch(dag, network), make_x(dag))["h"].shape == (dag.num_nodes, SIZE)
+
+
+def test_running_statistics_are_allowed_in_rounds():
+    class NormedMessage(type(message_cells()["word"])):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(SIZE)
+
+        def forward(self, x, children):
+            return {"m": self.norm(super().forward(x, children)["m"])}
+
+    dag = random_dag(4, 0)
+    cell = NormedMessage()
+    network = make_network([rounds(2)], [dict.fromkeys(("word", "phrase", "pair"), cell)])
+    network(make_batch(dag, network), make_x(dag))
+    assert int(cell.norm.num_batches_tracked) == 6  # two rounds of three types
+
+
+# --- Missing children, empty batches, depth and width
+
+
+def test_an_absent_slot_reads_zeros():
+    builder = GraphBuilder(SCHEMA)
+    word = builder.node("word")
+    left = builder.node("pair", [word, None])
+    builder.output(left)
+    builder.finish()
+    dag = builder.build()
+    network, x = make_network(), make_x(dag)
+    states = network(make_batch(dag, network), x)
+    h, c = states["h"][0], states["c"][0]
+    cell = network.cells[0]["pair"][0]
+    out = cell.linear(torch.cat([h, torch.zeros(SIZE, dtype=torch.float64)]))
+    torch.testing.assert_close(states["h"][1], out[:SIZE].tanh())
+    torch.testing.assert_close(states["c"][1], out[SIZE:] + c)
+
+
+@pytest.mark.parametrize("engine", ["fast", "autograd", "reference"])
+def test_an_empty_batch_gives_empty_states(engine):
+    dag = GraphBuilder(SCHEMA).build()
+    passes, cells = all_passes()
+    network = make_network(passes, cells, engine=engine)
+    states = network(make_batch(dag, network), make_x(dag))
+    assert states["h"].shape == (0, SIZE)
+    loss = states["h"].sum() + states["m"].sum()
+    assert loss.item() == 0.0
+
+
+@pytest.mark.parametrize("policy", ["depth", "height", "agenda"])
+def test_a_chain_of_ten_thousand(policy):
+    dag, network = chain(10_000), make_network()
+    x = make_x(dag)
+    states = network(make_batch(dag, network, policy), x)
+    states["h"].sum().backward()
+    assert torch.isfinite(x["word"].grad).all()
+
+
+def test_a_star_of_ten_thousand():
+    builder = GraphBuilder(SCHEMA)
+    words = list(builder.nodes("word", 10_000))
+    root = builder.node("phrase")
+    builder.inputs(root, words, weight=[1.0] * len(words))
+    builder.output(root)
+    builder.finish()
+    dag = builder.build()
+    network, x = make_network(), make_x(dag)
+    got = values_and_gradients(network, dag, x)
+    network.engine = "reference"
+    torch.testing.assert_close(got, values_and_gradients(network, dag, x))
+
+
+# --- Edges
+
+
+def test_edge_columns_follow_the_plan_and_have_gradients():
+    dag, network, x = random_dag(3, 8), make_network(), make_x(random_dag(3, 8))
+    weight = dag.columns["inputs"]["weight"].requires_grad_()
+    grads = []
+    for engine in ("reference", *ENGINES):
+        network.engine = engine
+        states = network(make_batch(dag, network, "height"), x)
+        grads += torch.autograd.grad(weighted_sum(states), [weight])
+    torch.testing.assert_close(grads[1], grads[0])
+    torch.testing.assert_close(grads[2], grads[0])
+
+
+def test_a_wrong_state_is_named():
+    class Short(WordCell):
+        def forward(self, x, children):
+            return {"h": super().forward(x, children)["h"]}
+
+    class Wide(PairCell):
+        def forward(self, x, children):
+            return {"h": torch.zeros(1, 9), "c": torch.zeros(1, 9)}
+
+    dag = chain(1)
+    network = make_network(cells=[{**tree_cells(), "word": Short()}])
+    with pytest.raises(ShapeError, match="Short.* declares the field 'c' but returns only h"):
+        network(make_batch(dag, network), make_x(dag))
+    network = make_network(cells=[{**tree_cells(), "pair": Wide()}])
+    dag = random_dag(4, 0)
+    with pytest.raises(ShapeError, match=r"Wide.* returns 'h' of shape \[1, 9\]"):
+        network(make_batch(dag, network), make_x(dag))

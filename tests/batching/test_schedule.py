@@ -1,0 +1,148 @@
+"""Schedules and policies: every node once, children strictly earlier, one type per group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from engine_cells import SCHEMA, chain, random_dag
+
+from graphfold.batching import POLICIES, Down, Rounds, Up, build_schedule
+from graphfold.dag import GraphBuilder, compute_height
+from graphfold.errors import ConfigError, SchemaError
+
+SEEDS = range(8)
+
+
+def edges_of(dag, item):
+    """(node read, node that reads, edge number) of a pass, straight from the graph."""
+    found = []
+    for node in range(dag.num_nodes):
+        for number in range(int(dag.input_ptr[node]), int(dag.input_ptr[node + 1])):
+            child = int(dag.input_index[number])
+            if isinstance(item, Up):
+                found.append((child, node, number))
+            elif child >= 0:
+                found.append((node, child, number))
+    return found
+
+
+@pytest.mark.parametrize("item", [Up(), Down()])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_groups_cover_every_node_once_after_its_children(item, policy, seed):
+    dag = random_dag(3, seed)
+    (plan,) = build_schedule(dag, [item], policy).passes
+    row = plan.row.tolist()
+    assert sorted(row) == list(range(1, dag.num_nodes + 1))
+    assert [plan.node.tolist()[r - 1] for r in row] == list(range(dag.num_nodes))
+    position = 1
+    group_of = {}
+    for index, group in enumerate(plan.groups):
+        assert group.start == position
+        position = group.stop
+        nodes = plan.node[group.start - 1 : group.stop - 1]
+        assert set(dag.op_type[nodes].tolist()) == {group.op_type}
+        group_of |= dict.fromkeys(nodes.tolist(), index)
+    assert position == dag.num_nodes + 1
+    for child, parent, _ in edges_of(dag, item):
+        assert child < 0 or group_of[child] < group_of[parent]
+
+
+@pytest.mark.parametrize("item", [Up(), Down()])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_child_edges_keep_child_order(item, policy, seed):
+    dag = random_dag(3, seed)
+    (plan,) = build_schedule(dag, [item], policy).passes
+    want = {node: [] for node in range(dag.num_nodes)}
+    for child, parent, number in edges_of(dag, item):
+        want[parent].append((child, number))
+    for group in plan.groups:
+        for row in range(group.start, group.stop):
+            edges = range(int(plan.child_ptr[row - 1]), int(plan.child_ptr[row]))
+            read = [int(plan.child_row[e]) for e in edges]
+            got = [int(plan.node[r - 1]) if r else -1 for r in read]
+            numbers = [int(plan.edge[e]) for e in edges]
+            node = int(plan.node[row - 1])
+            assert list(zip(got, numbers, strict=True)) == want[node]
+            assert all(int(plan.parent[e]) == row - group.start for e in edges)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_depth_has_one_step_per_level_and_is_shortest_for_one_type(seed):
+    dag = random_dag(3, seed)
+    (plan,) = build_schedule(dag, [Up()], "depth").passes
+    pairs = set(zip(dag.depth.tolist(), dag.op_type.tolist(), strict=True))
+    assert len(plan.groups) == len(pairs)
+
+
+def test_height_runs_nodes_as_late_as_possible():
+    builder = GraphBuilder(SCHEMA)
+    early, late = builder.node("word"), builder.node("word")
+    first = builder.node("phrase")
+    builder.inputs(first, [early])
+    root = builder.node("phrase")
+    builder.inputs(root, [first, late])
+    builder.output(root)
+    builder.finish()
+    dag = builder.build()
+    (plan,) = build_schedule(dag, [Up()], "height").passes
+    assert compute_height(dag).tolist() == [2, 1, 1, 0]
+    # The second word runs just before the root, not with the first word.
+    assert plan.node.tolist() == [0, 1, 2, 3]
+    assert [(g.start, g.stop) for g in plan.groups] == [(1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_agenda_waits_for_the_type_that_is_lower_on_average():
+    # Two chains, word-pair-phrase and word-phrase: by depth the phrases run apart.
+    builder = GraphBuilder(SCHEMA)
+    a, b = builder.node("word"), builder.node("word")
+    pair = builder.node("pair", [a, a])
+    top, other = builder.node("phrase", [pair]), builder.node("phrase", [b])
+    builder.output(top, other)
+    builder.finish()
+    dag = builder.build()
+    by_depth = build_schedule(dag, [Up()], "depth").passes[0]
+    agenda = build_schedule(dag, [Up()], "agenda").passes[0]
+    assert len(by_depth.groups) == 4
+    assert len(agenda.groups) == 3
+
+
+def test_rounds_hold_the_structure_once():
+    dag = random_dag(3, 0)
+    (plan,) = build_schedule(dag, [Rounds("next", 5)]).passes
+    assert len(plan.child_row) == len(dag.relations["next"].index)
+    # Readers are the same edges, sorted by what they read.
+    count = np.bincount(plan.child_row.numpy(), minlength=dag.num_nodes + 1)
+    assert plan.reader_ptr.diff().tolist() == count.tolist()
+    for row in range(1, dag.num_nodes + 1):
+        readers = plan.reader[plan.reader_ptr[row] : plan.reader_ptr[row + 1]]
+        owner = torch.repeat_interleave(torch.arange(dag.num_nodes), plan.child_ptr.diff())
+        assert sorted(readers.tolist()) == sorted(owner[plan.child_row == row].tolist())
+
+
+def test_type_order_is_none_where_it_changes_nothing():
+    dag = chain(5)
+    (plan,) = build_schedule(dag, [Up()]).passes
+    assert plan.type_order == (None, None, None)
+    (down,) = build_schedule(dag, [Down()]).passes
+    assert down.type_order[1].tolist() == [4, 3, 2, 1, 0]
+
+
+def test_wrong_names_are_errors():
+    dag = chain(1)
+    with pytest.raises(ConfigError, match="no policy 'dept'. Did you mean 'depth'"):
+        build_schedule(dag, [Up()], "dept")
+    with pytest.raises(SchemaError, match="no relation 'bond'. It has: next"):
+        build_schedule(dag, [Rounds("bond", 1)])
+    with pytest.raises(ConfigError, match="at least one round"):
+        Rounds("next", 0)
+    with pytest.raises(ConfigError, match=r"Use Rounds\('next', rounds\)"):
+        Up("next")
+
+
+def test_a_schedule_moves_to_a_device_whole():
+    moved = build_schedule(random_dag(2, 0), [Up(), Rounds("next", 2)]).to("meta")
+    assert all(plan.row.device.type == "meta" for plan in moved.passes)
+    assert moved.passes[1].reader.device.type == "meta"
