@@ -31,7 +31,9 @@ def random_dag(num_graphs: int, seed: int, size: int = 8) -> TypedDAG:
             else:
                 inputs = [rng.choice(nodes) for _ in range(rng.randint(1, 3))]
                 nodes.append(builder.node("phrase"))
-            builder.inputs(nodes[-1], inputs, weight=[rng.random() for _ in inputs])
+            builder.inputs(
+                nodes[-1], inputs, weight=[None if i is None else rng.random() for i in inputs]
+            )
         ends = [rng.choice(nodes) for _ in range(12)]
         builder.edges("next", ends[:6], ends[6:])
         builder.output(nodes[-1])

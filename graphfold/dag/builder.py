@@ -118,13 +118,20 @@ class GraphBuilder:
         """Names the output nodes of the graph, in order; replaces an earlier choice."""
         self._graph.outputs = list(nodes)
 
-    def finish(self, line: int = 0, record: int | None = None, **values: Any) -> None:
+    def finish(
+        self,
+        line: int = 0,
+        record: int | None = None,
+        columns: Mapping[str, Any] | None = None,
+        **values: Any,
+    ) -> None:
         """Ends the graph.
 
         Args:
             line: the 1-based line where its record begins.
             record: the number of the record; by default its position in this builder.
-            **values: features and targets of the whole graph.
+            columns: features and targets of the whole graph, for names from a file: `line` may be one.
+            **values: the same, for names that are known when the code is written.
 
         Raises:
             GraphError: if it names no output node, or an input, an end of an edge or an output
@@ -135,6 +142,7 @@ class GraphBuilder:
         if not graph.outputs:
             raise GraphError("a graph needs at least one output node. Call builder.output(root).")
         _refuse_dangling(graph)
+        values = {**(columns or {}), **values}
         self._append("graph", 1, {name: [value] for name, value in values.items()})
         graph.origin = (line, self.num_graphs if record is None else record)
         self._done.append(graph)

@@ -71,7 +71,8 @@ def from_networkx(graph: nx.MultiDiGraph, schema: Schema) -> TypedDAG:
             if attributes["kind"] == "inputs"
         ]
         _set_inputs(builder, number[name], sorted(edges, key=lambda e: e[0]), data.get("arity", 0))
-    for source, target, data in graph.edges(data=True):
+    by_position = sorted(graph.edges(data=True), key=lambda edge: edge[2].get("position", 0))
+    for source, target, data in by_position:
         if data["kind"] != "inputs":
             values = {k: [v] for k, v in data.items() if k not in ("kind", "position")}
             builder.edges(data["kind"], [number[source]], [number[target]], **values)

@@ -1,0 +1,85 @@
+"""Collating, selecting and splitting keep every column."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from engine_cells import SCHEMA, chain, random_dag
+
+from graphfold.dag import (
+    Column,
+    GraphBuilder,
+    NodeType,
+    Schema,
+    collate,
+    recode,
+    select,
+    split,
+    validate,
+)
+from graphfold.dag.compare import equal
+from graphfold.errors import SchemaError
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_split_then_collate_is_the_identity(seed):
+    dag = random_dag(5, seed)
+    assert equal(collate(split(dag)), dag)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_select_takes_graphs_in_the_given_order(seed):
+    dag = random_dag(5, seed)
+    parts = split(dag)
+    chosen = select(dag, [3, 0, 3])
+    validate(chosen)
+    assert equal(chosen, collate([parts[3], parts[0], parts[3]]))
+    assert equal(select(dag, range(5)), dag)
+    assert select(dag, []).num_graphs == 0
+
+
+def worded(*forms: str, file: str) -> object:
+    builder = GraphBuilder(Schema((NodeType("word", 0, (Column("form", "string"),)),)), file)
+    builder.output(*[builder.node("word", form=form) for form in forms])
+    builder.finish(line=1)
+    return builder.build()
+
+
+def test_collate_shares_dictionaries_and_files():
+    dag = collate([worded("b", "a", file="x"), worded("c", "a", file="y"), worded("b", file="x")])
+    assert dag.strings("type:word", "form") == ["b", "a", "c", "a", "b"]
+    assert [dag.place(i)[0] for i in range(3)] == ["x", "y", "x"]
+
+
+def test_recode_marks_unknown_strings_as_missing():
+    dag = recode(worded("b", "a", file="x"), {("type:word", "form"): ("a",)})
+    assert dag.features("word")["form"].tolist() == [-1, 0]
+
+
+def test_different_schemas_do_not_collate():
+    with pytest.raises(SchemaError, match="different schemas"):
+        collate([random_dag(1, 0), worded("a", file="x")])
+    with pytest.raises(SchemaError, match="nothing to collate"):
+        collate([])
+
+
+def test_deep_and_wide_graphs_pickle_print_and_validate():
+    deep = chain(10_000)
+    builder = GraphBuilder(SCHEMA)
+    words = list(builder.nodes("word", 10_000))
+    builder.output(builder.node("phrase", words))
+    builder.finish()
+    for dag in (deep, builder.build()):
+        validate(dag)
+        assert equal(pickle.loads(pickle.dumps(dag)), dag)
+        assert "1 graphs" in repr(dag)
+    assert int(deep.depth.max()) == 10_000
+
+
+def test_moving_touches_every_tensor():
+    moved = random_dag(2, 0).to("meta")
+    assert moved.depth.device.type == moved.columns["inputs"]["weight"].device.type == "meta"
+    assert moved.relations["next"].index.device.type == "meta"
+    assert torch.empty(0, device="meta").device.type == "meta"

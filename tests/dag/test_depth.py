@@ -1,0 +1,29 @@
+"""Depth and height against networkx."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from engine_cells import random_dag
+
+from graphfold.dag import compute_height, to_networkx
+from graphfold.dag.collate import split
+
+
+def longest_to(graph: nx.DiGraph) -> dict[int, int]:
+    length: dict[int, int] = {}
+    for node in nx.topological_sort(graph):
+        length[node] = max((length[p] + 1 for p in graph.predecessors(node)), default=0)
+    return length
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_depth_and_height_are_longest_paths(seed):
+    for dag in split(random_dag(3, seed)):
+        inputs = nx.DiGraph(
+            [(s, t) for s, t, kind in to_networkx(dag).edges(data="kind") if kind == "inputs"]
+        )
+        inputs.add_nodes_from(range(dag.num_nodes))
+        up, down = longest_to(inputs), longest_to(inputs.reverse())
+        assert dag.depth.tolist() == [up[node] for node in range(dag.num_nodes)]
+        assert compute_height(dag).tolist() == [down[node] for node in range(dag.num_nodes)]
