@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -91,8 +93,8 @@ class RecordError(GraphfoldError):
         return f"{self.fault}. {self.remedy}"
 
     def at(self, path: str | Path, line: int) -> RecordError:
-        """This error with its place, unless it already names a line of its own."""
-        return RecordError(self.fault, self.remedy, path, self.line or line)
+        """This error with its place; a file or line that it already names is kept."""
+        return RecordError(self.fault, self.remedy, self.path or path, self.line or line)
 
     def __reduce__(self) -> tuple[object, ...]:
         return RecordError, (self.fault, self.remedy, self.path, self.line)
@@ -106,7 +108,13 @@ class LeftOut(RecordError):
 
     def at(self, path: str | Path, line: int) -> LeftOut:
         """This reason with its place."""
-        return LeftOut(self.fault, self.remedy, path, self.line or line)
+        return LeftOut(self.fault, self.remedy, self.path or path, self.line or line)
 
     def __reduce__(self) -> tuple[object, ...]:
         return LeftOut, (self.fault, self.remedy, self.path, self.line)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The hint " Did you mean 'x'?" for a message, or nothing where no known name is close."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""

@@ -3,6 +3,7 @@
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
+from graphfold.batching.kernels import KERNELS
 from graphfold.batching.network import Network
 from graphfold.batching.passes import Down, Pass, Rounds, Up
 from graphfold.batching.policies import POLICIES
@@ -10,6 +11,7 @@ from graphfold.batching.schedule import PassSchedule, Schedule, build_schedule
 from graphfold.batching.states import States
 
 __all__ = [
+    "KERNELS",
     "POLICIES",
     "Batch",
     "Cell",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import segment
+from graphfold.batching.kernels import NATIVE, Kernel
 from graphfold.errors import ShapeError
 
 
@@ -20,12 +21,16 @@ class StateReader(ABC):
         """[num_child_edges, width] the child of each edge."""
 
     @abstractmethod
-    def sum(self, field: str) -> Tensor:
-        """[group_size, width] the sum over the children of each node."""
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        """[group_size, width] the sum over the children of each node, weighted per edge."""
 
     @abstractmethod
     def previous(self, field: str) -> Tensor:
         """[group_size, width] the nodes' own state before this pass or round."""
+
+    @abstractmethod
+    def child_count(self) -> Tensor:
+        """[num_child_edges] how many children each child has in the same pass."""
 
 
 class Children:
@@ -40,6 +45,7 @@ class Children:
         arity: the number of children of every node, or None if it differs.
         edge: columns of the edges, name -> [num_child_edges, ...].
         shared: tensors that every node may read, by name.
+        kernel: what computes the reductions.
     """
 
     def __init__(
@@ -50,8 +56,10 @@ class Children:
         arity: int | None,
         edge: Mapping[str, Tensor],
         shared: Mapping[str, Tensor],
+        kernel: Kernel = NATIVE,
     ) -> None:
         self._reader = reader
+        self._kernel = kernel
         self.ptr = ptr
         self.parent = parent
         self.arity = arity
@@ -67,6 +75,11 @@ class Children:
     def count(self) -> Tensor:
         """[group_size] how many children each node has."""
         return self.ptr[1:] - self.ptr[:-1]
+
+    @property
+    def child_count(self) -> Tensor:
+        """[num_child_edges] how many children each child has itself; in rounds, its degree."""
+        return self._reader.child_count()
 
     def rows(self, field: str) -> Tensor:
         """[num_child_edges, width] the child's state on every edge."""
@@ -90,14 +103,19 @@ class Children:
         """[group_size, width] the nodes' own state before this pass or round."""
         return self._reader.previous(field)
 
-    def sum(self, field: str | Tensor) -> Tensor:
+    def sum(self, field: str | Tensor, weight: Tensor | None = None) -> Tensor:
         """[group_size, width] sums over children, of a field or of values on the edges.
 
-        A node without children gets zeros, as in `mean` and `max`.
+        A node without children gets zeros, as in `mean` and `max`. In rounds of message passing
+        the children's rows of a field are never held, weighted or not.
+
+        Shape:
+            weight: [num_child_edges] a factor for each child; 1 if not given
         """
         if isinstance(field, str):
-            return self._reader.sum(field)
-        return segment.segment_sum(field, self.ptr, self.parent)
+            return self._reader.sum(field, weight)
+        values = field if weight is None else field * weight.unsqueeze(-1)
+        return self._kernel.sum(values, self.ptr, self.parent)
 
     def mean(self, field: str | Tensor) -> Tensor:
         """[group_size, width] means over children."""
@@ -107,7 +125,7 @@ class Children:
     def max(self, field: str | Tensor) -> Tensor:
         """[group_size, width] elementwise maxima over children."""
         rows = self._reader.rows(field) if isinstance(field, str) else field
-        return segment.segment_max(rows, self.ptr, self.parent)
+        return self._kernel.max(rows, self.ptr, self.parent)
 
     def softmax(self, score: Tensor) -> Tensor:
         """[num_child_edges, ...] `score` normalised over the children of each node."""
@@ -121,7 +139,7 @@ class Children:
         """
         rows = self._reader.rows(field) if isinstance(field, str) else field
         weight = self.softmax(score.reshape(-1, 1))
-        return segment.segment_sum(weight * rows, self.ptr, self.parent)
+        return self._kernel.sum(weight * rows, self.ptr, self.parent)
 
     def expand(self, values: Tensor) -> Tensor:
         """[num_child_edges, ...] the parent's row of `values` on every edge."""

@@ -138,6 +138,7 @@ class _Run:
             cell.arity,
             read_edge(inputs, group, tape),
             shared,
+            inputs.kernel,
         )
         with torch.set_grad_enabled(self.keep), refuse_changed_buffers(cell, first):
             state = cell(read_x(inputs, group, tape), children)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.engine import run_fast
+from graphfold.batching.kernels import get_kernel
 from graphfold.batching.pass_inputs import PassInputs, describe
 from graphfold.batching.passes import Pass, Rounds
 from graphfold.batching.plain import initial_state, run_plain, run_round
@@ -38,6 +39,7 @@ class Network(nn.Module):
         engine: "fast"; "autograd", which can be differentiated twice; or "reference", one node at
             a time.
         learned_absent: fields whose value for an absent child is learned instead of zero.
+        kernel: what reduces over children, see `graphfold.batching.kernels`.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -52,6 +54,7 @@ class Network(nn.Module):
         cells: Sequence[CellsByType],
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
+        kernel: str = "native",
     ) -> None:
         super().__init__()
         if engine not in ENGINES:
@@ -63,6 +66,7 @@ class Network(nn.Module):
         self.schema = schema
         self.passes = tuple(passes)
         self.engine = engine
+        self.kernel = kernel
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
@@ -137,6 +141,7 @@ class _RowRun:
             absent={n: value for n, value in self.network.absent.items() if n in fields},
             edge=self._edge(item, plan),
             shared=self.shared,
+            kernel=get_kernel(self.network.kernel),
         )
         self.plan = plan
         if not isinstance(item, Rounds):

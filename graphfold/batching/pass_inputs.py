@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.kernels import Kernel
 from graphfold.batching.schedule import Group, PassSchedule
 from graphfold.errors import ShapeError
 
@@ -24,6 +25,7 @@ class PassInputs:
     absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
     shared: Mapping[str, Tensor]
+    kernel: Kernel
 
     @property
     def fields(self) -> dict[str, int]:

@@ -81,12 +81,17 @@ class PlainReader(StateReader):
     def rows(self, field: str) -> Tensor:
         return self._state[field].index_select(0, self._index)
 
-    def sum(self, field: str) -> Tensor:
+    def child_count(self) -> Tensor:
+        return self._plan.child_count(self._index)
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
         plan, state = self._plan, self._state[field]
         if plan.reader is None or len(self._ptr) != plan.num_nodes + 1:
-            return segment_sum(self.rows(field), self._ptr, self._parent)
+            rows = self.rows(field)
+            rows = rows if weight is None else rows * weight.unsqueeze(1)
+            return segment_sum(rows, self._ptr, self._parent)
         total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-            state, self._index, self._ptr, plan.reader, plan.reader_ptr
+            state, self._index, self._ptr, plan.reader, plan.reader_ptr, weight, plan.reader_edge
         )
         return total
 
@@ -117,6 +122,7 @@ def _call(
         cell.arity,
         {name: column[edges] for name, column in inputs.edge.items()},
         inputs.shared,
+        inputs.kernel,
     )
     new: Mapping[str, Tensor] = cell(_x(inputs, group), children)
     check_state(cell, new, group)

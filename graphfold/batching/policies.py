@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from graphfold.dag.depth import IntArray, longest_path, runs
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,7 @@ POLICIES: Mapping[str, Policy] = {
 def get_policy(name: str) -> Policy:
     """The policy called `name`; raises ConfigError with the nearest name if there is none."""
     if name not in POLICIES:
-        close = get_close_matches(name, POLICIES, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
+        hint = did_you_mean(name, POLICIES)
         raise ConfigError(f"there is no policy '{name}'.{hint} Use one of {', '.join(POLICIES)}.")
     return POLICIES[name]
 

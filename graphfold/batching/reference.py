@@ -57,7 +57,7 @@ def run_reference(
         if op_type not in inputs.cells:
             continue  # the node keeps its state
         cell = inputs.cells[op_type]
-        reader = NodeReader(cell, inputs, read_from, given[node], edges[node])
+        reader = NodeReader(cell, inputs, read_from, node, given[node], edges)
         x = _row(inputs.x[op_type], number[node])
         state = cell(x, reader.children())
         states[node] = {**given[node], **{name: state[name][0] for name in cell.fields}}
@@ -72,13 +72,15 @@ class NodeReader(StateReader):
         cell: Cell,
         inputs: ReferenceInputs,
         states: Sequence[NodeState],
+        node: int,
         previous: NodeState,
-        edges: Sequence[tuple[int, int]],
+        edges: Sequence[Sequence[tuple[int, int]]],
     ) -> None:
         self._cell = cell
         self._inputs = inputs
         self._previous = previous
-        self._edges = edges
+        self._edges = edges[node]
+        self._all_edges = edges
         self._states = states
 
     def children(self) -> Children:
@@ -97,8 +99,14 @@ class NodeReader(StateReader):
         rows = [self._child(node, field) for _, node in self._edges]
         return torch.stack(rows) if rows else self._zeros(field).new_zeros(0, self._width(field))
 
-    def sum(self, field: str) -> Tensor:
-        return self.rows(field).sum(0, keepdim=True)
+    def child_count(self) -> Tensor:
+        counts = [len(self._all_edges[node]) if node >= 0 else 0 for _, node in self._edges]
+        return torch.tensor(counts, dtype=torch.int64)
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        rows = self.rows(field)
+        rows = rows if weight is None else rows * weight.unsqueeze(1)
+        return rows.sum(0, keepdim=True)
 
     def previous(self, field: str) -> Tensor:
         return self._previous[field].unsqueeze(0)

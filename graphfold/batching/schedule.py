@@ -46,10 +46,15 @@ class PassSchedule:
     read_types: frozenset[tuple[int, int]]  # (type that reads, type that is read) in this batch
     reader: Tensor | None = None  # [num_edges] the readers' positions, by the row read (rounds)
     reader_ptr: Tensor | None = None  # [num_nodes + 2] where the readers of each row begin (rounds)
+    reader_edge: Tensor | None = None  # [num_edges] the position of each reader's edge (rounds)
 
     @property
     def num_nodes(self) -> int:
         return self.row.shape[0]
+
+    def child_count(self, row: Tensor) -> Tensor:
+        """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
+        return self.child_ptr[row] - self.child_ptr[(row - 1).clamp(min=0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,12 +204,18 @@ def _with_readers(plan: PassSchedule) -> PassSchedule:
     parent = np.repeat(np.arange(plan.num_nodes), np.diff(plan.child_ptr.numpy()))
     order = np.argsort(child, kind="stable")
     ptr = np.searchsorted(child[order], np.arange(plan.num_nodes + 2))
-    return replace(plan, reader=torch.from_numpy(parent[order]), reader_ptr=torch.from_numpy(ptr))
+    return replace(
+        plan,
+        reader=torch.from_numpy(parent[order]),
+        reader_ptr=torch.from_numpy(ptr),
+        reader_edge=torch.from_numpy(order),
+    )
 
 
 def _map_pass(plan: PassSchedule, function: Callable[[Tensor], Tensor]) -> PassSchedule:
     names = ["row", "node", "child_ptr", "child_row", "parent", "edge"]
-    names += [name for name in ("reader", "reader_ptr") if getattr(plan, name) is not None]
+    readers = ("reader", "reader_ptr", "reader_edge")
+    names += [name for name in readers if getattr(plan, name) is not None]
     moved: dict[str, Any] = {name: function(getattr(plan, name)) for name in names}
     return replace(
         plan,

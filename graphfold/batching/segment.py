@@ -6,8 +6,13 @@ zeros. `parent` [num_rows], the segment of each row, is derived from `ptr` where
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+#: So many neighbour rows may be held at once where an edge's own gradient needs them.
+EDGES_PER_CHUNK = 1 << 16
 
 
 def parents(ptr: Tensor) -> Tensor:
@@ -59,14 +64,16 @@ class GatherSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: torch.autograd.function.FunctionCtx,
+        ctx: Any,
         values: Tensor,
         index: Tensor,
         ptr: Tensor,
         reader: Tensor,
         reader_ptr: Tensor,
+        weight: Tensor | None,
+        reader_edge: Tensor,
     ) -> Tensor:
-        """Sums `values[index]` over the segments of `ptr`.
+        """Sums `values[index]`, each times its weight, over the segments of `ptr`.
 
         Shape:
             values: [num_rows, width]
@@ -74,24 +81,40 @@ class GatherSum(torch.autograd.Function):
             ptr: [num_segments + 1]
             reader: [num_edges] the segment that reads, sorted by the row that is read
             reader_ptr: [num_rows + 1] where the readers of each row begin
+            weight: [num_edges] sorted by segment, or None for ones
+            reader_edge: [num_edges] the edge of each reader, sorted by the row that is read
             returns: [num_segments, width]
         """
-        ctx.save_for_backward(index, ptr, reader, reader_ptr)
-        return gather_sum(values, index, ptr)
+        kept = values if ctx.needs_input_grad[5] else None
+        ctx.save_for_backward(index, ptr, reader, reader_ptr, weight, reader_edge, kept)
+        return gather_sum(values, index, ptr, weight)
 
     @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, grad: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        index, ptr, reader, reader_ptr = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad = GatherSum.apply(grad, reader, reader_ptr, index, ptr)  # type: ignore[no-untyped-call]
-        return grad, None, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        index, ptr, reader, reader_ptr, weight, reader_edge, kept = ctx.saved_tensors
+        back = None
+        if weight is not None:
+            back, reader_edge = weight.index_select(0, reader_edge), torch.argsort(reader_edge)
+        grad_values = GatherSum.apply(  # type: ignore[no-untyped-call]
+            grad, reader, reader_ptr, index, ptr, back, reader_edge
+        )
+        grad_weight = None if kept is None else _edge_products(kept, index, grad, parents(ptr))
+        return grad_values, None, None, None, None, grad_weight, None
 
 
-def gather_sum(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
+def _edge_products(values: Tensor, index: Tensor, grad: Tensor, parent: Tensor) -> Tensor:
+    """[num_edges] values[index] · grad[parent], some edges at a time to bound the memory."""
+    chunks = zip(
+        torch.split(index, EDGES_PER_CHUNK), torch.split(parent, EDGES_PER_CHUNK), strict=True
+    )
+    products = [(values[i] * grad[p]).sum(1) for i, p in chunks]
+    return torch.cat(products)
+
+
+def gather_sum(values: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -> Tensor:
     """[num_segments, width] sums of `values[index]` per segment; not differentiable by itself."""
     if len(index) == 0 or len(ptr) == 1 or values.shape[1] == 0:
         return values.new_zeros(len(ptr) - 1, values.shape[1])
     return torch.nn.functional.embedding_bag(
-        index, values, ptr, mode="sum", include_last_offset=True
+        index, values, ptr, mode="sum", include_last_offset=True, per_sample_weights=weight
     )

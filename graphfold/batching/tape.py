@@ -12,7 +12,7 @@ from graphfold.batching.cell import NodeInput
 from graphfold.batching.children import StateReader
 from graphfold.batching.pass_inputs import PassInputs
 from graphfold.batching.schedule import Group
-from graphfold.batching.segment import gather_sum
+from graphfold.batching.segment import gather_sum, segment_sum
 
 #: Adds a gradient with respect to a leaf to where the leaf was read from.
 Deposit = Callable[[Tensor, "Gradients"], None]
@@ -64,6 +64,7 @@ class TapeReader(StateReader):
         self._given = inputs.given
         self._written = buffers.keys()
         self._own = slice(group.start, group.stop)
+        self._plan = inputs.plan
         self._index = inputs.plan.child_row[edges]
         self._parent = inputs.plan.parent[edges]
         self._ptr = ptr
@@ -79,7 +80,13 @@ class TapeReader(StateReader):
 
         return self._read("rows", field, read, deposit)
 
-    def sum(self, field: str) -> Tensor:
+    def child_count(self) -> Tensor:
+        return self._plan.child_count(self._index)
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        if weight is not None:
+            return segment_sum(self.rows(field) * weight.unsqueeze(1), self._ptr, self._parent)
+
         def read() -> Tensor:
             return gather_sum(self._state[field], self._index, self._ptr)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from itertools import accumulate, chain
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from graphfold.dag.depth import compute_depth
 from graphfold.dag.schema import MISSING, Column, Schema
 from graphfold.dag.typed_dag import Relation, TypedDAG, pointers
-from graphfold.errors import GraphError, SchemaError
+from graphfold.errors import GraphError, SchemaError, did_you_mean
 
 NO_SPAN = (-1, -1)
 
@@ -130,7 +129,7 @@ class GraphBuilder:
         Args:
             line: the 1-based line where its record begins.
             record: the number of the record; by default its position in this builder.
-            columns: features and targets of the whole graph, for names from a file: `line` may be one.
+            columns: features and targets of the whole graph, for names that come from a file.
             **values: the same, for names that are known when the code is written.
 
         Raises:
@@ -321,6 +320,5 @@ def _long(values: Any) -> Tensor:
 
 
 def _unknown(kind: str, name: str, known: Any) -> str:
-    close = get_close_matches(name, list(known), n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    hint = did_you_mean(name, known)
     return f"schema has no {kind} '{name}'.{hint} It has: {', '.join(known) or 'none'}."

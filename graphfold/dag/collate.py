@@ -8,7 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphfold.dag.typed_dag import Dictionaries, Relation, TypedDAG, pointers, ragged_arange
+from graphfold.dag.typed_dag import (
+    Dictionaries,
+    Relation,
+    TypedDAG,
+    pointers,
+    ragged_arange,
+    repeat,
+)
 from graphfold.errors import SchemaError
 
 
@@ -65,30 +72,30 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     graphs = torch.as_tensor(graphs, dtype=torch.int64)
     pick = {space: _rows(_row_ptr(dag, space), graphs) for space in ["node", *dag.columns]}
     nodes, inputs = pick["node"], pick["inputs"]
-    old_start = dag.node_ptr[graphs]
-    count = dag.node_ptr[graphs + 1] - old_start
+    old_start = dag.node_ptr.index_select(0, graphs)
+    count = _run_lengths(dag.node_ptr, graphs)
     offset = pointers(count)[:-1] - old_start  # [num_selected], what each graph's nodes move by
-    batch = torch.repeat_interleave(torch.arange(len(graphs)), count)
+    batch = repeat(torch.arange(len(graphs)), count)
     outputs = _rows(dag.output_ptr, graphs)
-    output_count = (dag.output_ptr[1:] - dag.output_ptr[:-1])[graphs]
-    input_count = (dag.input_ptr[1:] - dag.input_ptr[:-1])[nodes]
+    output_count = _run_lengths(dag.output_ptr, graphs)
+    input_count = _run_lengths(dag.input_ptr, nodes)
     node_offset = offset[batch]
     return replace(
         dag,
-        op_type=dag.op_type[nodes],
+        op_type=dag.op_type.index_select(0, nodes),
         input_ptr=pointers(input_count),
         input_index=_shift(
-            dag.input_index[inputs], torch.repeat_interleave(node_offset, input_count)
+            dag.input_index.index_select(0, inputs), repeat(node_offset, input_count)
         ),
         batch=batch,
         num_graphs=len(graphs),
-        depth=dag.depth[nodes],
+        depth=dag.depth.index_select(0, nodes),
         output_ptr=pointers(output_count),
-        output_index=dag.output_index[outputs] + torch.repeat_interleave(offset, output_count),
-        span=dag.span[nodes],
-        origin=dag.origin[graphs],
+        output_index=dag.output_index.index_select(0, outputs) + repeat(offset, output_count),
+        span=dag.span.index_select(0, nodes),
+        origin=dag.origin.index_select(0, graphs),
         columns={
-            space: {name: column[pick[space]] for name, column in columns.items()}
+            space: {name: column.index_select(0, pick[space]) for name, column in columns.items()}
             for space, columns in dag.columns.items()
         },
         relations={
@@ -106,8 +113,8 @@ def split(dag: TypedDAG) -> list[TypedDAG]:
 def _select_relation(
     relation: Relation, edges: Tensor, nodes: Tensor, node_offset: Tensor
 ) -> Relation:
-    count = (relation.ptr[1:] - relation.ptr[:-1])[nodes]
-    index = relation.index[edges] + torch.repeat_interleave(node_offset, count)
+    count = _run_lengths(relation.ptr, nodes)
+    index = relation.index.index_select(0, edges) + repeat(node_offset, count)
     return Relation(pointers(count), index)
 
 
@@ -120,8 +127,11 @@ def _row_ptr(dag: TypedDAG, space: str) -> Tensor:
 
 
 def _rows(ptr: Tensor, graphs: Tensor) -> Tensor:
-    start = ptr[graphs]
-    return ragged_arange(start, ptr[graphs + 1] - start)
+    return ragged_arange(ptr.index_select(0, graphs), _run_lengths(ptr, graphs))
+
+
+def _run_lengths(ptr: Tensor, runs: Tensor) -> Tensor:
+    return ptr.index_select(0, runs + 1) - ptr.index_select(0, runs)
 
 
 def _shift(index: Tensor, offset: Tensor | int) -> Tensor:

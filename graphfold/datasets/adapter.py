@@ -33,9 +33,21 @@ class Adapter(ABC):
 
     Attributes:
         schema: what every graph of this adapter consists of.
+        libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
+            are rebuilt when it changes.
     """
 
     schema: Schema
+    libraries: tuple[str, ...] = ()
+
+    def sources(self, path: Path) -> list[Path]:
+        """The files that `records(path)` reads; a stored copy is rebuilt when one changes.
+
+        By default the file itself, or the files directly in a folder.
+        """
+        if not path.is_dir():
+            return [path]
+        return sorted(file for file in path.iterdir() if file.is_file())
 
     @abstractmethod
     def records(self, path: Path) -> Iterator[Record]:

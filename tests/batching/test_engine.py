@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Down, Network, Up
 from graphfold.dag import GraphBuilder
-from graphfold.errors import EngineError, ShapeError
+from graphfold.errors import ConfigError, EngineError, ShapeError
 
 ENGINES = ("fast", "autograd")
 
@@ -511,6 +511,25 @@ def test_a_star_of_ten_thousand():
 
 
 # --- Edges
+
+
+@pytest.mark.parametrize("kernel", ["native", "scatter"])
+def test_every_kernel_equals_the_reference(kernel):
+    if kernel == "scatter":
+        pytest.importorskip("torch_scatter", reason="torch-scatter is not installed")
+    dag = random_dag(4, 9)
+    passes, cells = all_passes()
+    network = make_network(passes, cells, kernel=kernel)
+    x = make_x(dag)
+    got = values_and_gradients(network, dag, x)
+    network.engine = "reference"
+    torch.testing.assert_close(got, values_and_gradients(network, dag, x))
+
+
+def test_an_unknown_kernel_is_an_error():
+    network, dag = make_network(kernel="scater"), chain(1)
+    with pytest.raises(ConfigError, match="no kernel 'scater'. Did you mean 'scatter'"):
+        network(make_batch(dag, network), make_x(dag))
 
 
 def test_edge_columns_follow_the_plan_and_have_gradients():

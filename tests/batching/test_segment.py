@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphfold.batching import segment
 from graphfold.batching.segment import (
     GatherSum,
     gather_sum,
@@ -53,19 +54,23 @@ def test_softmax_survives_large_scores():
     assert segment_softmax(torch.tensor([[1e4], [1e4]]), ptr).view(-1).tolist() == [0.5, 0.5]
 
 
-def test_gather_sum_equals_gather_then_sum_and_differentiates_twice():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gather_sum_equals_gather_then_sum_and_differentiates_twice(weighted, monkeypatch):
+    monkeypatch.setattr(segment, "EDGES_PER_CHUNK", 2)
     values = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(5, dtype=torch.float64, requires_grad=True) if weighted else None
     index, ptr = torch.tensor([2, 0, 2, 3, 1]), torch.tensor([0, 2, 2, 5])
     owner = torch.tensor([0, 0, 2, 2, 2])
     order = torch.argsort(index, stable=True)
     reader, reader_ptr = owner[order], torch.tensor([0, 1, 2, 4, 5])
 
-    def run(v: torch.Tensor) -> torch.Tensor:
-        return GatherSum.apply(v, index, ptr, reader, reader_ptr)
+    def run(v: torch.Tensor, w: torch.Tensor | None) -> torch.Tensor:
+        return GatherSum.apply(v, index, ptr, reader, reader_ptr, w, order)
 
-    torch.testing.assert_close(run(values), segment_sum(values[index], ptr))
-    assert torch.autograd.gradcheck(run, [values])
-    assert torch.autograd.gradgradcheck(run, [values])
+    rows = values[index] * weight.unsqueeze(1) if weighted else values[index]
+    torch.testing.assert_close(run(values, weight), segment_sum(rows, ptr))
+    assert torch.autograd.gradcheck(run, [values, weight])
+    assert torch.autograd.gradgradcheck(run, [values, weight])
 
 
 def test_gather_sum_of_nothing_is_zero():

@@ -1,0 +1,30 @@
+"""Settings of all tests: hypothesis profiles and where the real corpora are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The machines that run the tests differ in speed by much, so time is no reason to fail.
+settings.register_profile(
+    "default",
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of the real corpora; skips the test where there is none."""
+    root = Path(
+        os.environ.get("GRAPHFOLD_DATA") or Path(__file__).parents[2] / "shared" / "data"
+    ).expanduser()
+    if not root.is_dir():
+        pytest.skip(f"no corpora at {root}; set GRAPHFOLD_DATA to their folder")
+    return root
