@@ -118,3 +118,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The hint " Did you mean 'x'?" for a message, or nothing where no known name is close."""
     close = get_close_matches(name, list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """A piece of input as a message shows it: on one line, and cut where it gets long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}..."

@@ -65,25 +65,38 @@ class GraphBuilder:
         Raises:
             SchemaError: if the schema lacks the type or a name.
         """
-        number = self.num_nodes
-        self.nodes(type_name, 1, spans=[span], **{k: [v] for k, v in values.items()})
-        self._graph.inputs[number] = list(inputs)
-        return number
+        rows = {name: [value] for name, value in values.items()}
+        return self.nodes(type_name, 1, [span], [inputs], **rows)[0]
 
     def nodes(
         self,
         type_name: str,
         count: int,
         spans: Sequence[tuple[int, int]] | None = None,
+        inputs: Sequence[Sequence[int | None]] | None = None,
         **values: Sequence[Any] | np.ndarray,
     ) -> range:
-        """Adds `count` nodes without inputs from whole columns; returns their numbers."""
+        """Adds `count` nodes from whole columns; returns their numbers.
+
+        Args:
+            type_name: a node type of the schema.
+            count: how many nodes.
+            spans: as in `node`, for each of them.
+            inputs: as in `node`, for each of them; without inputs if not given.
+            **values: features and targets by name, one value for each node.
+
+        Raises:
+            SchemaError: if the schema lacks the type or a name, or a column has another length.
+        """
         if type_name not in self._types:
             raise SchemaError(_unknown("node type", type_name, self._types))
         graph = self._graph
         numbers = range(self.num_nodes, self.num_nodes + count)
         graph.op_type += [self._types[type_name]] * count
-        graph.inputs += [[] for _ in range(count)]
+        for name, rows in (("spans", spans), ("inputs", inputs)):
+            if rows is not None:
+                _check_length(type_name, name, rows, count)
+        graph.inputs += [()] * count if inputs is None else inputs
         graph.spans += [NO_SPAN] * count if spans is None else spans
         space = f"type:{type_name}"
         features = [column.name for column in self._spaces[space]]
@@ -98,8 +111,9 @@ class GraphBuilder:
             if name not in known:
                 raise SchemaError(_unknown("column of inputs", name, known))
             _check_length("inputs", name, column, len(inputs))
-        self._graph.inputs[node] = list(inputs)
-        self._graph.input_values[node] = values
+        self._graph.inputs[node] = inputs
+        if values:
+            self._graph.input_values[node] = values
 
     def edges(
         self, relation: str, source: Sequence[int], target: Sequence[int], **values: Sequence[Any]
@@ -258,7 +272,7 @@ class _Graph:
 
     def __init__(self) -> None:
         self.op_type: list[int] = []
-        self.inputs: list[list[int | None]] = []
+        self.inputs: list[Sequence[int | None]] = []
         self.input_values: dict[int, Mapping[str, Sequence[Any]]] = {}
         self.spans: list[tuple[int, int]] = []
         self.edges: dict[str, tuple[list[int], list[int]]] = {}

@@ -71,10 +71,17 @@ class Adapter(ABC):
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The usable graphs of some records, and why the others are not among them."""
+    """The usable graphs of some records, and why the others are not among them.
+
+    Args:
+        dag: the graphs, in the order of their records.
+        skipped: one error for each record without a graph, in the order of these records.
+        kept: the positions of the records that have a graph.
+    """
 
     dag: TypedDAG
     skipped: tuple[RecordError, ...]
+    kept: tuple[int, ...]
 
 
 def read_records(
@@ -92,27 +99,34 @@ def read_records(
         RecordError: with file and line, for a bad record under "raise".
     """
     builder = GraphBuilder(adapter.schema, str(path))
-    skipped: list[RecordError] = []
-    kept: list[Record] = []
-    for record in records:
+    skipped: dict[int, RecordError] = {}
+    kept: dict[int, Record] = {}
+    for position, record in enumerate(records):
         error = _parse(adapter, record, builder)
         if error is None:
-            kept.append(record)
-        elif on_error == "skip" or isinstance(error, LeftOut):
-            skipped.append(error.at(path, record.line))
-        else:
-            raise error.at(path, record.line)
+            kept[position] = record
+            continue
+        skipped[position] = error.at(path, record.line)
+        if on_error != "skip" and not isinstance(error, LeftOut):
+            raise skipped[position]
     try:
-        return ReadResult(builder.build(), tuple(skipped))
+        return _result(builder.build(), skipped, kept)
     except (GraphError, SchemaError) as error:
         if len(kept) == 1:
-            fault = error.message.rstrip(".")
-            return _refuse(adapter, path, RecordError(fault).at(path, kept[0].line), on_error)
+            ((position, record),) = kept.items()
+            skipped[position] = RecordError(error.message.rstrip(".")).at(path, record.line)
+            if on_error != "skip":
+                raise skipped[position] from error
+            return _result(GraphBuilder(adapter.schema, str(path)).build(), skipped, {})
     # Some graph of many is at fault: build them one by one to find it.
-    parts = [read_records(adapter, path, [record], on_error) for record in kept]
-    dag = collate([part.dag for part in parts])
-    late = [error for part in parts for error in part.skipped]
-    return ReadResult(dag, tuple(sorted([*skipped, *late], key=lambda e: e.line or 0)))
+    parts = {p: read_records(adapter, path, [record], on_error) for p, record in kept.items()}
+    skipped |= {position: part.skipped[0] for position, part in parts.items() if part.skipped}
+    whole = {position: part for position, part in parts.items() if not part.skipped}
+    return _result(collate([part.dag for part in parts.values()]), skipped, whole)
+
+
+def _result(dag: TypedDAG, skipped: dict[int, RecordError], kept: Iterable[int]) -> ReadResult:
+    return ReadResult(dag, tuple(skipped[p] for p in sorted(skipped)), tuple(kept))
 
 
 def _parse(adapter: Adapter, record: Record, builder: GraphBuilder) -> RecordError | None:
@@ -131,9 +145,3 @@ def _parse(adapter: Adapter, record: Record, builder: GraphBuilder) -> RecordErr
             "record. Call graph.finish exactly once."
         )
     return None
-
-
-def _refuse(adapter: Adapter, path: Path, error: RecordError, on_error: str) -> ReadResult:
-    if on_error != "skip":
-        raise error
-    return ReadResult(GraphBuilder(adapter.schema, str(path)).build(), (error,))

@@ -1,0 +1,225 @@
+"""Bracketed trees: the text of one tree, read into columns, and what may be done to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphfold.errors import RecordError
+
+#: Blanks are ASCII blank, tab and newline: U+00A0 is a character like any other.
+_TOKEN = re.compile(r"[()]|[^ \t\n()]+")
+
+#: The label of an empty element (a trace) in the Penn Treebank.
+TRACE = "-NONE-"
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class BracketText:
+    """The text of one record, and where it begins in its file.
+
+    Args:
+        text: from the first bracket of the tree to whatever follows its last one.
+        line: the 1-based line of its first character.
+        column: the 1-based column of its first character.
+    """
+
+    text: str
+    line: int
+    column: int
+
+    def fault(self, what: str, offset: int, then: str) -> RecordError:
+        """The error "`what` at column N `then`" about the character at `offset`."""
+        before = self.text[:offset]
+        column = offset + self.column if "\n" not in before else offset - before.rindex("\n")
+        return RecordError(
+            f"{what} at column {column} {then}",
+            "Correct the brackets, or set data.on_error=skip.",
+            line=self.line + before.count("\n"),
+        )
+
+
+@dataclass
+class BracketTree:
+    """The nodes of one tree as columns: children before parents, words in text order, root last."""
+
+    labels: list[str | None] = field(default_factory=list)
+    words: list[str | None] = field(default_factory=list)  # None for a phrase
+    children: list[list[int]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)  # characters of the text, brackets included
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def add(self, label: str | None, word: str | None, children: list[int], span: Span) -> int:
+        """Adds a node whose children are there already; returns its number."""
+        self.labels.append(label)
+        self.words.append(word)
+        self.children.append(children)
+        self.spans.append(span)
+        return len(self.labels) - 1
+
+    def nodes(self) -> Iterator[tuple[str | None, str | None, list[int], Span]]:
+        """Label, word, children and span of every node."""
+        return zip(self.labels, self.words, self.children, self.spans, strict=True)
+
+
+class _Open:
+    """A bracket that is not closed yet."""
+
+    __slots__ = ("children", "label", "start", "word")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.label: str | None = None
+        self.word: str | None = None
+        self.children: list[int] = []
+
+
+def read_tree(source: BracketText, drops_outer: bool) -> BracketTree:
+    """Reads `(label word)` and `(label child ...)`, in linear time and without recursion.
+
+    Args:
+        source: the text of one tree.
+        drops_outer: an outer bracket without label around one tree, as in Penn files, is dropped.
+
+    Raises:
+        RecordError: with line and column, if the brackets do not make one tree.
+    """
+    tree = BracketTree()
+    stack: list[_Open] = []
+    for match in _TOKEN.finditer(source.text):
+        token, start = match.group(), match.start()
+        if token == "(":
+            if not stack and len(tree):
+                raise source.fault("a second tree", start, "follows the first")
+            if stack and stack[-1].word is not None:
+                raise _mixed(source, stack[-1], stack[-1].word)
+            stack.append(_Open(start))
+        elif token == ")":
+            if not stack:
+                raise source.fault("closing bracket", start, "closes nothing")
+            bracket = stack.pop()
+            if bracket.label is None and drops_outer and not stack and len(bracket.children) == 1:
+                continue
+            node = _close(source, tree, bracket, match.end())
+            if stack:
+                stack[-1].children.append(node)
+        elif not stack:
+            raise source.fault(f"text '{token}'", start, "is outside the tree")
+        else:
+            _read_word(source, stack[-1], token)
+    if stack:
+        raise source.fault("bracket opened", stack[-1].start, "is never closed")
+    return tree
+
+
+def _read_word(source: BracketText, bracket: _Open, token: str) -> None:
+    if bracket.children:
+        raise _mixed(source, bracket, token)
+    if bracket.label is None:
+        bracket.label = token
+    elif bracket.word is None:
+        bracket.word = token
+    else:
+        words = f"holds two words, '{bracket.word}' and '{token}'"
+        raise source.fault("bracket opened", bracket.start, words)
+
+
+def _close(source: BracketText, tree: BracketTree, bracket: _Open, end: int) -> int:
+    label, word, start = bracket.label, bracket.word, bracket.start
+    if label is None:
+        fault = "has no label" if bracket.children else "is empty"
+        raise source.fault("bracket opened", start, fault)
+    if word is None and not bracket.children:
+        fault = f"has the label '{label}', but neither a word nor a child"
+        raise source.fault("bracket opened", start, fault)
+    return tree.add(label, word, bracket.children, (start, end))
+
+
+def _mixed(source: BracketText, bracket: _Open, word: str) -> RecordError:
+    return source.fault(
+        "bracket opened", bracket.start, f"holds both the word '{word}' and a child"
+    )
+
+
+def remove_traces(tree: BracketTree) -> BracketTree:
+    """The tree without empty elements (-NONE-) and without phrases that held nothing else."""
+    kept = BracketTree()
+    new: list[int | None] = []
+    for label, word, children, span in tree.nodes():
+        inner = [node for node in (new[child] for child in children) if node is not None]
+        is_gone = not inner if word is None else label == TRACE
+        new.append(None if is_gone else kept.add(label, word, inner, span))
+    return kept
+
+
+def strip_functions(tree: BracketTree) -> BracketTree:
+    """The tree with `NP` for `NP-SBJ-1` and `NP=2`; labels such as `-LRB-` stay."""
+    labels = [
+        label if label is None or label.startswith("-") else re.split("[-=]", label, maxsplit=1)[0]
+        for label in tree.labels
+    ]
+    return BracketTree(labels, tree.words, tree.children, tree.spans)
+
+
+def collapse_unary(tree: BracketTree, join_labels: bool) -> BracketTree:
+    """The tree with every chain of single children merged into one node, words included.
+
+    Args:
+        tree: the tree.
+        join_labels: the merged node is labelled `S+VP+VB`, from top to bottom, as NLTK does with
+            `collapse_unary(collapsePOS=True, collapseRoot=True)`; otherwise it keeps the top label.
+    """
+    merged = BracketTree()
+    new: list[int] = []
+    chains: list[list[str | None]] = []  # the labels of each merged node, from bottom to top
+    for label, word, children, span in tree.nodes():
+        if len(children) == 1:
+            node = new[children[0]]
+            merged.spans[node] = span
+            chains[node].append(label)
+        else:
+            node = merged.add(label, word, [new[child] for child in children], span)
+            chains.append([label])
+        new.append(node)
+    merged.labels = [
+        "+".join(str(label) for label in reversed(chain)) if join_labels else chain[-1]
+        for chain in chains
+    ]
+    return merged
+
+
+def binarize(tree: BracketTree, branching: str, label_new: bool) -> BracketTree:
+    """The tree with no more than two children per phrase.
+
+    Args:
+        tree: the tree.
+        branching: "right" makes (NP a b c) into (NP a (@NP b c)), "left" into (NP (@NP a b) c).
+        label_new: a new node is labelled `@NP`, as parsers do; otherwise it has no label.
+    """
+    binary = BracketTree()
+    new: list[int] = []
+
+    def pair(label: str | None, left: int, right: int) -> int:
+        name = f"@{label}" if label_new else None
+        span = (binary.spans[left][0], binary.spans[right][1])
+        return binary.add(name, None, [left, right], span)
+
+    for label, word, children, span in tree.nodes():
+        inner = [new[child] for child in children]
+        if len(inner) > 2 and branching == "right":
+            rest = inner[-1]
+            for child in reversed(inner[1:-1]):
+                rest = pair(label, child, rest)
+            inner = [inner[0], rest]
+        elif len(inner) > 2:
+            rest = inner[0]
+            for child in inner[1:-1]:
+                rest = pair(label, rest, child)
+            inner = [rest, inner[-1]]
+        new.append(binary.add(label, word, inner, span))
+    return binary

@@ -1,0 +1,138 @@
+"""CoNLL-U: the lines of one sentence, read into words, multiword tokens and empty nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from graphfold.errors import RecordError
+
+_WORD = re.compile(r"[0-9]+")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_EMPTY = re.compile(r"([0-9]+)\.([0-9]+)")
+
+
+class Token(NamedTuple):
+    """One line of a sentence: its number in the file and the ten columns, as they stand there."""
+
+    line: int
+    id: str
+    form: str
+    lemma: str
+    upos: str
+    xpos: str
+    feats: str
+    head: str
+    deprel: str
+    deps: str
+    misc: str
+
+
+#: The names of the ten columns.
+COLUMNS = Token._fields[1:]
+
+
+class MultiwordToken(NamedTuple):
+    """A stretch of text that stands for several words, such as French `du` for `de le`."""
+
+    first: int  # number of its first word, from 1
+    last: int
+    form: str
+
+
+@dataclass
+class Sentence:
+    """The lines of one sentence by their kind, each in order."""
+
+    words: list[Token] = field(default_factory=list)
+    multiword: list[MultiwordToken] = field(default_factory=list)
+    empty: list[Token] = field(default_factory=list)
+    text: str | None = None  # from the comment `# text = ...`
+
+    def surface(self) -> list[tuple[str, int]]:
+        """What stands in the text: each form, and how many words it stands for."""
+        spans = {token.first: token for token in self.multiword}
+        surface = []
+        number = 1
+        while number <= len(self.words):
+            span = spans.get(number)
+            form = span.form if span else self.words[number - 1].form
+            count = span.last - span.first + 1 if span else 1
+            surface.append((form, count))
+            number += count
+        return surface
+
+
+def read_sentence(lines: Sequence[str], first_line: int) -> Sentence:
+    """Reads comments and token lines.
+
+    Args:
+        lines: the lines of the sentence.
+        first_line: the 1-based number of the first of them in the file.
+
+    Raises:
+        RecordError: with its line, if a line has not ten columns or its ID is out of order.
+    """
+    sentence = Sentence()
+    for number, line in enumerate(lines, first_line):
+        if not line.startswith("#"):
+            _add(sentence, _split(line, number))
+        elif line[1:].lstrip().startswith("text ="):
+            sentence.text = line.split("=", 1)[1].strip(" ")
+    if not sentence.words:
+        raise RecordError("the sentence has no words", line=first_line)
+    for token in sentence.multiword:
+        if token.last > len(sentence.words):
+            fault = f"multiword token {token.first}-{token.last} ends after the last word"
+            raise RecordError(fault, "Correct the ID column.", line=first_line)
+    return sentence
+
+
+def _split(line: str, number: int) -> Token:
+    cells = line.split("\t")
+    if len(cells) != len(COLUMNS):
+        raise RecordError(
+            f"the line has {len(cells)} column" + "s" * (len(cells) != 1) + " between tabs, but "
+            f"CoNLL-U has {len(COLUMNS)}",
+            line=number,
+        )
+    if "" in cells:
+        name = COLUMNS[cells.index("")].upper()
+        raise RecordError(f"column {name} is empty", "Write _ for no value.", line=number)
+    return Token(number, *cells)
+
+
+def _add(sentence: Sentence, token: Token) -> None:
+    count = len(sentence.words)
+    if _WORD.fullmatch(token.id):
+        if token.id != str(count + 1):
+            raise _out_of_order(token, f"{count + 1} comes next")
+        sentence.words.append(token)
+    elif match := _RANGE.fullmatch(token.id):
+        first, last = int(match[1]), int(match[2])
+        covered = sentence.multiword[-1].last if sentence.multiword else 0
+        if first != count + 1 or last < first or first <= covered:
+            raise _out_of_order(token, f"a multiword token that begins with {count + 1} may come")
+        sentence.multiword.append(MultiwordToken(first, last, token.form))
+    elif match := _EMPTY.fullmatch(token.id):
+        place, _, number = sentence.empty[-1].id.partition(".") if sentence.empty else ("", "", "")
+        expected = f"{count}.{int(number) + 1 if place == str(count) else 1}"
+        if token.id != expected:
+            raise _out_of_order(token, f"an empty node {expected} may come")
+        sentence.empty.append(token)
+    else:
+        raise RecordError(
+            f"token id '{token.id}' is neither a number, a range nor an empty node",
+            "Correct the ID column.",
+            line=token.line,
+        )
+
+
+def _out_of_order(token: Token, expected: str) -> RecordError:
+    return RecordError(
+        f"token id {token.id} is out of order: {expected}",
+        "Correct the ID column; a blank line ends a sentence.",
+        line=token.line,
+    )

@@ -1,0 +1,48 @@
+"""The records of delimited text, each with its line and what is wrong with it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from graphfold.datasets.text_files import read_lines
+from graphfold.errors import DataError
+
+
+def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+    """Cuts delimited text into records, the header included; blank lines are none.
+
+    Returns:
+        For each record the 1-based line where it begins, its cells, and what is wrong with its
+        form; a record that cannot be cut into cells has none.
+
+    Raises:
+        DataError: if the file cannot be read, or a quote that is not closed has swallowed records.
+    """
+    lines = (text + "\n" for _, text in read_lines(path))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = tuple(next(reader))
+        except StopIteration:
+            return
+        except csv.Error as error:
+            # Within one line the fault is that record's. A quote that runs on has swallowed other
+            # records, so nobody can tell how many there are.
+            if reader.line_num > line:
+                raise _unclosed(path, line, reader.line_num) from error
+            yield line, (), f"the quotes or line ends of the row are wrong ({error})"
+            continue
+        if cells and not (len(cells) == 1 and cells[0].isspace()):
+            yield line, cells, None
+
+
+def _unclosed(path: Path, line: int, last: int) -> DataError:
+    return DataError(
+        f"{path}:{line}: a quote opened in this row is not closed properly, up to line {last}. "
+        "Close it, or double the quotes inside the cell.",
+        path=str(path),
+        line=line,
+    )

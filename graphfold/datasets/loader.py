@@ -1,0 +1,130 @@
+"""GraphLoader: batches selected and planned in worker processes, sent over in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+
+from graphfold.batching import Batch, Pass, build_schedule
+from graphfold.dag import Schema, TypedDAG, select
+from graphfold.datasets.reading import start_method
+
+#: Tensors begin at multiples of this many bytes, so that any dtype may view them.
+_ALIGNMENT = 16
+
+_NO_SCHEMA = Schema(())
+
+
+class GraphDataset(Dataset[Batch]):
+    """A corpus that is asked for whole batches: `dataset[numbers]` is a planned `Batch`.
+
+    Args:
+        dag: all graphs, encoded.
+        passes: the passes of the model.
+        policy: how to plan them.
+    """
+
+    def __init__(self, dag: TypedDAG, passes: Sequence[Pass], policy: str = "depth") -> None:
+        self.dag = dag
+        self.passes = tuple(passes)
+        self.policy = policy
+
+    def __getitem__(self, numbers: Sequence[int]) -> Batch:
+        """The graphs with these numbers."""
+        dag = select(self.dag, numbers)
+        return Batch(dag, build_schedule(dag, self.passes, self.policy))
+
+
+class GraphLoader(DataLoader[Batch]):
+    """Iterates over planned batches.
+
+    Args:
+        dataset: what makes a batch of record numbers.
+        sampler: which records are in which batch.
+        num_workers: processes that make batches; 0 for none but this one.
+        pin_memory: whether batches come in page-locked memory, for a GPU.
+    """
+
+    def __init__(
+        self,
+        dataset: GraphDataset,
+        sampler: Sampler[list[int]],
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
+        select(dataset.dag, [])  # computes the pointers that all workers then share
+        super().__init__(
+            dataset,
+            batch_size=None,  # the sampler's items are batches already
+            sampler=sampler,
+            num_workers=num_workers,
+            collate_fn=_ship,  # type: ignore[arg-type]  # it gets what the dataset returns
+            pin_memory=pin_memory,
+            persistent_workers=num_workers > 0,
+            multiprocessing_context=start_method() if num_workers else None,
+        )
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        assert isinstance(self.dataset, GraphDataset)
+        for batch in super().__iter__():
+            yield batch.open(self.dataset.dag) if isinstance(batch, Parcel) else batch
+
+
+@dataclass(frozen=True, eq=False)
+class Parcel:
+    """A batch on its way from a worker: one tensor instead of dozens, no dictionaries."""
+
+    memory: Tensor  # [num_bytes] uint8, all tensors one after another
+    places: tuple[tuple[int, torch.dtype, torch.Size], ...]  # of each: first byte, dtype, shape
+    skeleton: Any  # the batch, with positions in `places` instead of tensors
+
+    @staticmethod
+    def of(batch: Batch) -> Parcel:
+        """Packs a batch."""
+        tensors: list[Tensor] = []
+        skeleton = batch.map_tensors(lambda tensor: _put(tensors, tensor))
+        # The receiver has these, and the strings of a corpus are many.
+        light = replace(skeleton.dag, schema=_NO_SCHEMA, dictionaries={}, files=())
+        places, end = [], 0
+        for tensor in tensors:
+            places.append((end, tensor.dtype, tensor.shape))
+            end += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
+        memory = torch.empty(end, dtype=torch.uint8)
+        for tensor, place in zip(tensors, places, strict=True):
+            _view(memory, *place).copy_(tensor)
+        return Parcel(memory, tuple(places), Batch(light, skeleton.schedule))
+
+    def open(self, corpus: TypedDAG) -> Batch:
+        """The batch; `corpus` is what it was selected from."""
+        tensors = [_view(self.memory, *place) for place in self.places]
+        batch: Batch = self.skeleton.map_tensors(lambda number: tensors[number])
+        dag = replace(
+            batch.dag,
+            schema=corpus.schema,
+            dictionaries=corpus.dictionaries,
+            files=corpus.files,
+        )
+        return Batch(dag, batch.schedule)
+
+    def pin_memory(self) -> Parcel:
+        """A copy in page-locked memory."""
+        return replace(self, memory=self.memory.pin_memory())
+
+
+def _ship(batch: Batch) -> Batch | Parcel:
+    return batch if get_worker_info() is None else Parcel.of(batch)
+
+
+def _put(tensors: list[Tensor], tensor: Tensor) -> Any:
+    tensors.append(tensor)
+    return len(tensors) - 1
+
+
+def _view(memory: Tensor, begin: int, dtype: torch.dtype, shape: torch.Size) -> Tensor:
+    end = begin + shape.numel() * dtype.itemsize
+    return memory[begin:end].view(dtype).view(shape)

@@ -1,0 +1,112 @@
+"""From a SMILES to an RDKit molecule, or to RDKit's reason why not; nothing goes to stderr."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from rdkit import Chem, rdBase
+from rdkit.Chem.rdchem import Atom, Bond, BondStereo
+from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
+
+from graphfold.errors import RecordError, shortened
+
+
+def read_molecule(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
+    """The sanitised molecule of a SMILES.
+
+    Salts and other disconnected parts, charges, radicals, isotopes, wildcards (`*`), dative bonds
+    and lone atoms are molecules like any other. After one blank, CXSMILES between bars may follow
+    (`CCO |...|`); any other text after a blank is refused, since RDKit would drop it in silence.
+
+    Args:
+        smiles: the SMILES; blanks around it do not count.
+        explicit_hydrogens: keep the hydrogens that are written out, where they stand, and add
+            those that are implied, at the end. Otherwise RDKit merges both into their neighbours,
+            save those with a mark of their own (`[2H]`, `[H][H]`).
+
+    Raises:
+        RecordError: if it is empty, or RDKit cannot read it; with RDKit's own reason.
+    """
+    smiles = smiles.strip()
+    if not smiles:
+        raise RecordError("the SMILES is empty", _REMEDY)
+    if any(not text.startswith("|") for text in smiles.split(maxsplit=1)[1:]):
+        raise _refuse(smiles, "it has a blank inside")
+    if not smiles.isascii():
+        strange = next(character for character in smiles if not character.isascii())
+        raise _refuse(smiles, f"'{strange}' is not an ASCII character")
+    with rdBase.BlockLogs():
+        molecule = _parse(smiles, explicit_hydrogens)
+    if molecule is None:
+        raise _refuse(smiles, _reason(smiles, explicit_hydrogens))
+    return molecule
+
+
+_REMEDY = "Fix the SMILES, or set data.on_error=skip."
+
+
+def _refuse(smiles: str, reason: str) -> RecordError:
+    return RecordError(f"RDKit cannot read SMILES '{shortened(smiles)}' ({reason})", _REMEDY)
+
+
+def label_stereo(molecule: Chem.Mol, atoms: Sequence[Atom], bonds: Sequence[Bond]) -> None:
+    """Gives CIP labels (`_CIPCode`) to the stereo centres and double bonds that still lack one.
+
+    RDKit labels most of them while it reads. The rest, such as the cis and trans centres of a ring,
+    need the full rules (Hanson et al. 2018, https://doi.org/10.1021/acs.jcim.8b00324); where these
+    take too long, as in large symmetric molecules, the label stays out.
+
+    Args:
+        molecule: the molecule, which is changed.
+        atoms: its atoms.
+        bonds: its bonds.
+    """
+    centres = [a.GetIdx() for a in atoms if a.GetChiralTag() and not a.HasProp("_CIPCode")]
+    doubles = [b.GetIdx() for b in bonds if b.GetStereo() in _RELATIVE]
+    if centres or doubles:
+        with rdBase.BlockLogs(), suppress(RuntimeError):
+            AssignCIPLabels(molecule, centres, doubles, _CIP_STEPS)
+
+
+_RELATIVE = {BondStereo.STEREOCIS, BondStereo.STEREOTRANS}
+_CIP_STEPS = 10_000
+
+
+def _parse(smiles: str, explicit_hydrogens: bool) -> Chem.Mol | None:
+    if not explicit_hydrogens:
+        return Chem.MolFromSmiles(smiles)
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = False  # type: ignore[assignment]  # the stub takes it for the class
+    molecule = Chem.MolFromSmiles(smiles, parameters)
+    return None if molecule is None else Chem.AddHs(molecule)
+
+
+def _reason(smiles: str, explicit_hydrogens: bool) -> str:
+    """RDKit only logs why it refuses a SMILES, so it is read once more with an ear on the log."""
+    with rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
+        _parse(smiles, explicit_hydrogens)
+    return explain(log.messages)
+
+
+def explain(messages: str) -> str:
+    """One short reason out of what RDKit logged about one SMILES.
+
+    A parse error is logged with the whole SMILES and a drawing of the position, a broken internal
+    condition with a stack trace; neither belongs into a message for the user.
+    """
+    lines = [re.sub(r"^\[\d\d:\d\d:\d\d\]", "", line).strip() for line in messages.splitlines()]
+    lines = [line for line in lines if line.strip("*")]
+    if not lines:
+        return "RDKit gives no reason"
+    if lines[0].endswith("Violation") and len(lines) > 1:
+        return lines[1]
+    reason = re.split(r" (?:for input|while parsing):", lines[0].removeprefix(_PARSE_ERROR))[0]
+    position = re.search(r"around position (\d+)", messages)
+    if position:
+        reason += f" around position {position[1]}"
+    return shortened(reason, 160)
+
+
+_PARSE_ERROR = "SMILES Parse Error: "

@@ -1,0 +1,145 @@
+"""Reads a whole file through its adapter: chunk by chunk, in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+
+from graphfold.datasets.adapter import Adapter, ReadResult, Record, read_records
+from graphfold.errors import DataError, GraphfoldError
+
+Result = TypeVar("Result")
+
+#: Records per chunk: small enough to share out a small corpus, large enough to be worth a trip.
+CHUNK_SIZE = 256
+
+
+class Job(NamedTuple, Generic[Result]):
+    """How to read the records of a file, whichever process does it."""
+
+    adapter: Adapter
+    path: Path
+    on_error: str
+    finish: Callable[[ReadResult], Result]
+
+    def read(self, records: list[Record]) -> Result:
+        """Parses a chunk of records and applies `finish`."""
+        return self.finish(read_records(self.adapter, self.path, records, self.on_error))
+
+
+def read_chunks(
+    adapter: Adapter,
+    path: Path,
+    finish: Callable[[ReadResult], Result],
+    on_error: str = "raise",
+    num_workers: int | None = None,
+) -> Iterator[Result]:
+    """The records of a file, `CHUNK_SIZE` at a time, in file order.
+
+    The parent cuts records, the workers parse them; only a few chunks are in flight at a time, so
+    the memory needed does not grow with the file. The results do not depend on `num_workers`.
+
+    Args:
+        adapter: what understands the file.
+        path: the file.
+        finish: applied to each `ReadResult` in the process that made it, so that what travels
+            between processes may be small; a function of a module.
+        on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
+        num_workers: processes that parse; None for one per core, 0 for none but this one. A file
+            of one chunk is read in this process.
+
+    Raises:
+        DataError: if the file cannot be used, or a worker process dies.
+        RecordError: for a bad record under "raise".
+    """
+    job = Job(adapter, path, on_error, finish)
+    chunks = _cut(adapter.records(path))
+    first = list(islice(chunks, 2))
+    workers = available_cores() if num_workers is None else num_workers
+    if workers == 0 or len(first) < 2:
+        yield from map(job.read, chain(first, chunks))
+    else:
+        yield from _read_in_parallel(job, chain(first, chunks), workers)
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def start_method() -> str:
+    """How to start a worker: "fork" on Linux, where it needs no importable main module."""
+    return "fork" if sys.platform == "linux" else "spawn"
+
+
+def _cut(records: Iterator[Record]) -> Iterator[list[Record]]:
+    while chunk := list(islice(records, CHUNK_SIZE)):
+        yield chunk
+
+
+def _read_in_parallel(
+    job: Job[Result], chunks: Iterator[list[Record]], workers: int
+) -> Iterator[Result]:
+    executor = ProcessPoolExecutor(
+        workers,
+        multiprocessing.get_context(start_method()),
+        initializer=_start_worker,
+        initargs=(os.getpid(),),
+    )
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for chunk in _until_it_breaks_off(chunks):
+            if isinstance(chunk, GraphfoldError):
+                # A bad record before the place where the file breaks off is reported first.
+                yield from (future.result() for future in waiting)
+                raise chunk
+            waiting.append(executor.submit(job.read, chunk))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
+    except BrokenProcessPool as error:
+        raise DataError(
+            f"{job.path}: a process that was reading it died; it may have run out of memory. "
+            "Free memory, or read it on fewer cores.",
+            path=str(job.path),
+        ) from error
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _until_it_breaks_off(
+    chunks: Iterator[list[Record]],
+) -> Iterator[list[Record] | GraphfoldError]:
+    """The chunks, and at the end the error, if it is an error that ends them."""
+    try:
+        yield from chunks
+    except GraphfoldError as error:
+        yield error
+
+
+def _start_worker(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
+    torch.set_num_threads(1)
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def _die_with(parent: int) -> None:
+    """Ends this process when its parent is gone, even by kill -9."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)

@@ -1,0 +1,86 @@
+"""TableTarget: one target column of a table, and how its cells are read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from graphfold.dag import Column
+from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
+
+#: The cells that stand for a value which was not measured.
+MISSING_CELLS = frozenset({"", "NaN", "nan", "NA", "None"})
+
+Task = Literal["regression", "classification"]
+
+# What Python's float() would also take, such as "1_000", is other text here.
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """One target column.
+
+    Args:
+        name: the name of the column.
+        task: "regression": finite numbers; "classification": whole numbers 0 .. num_classes-1.
+        num_classes: how many classes; None for 2. Only for classification.
+        unit: the unit of the values, if any.
+
+    Raises:
+        ConfigError: if the task is unknown, or the number of classes does not fit it.
+    """
+
+    name: str
+    task: Task = "regression"
+    num_classes: int | None = None
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(Task):
+            raise ConfigError(
+                f"there is no task '{self.task}'.{did_you_mean(self.task, get_args(Task))} "
+                f"Use one of {', '.join(get_args(Task))}."
+            )
+        if self.num_classes is not None and (self.task == "regression" or self.num_classes < 2):
+            raise ConfigError(
+                f"num_classes={self.num_classes} does not fit task={self.task}. Leave it out for "
+                "regression, and set it to at least 2 for classification."
+            )
+
+    @property
+    def column(self) -> Column:
+        """The column of the schema: float32, or int64 codes of the classes."""
+        if self.task == "regression":
+            return Column(self.name, "float32", unit=self.unit)
+        return Column(self.name, "int64", unit=self.unit, size=self.num_classes or 2)
+
+    def parse(self, cell: str) -> float | int | None:
+        """The value of a cell; None if it was not measured.
+
+        Raises:
+            RecordError: if the cell is no finite number, or not one of the classes.
+        """
+        cell = cell.strip()
+        if cell in MISSING_CELLS:
+            return None
+        value = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
+        if not abs(value) <= _LARGEST:
+            raise self._refuse(cell, "is not a finite number", "Correct the cell, or empty it")
+        if self.task == "regression":
+            return value
+        classes = self.num_classes or 2
+        if value not in range(classes):
+            fault = f"is not one of the classes 0 .. {classes - 1}"
+            raise self._refuse(cell, fault, "Correct the cell or num_classes")
+        return int(value)
+
+    def _refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
+        return RecordError(
+            f"target '{self.name}' is '{shortened(cell)}', which {fault}",
+            f"{remedy}, or set data.on_error=skip.",
+        )

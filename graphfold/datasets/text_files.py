@@ -1,0 +1,107 @@
+"""Text files line by line: plain or gzipped, UTF-8, with line numbers and readable faults."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TypeVar, cast
+
+from graphfold.errors import DataError
+
+Item = TypeVar("Item")
+
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked where it is gzipped (told by its content, not by its name).
+
+    Raises:
+        DataError: if there is no such file, it cannot be opened, or it is named .gz and is no gzip.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(2)
+        if magic == _GZIP:
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        if path.suffix == ".gz" and magic:
+            raise DataError(
+                f"{path}: is named .gz, but is not gzipped. Rename it, or download it again.",
+                path=str(path),
+            )
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
+    except IsADirectoryError as error:
+        raise DataError(
+            f"{path}: is a folder, not a file. Name a file in it.", path=str(path)
+        ) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(
+            f"{path}: cannot be opened ({reason}). Check the file.", path=str(path)
+        ) from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 text file with their 1-based numbers, without LF or CR LF.
+
+    Only LF ends a line (with the CR before it, if any): U+2028 and its like stay in the text. A
+    byte order mark is dropped. The file is read as a stream, in constant memory.
+
+    Raises:
+        DataError: if the file cannot be opened, is not UTF-8 (names the line) or is a broken gzip.
+    """
+    number = 0
+    with open_bytes(path) as file:
+        try:
+            for raw in file:
+                number += 1
+                if number == 1:
+                    raw = raw.removeprefix(_BOM)
+                yield number, _decode(path, number, raw)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            fault = "ends too early" if isinstance(error, EOFError) else "is damaged"
+            raise DataError(
+                f"{path}: the gzip file {fault}, after {number} readable lines. "
+                "Download or pack it again.",
+                path=str(path),
+            ) from error
+
+
+def at_least_one(items: Iterable[Item], path: Path, what: str) -> Iterator[Item]:
+    """Passes the items through.
+
+    Args:
+        items: the records of a file.
+        path: that file, for the message.
+        what: what one of them is, in the plural, for the message.
+
+    Raises:
+        DataError: at the end, if there was none.
+    """
+    count = 0
+    for count, item in enumerate(items, 1):  # noqa: B007
+        yield item
+    if count == 0:
+        raise DataError(
+            f"{path}: holds no {what}. Give a file with at least one record.", path=str(path)
+        )
+
+
+def _decode(path: Path, number: int, raw: bytes) -> str:
+    text = raw.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if number == 1 and raw.startswith(_UTF16):
+            fault = "is UTF-16"
+        else:
+            fault = f"byte {error.start + 1} of the line (0x{text[error.start]:02x}) is not UTF-8"
+        raise DataError(
+            f"{path}:{number}: {fault}. Convert the file to UTF-8.", path=str(path), line=number
+        ) from error

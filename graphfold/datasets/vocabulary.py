@@ -1,0 +1,85 @@
+"""Vocabulary: the words of a string column that a model knows, and their ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: The id of a word that the vocabulary lacks, and of a missing value.
+UNKNOWN = 0
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words with the ids 1, 2, ...; id 0 is for every other word and for a missing one.
+
+    Args:
+        words: the words in order of their ids.
+        lowercase: whether words are looked up in lower case.
+    """
+
+    words: tuple[str, ...]
+    lowercase: bool = False
+
+    def __len__(self) -> int:
+        return len(self.words) + 1
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, UNKNOWN + 1)}
+
+    def ids(self, words: Sequence[str]) -> Tensor:
+        """[num_words] the id of each word."""
+        keys = (word.lower() for word in words) if self.lowercase else words
+        return torch.tensor([self._ids.get(key, UNKNOWN) for key in keys], dtype=torch.int64)
+
+    def encode(self, codes: Tensor, words: Sequence[str]) -> Tensor:
+        """The ids of a dictionary-coded column: one look-up over the whole column.
+
+        Args:
+            codes: the column; -1 where a value is missing.
+            words: what the codes stand for.
+        """
+        missing = torch.tensor([UNKNOWN])  # code -1 picks the last entry
+        return torch.cat([self.ids(words), missing])[codes]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and values, ready for JSON."""
+        return {"words": list(self.words), "lowercase": self.lowercase}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Vocabulary:
+        """The vocabulary that `to_dict` describes."""
+        return Vocabulary(tuple(data["words"]), data["lowercase"])
+
+
+def fit_vocabulary(
+    codes: Tensor,
+    words: Sequence[str],
+    min_count: int = 1,
+    max_size: int | None = None,
+    lowercase: bool = False,
+) -> Vocabulary:
+    """The words of a column, most frequent first; words of equal count in alphabetical order.
+
+    Args:
+        codes: the column of the training part; -1 where a value is missing.
+        words: what the codes stand for.
+        min_count: how often a word must occur.
+        max_size: the most words to keep, the unknown one not counted; None for all.
+        lowercase: count and look up words in lower case.
+    """
+    found = torch.bincount(codes[codes >= 0].reshape(-1), minlength=len(words)).tolist()
+    counts: Counter[str] = Counter()
+    for word, count in zip(words, found, strict=True):
+        if count:
+            counts[word.lower() if lowercase else word] += count
+    kept = [word for word, count in counts.items() if count >= min_count]
+    kept.sort(key=lambda word: (-counts[word], word))
+    return Vocabulary(tuple(kept[:max_size]), lowercase)

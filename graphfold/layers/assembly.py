@@ -1,0 +1,79 @@
+"""Assembly: parts of a model, given as factories, get what only the data knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any, TypeVar, cast
+
+from torch import nn
+
+from graphfold.errors import ConfigError, GraphfoldError
+
+Part = TypeVar("Part")
+
+
+def build(factory: Callable[..., Part], **offers: Any) -> Part:
+    """Calls `factory` with those of the offered arguments that it takes and has not been given.
+
+    Args:
+        factory: a class, or a partial of it with its options; a finished module stays as it is.
+        **offers: arguments by name.
+
+    Raises:
+        ConfigError: if it needs further arguments.
+    """
+    if isinstance(factory, nn.Module):
+        return cast(Part, factory)
+    parameters = signature(factory).parameters
+    given = factory.keywords if isinstance(factory, partial) else {}
+    taken = {name: value for name, value in offers.items() if name in parameters.keys() - given}
+    absent = [
+        f"'{name}'"
+        for name, parameter in parameters.items()
+        if parameter.default is Parameter.empty
+        and parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        and name not in taken
+    ]
+    if absent:
+        raise ConfigError(f"{name_of(factory)} needs {', '.join(absent)}. Set it in the config.")
+    return factory(**taken)
+
+
+def argument(factory: Any, name: str) -> Any:
+    """What `factory` has for an argument or attribute: as given, else its default."""
+    if isinstance(factory, nn.Module):
+        return getattr(factory, name, None)
+    parameter = signature(factory).parameters.get(name)
+    return None if parameter is None else parameter.default
+
+
+def name_of(factory: Any) -> str:
+    """The name of the class or function behind a factory."""
+    inner = factory.func if isinstance(factory, partial) else factory
+    return getattr(inner, "__name__", type(inner).__name__)
+
+
+class Faults:
+    """Collects faults, so that all of them are reported together."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Notes an error of the block and goes on after it."""
+        try:
+            yield
+        except GraphfoldError as error:
+            self.messages.append(error.message)
+
+    def report(self, place: str) -> None:
+        """Raises ConfigError with every fault, if there are any."""
+        if len(self.messages) == 1:
+            raise ConfigError(self.messages[0])
+        if self.messages:
+            lines = "\n".join(f"  - {message}" for message in self.messages)
+            raise ConfigError(f"{place} has {len(self.messages)} faults:\n{lines}")

@@ -1,0 +1,107 @@
+"""ColumnEncoder: columns of codes and numbers become one vector per row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphfold.batching.segment import segment_sum
+from graphfold.dag import Column
+from graphfold.errors import ConfigError
+
+
+class ColumnEncoder(nn.Module):
+    """A linear map of all columns of a row: an embedding for each code, a product for numbers.
+
+    It equals a linear layer without bias over one-hot codes and numbers side by side, but reads
+    only the rows of the weight that the codes name. A missing code has an embedding of its own,
+    zero at the start; a missing number adds nothing.
+
+    Args:
+        columns: the columns; integers are codes and need a `size`, bool and floats are numbers.
+        size: width of the result.
+
+    Shape:
+        columns: name -> [num_rows, *shape of the column]
+        returns: [num_rows, size]
+
+    Raises:
+        ConfigError: if there are no columns, or some cannot be encoded; it names them all.
+    """
+
+    sizes: Tensor  # [num_codes] how many codes each place of a row chooses from
+    starts: Tensor  # [num_codes] where its embeddings begin in the table
+
+    def __init__(self, columns: Sequence[Column], size: int) -> None:
+        super().__init__()
+        _refuse(columns)
+        self.codes = tuple(column for column in columns if _is_code(column))
+        self.numbers = tuple(column for column in columns if not _is_code(column))
+        sizes = [column.size or 0 for column in self.codes for _ in range(math.prod(column.shape))]
+        width = sum(math.prod(column.shape) for column in self.numbers)
+        self.register_buffer("sizes", torch.tensor(sizes, dtype=torch.int64), persistent=False)
+        # One table for all codes; the last row of each place is for its missing code.
+        self.register_buffer("starts", (self.sizes + 1).cumsum(0) - self.sizes - 1, False)
+        self.table = nn.Parameter(self._draw_table(size)) if sizes else None
+        self.linear = nn.Linear(width, size, bias=False) if width else None
+
+    def forward(self, columns: Mapping[str, Tensor], ptr: Tensor | None = None) -> Tensor:
+        """One vector per row; with `ptr` [num_segments + 1], the sum of each segment's rows."""
+        terms = []
+        if self.table is not None:
+            codes = _side_by_side([columns[column.name] for column in self.codes])
+            terms.append(self._embed(codes, self.table, ptr))
+        if self.linear is not None:
+            dtype = self.linear.weight.dtype
+            numbers = _side_by_side([columns[column.name].to(dtype) for column in self.numbers])
+            product = self.linear(numbers.nan_to_num(0.0))
+            terms.append(product if ptr is None else segment_sum(product, ptr))
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    def _embed(self, codes: Tensor, table: Tensor, ptr: Tensor | None) -> Tensor:
+        """Sums of embeddings; the embeddings themselves are never held."""
+        index = torch.where(codes < 0, self.sizes, codes) + self.starts
+        num_rows, width = index.shape
+        if ptr is None:
+            ptr = torch.arange(num_rows + 1, device=index.device)
+        embedded: Tensor = functional.embedding_bag(
+            index.flatten(), table, ptr * width, mode="sum", include_last_offset=True
+        )
+        return embedded
+
+    def _draw_table(self, size: int) -> Tensor:
+        """Normal, so that the sum over a row's codes has variance one; zero for missing codes."""
+        num_rows = int((self.sizes + 1).sum())
+        table = torch.randn(num_rows, size) / math.sqrt(len(self.sizes))
+        table[self.starts + self.sizes] = 0
+        return table
+
+
+def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
+    """[num_rows, total width] columns of any row shape."""
+    return torch.cat([column.unsqueeze(1).flatten(1) for column in columns], dim=1)
+
+
+def _is_code(column: Column) -> bool:
+    return column.dtype in ("uint8", "int32", "int64")
+
+
+def _refuse(columns: Sequence[Column]) -> None:
+    if not columns:
+        raise ConfigError("there are no columns to encode. Name at least one.")
+    faults = [
+        f"column '{column.name}' holds strings; encode it with a FeatureSpec first."
+        for column in columns
+        if column.dtype == "string"
+    ]
+    faults += [
+        f"column '{column.name}' holds codes of unknown number; give it a size in the schema."
+        for column in columns
+        if _is_code(column) and column.size is None
+    ]
+    if faults:
+        raise ConfigError(" ".join(faults))

@@ -1,0 +1,147 @@
+"""Graph isomorphism networks, without and with edge features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.dag import Column
+from graphfold.layers.column_encoder import ColumnEncoder
+from graphfold.layers.message_passing import AfterConvolution, initial_h
+from graphfold.layers.node_input import StateDropout, features, parts
+
+
+class GINCell(Cell):
+    """One round of a graph isomorphism network, for `Rounds`.
+
+    Equation 4.1 of Xu et al. (2019), https://arxiv.org/abs/1810.00826, with a two-layer MLP:
+
+        h_v' = activation(MLP((1 + ε) h_v + Σ_{u ∈ N(v)} h_u))
+
+    Before the first round h is the features, unless an earlier pass computed it.
+
+    Args:
+        hidden_size: width of `h`, the field of a node, and of the MLP's hidden layer.
+        activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
+        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        batch_norm: whether to normalise inside the MLP, as in the paper.
+        learn_epsilon: whether ε is learned (GIN-ε in the paper) or stays 0 (GIN-0).
+
+    Shape:
+        x: [num_nodes_of_type, hidden_size] if it is the state before the first round
+        children: `h` of the neighbours, [num_child_edges, hidden_size]
+        returns: {"h": [group_size, hidden_size]}
+
+    Raises:
+        ShapeError: if rounds start from features that are not `hidden_size` wide.
+        ConfigError: if `dropout` is not a probability, or there is no such activation.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        learn_epsilon: bool = False,
+    ) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size}
+        self.update = GINUpdate(hidden_size, activation, batch_norm, learn_epsilon)
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The features, and the dropout mask."""
+        x = features(x)
+        return {"x": x, **self.dropout(x, self.fields["h"])}
+
+    def initial(self, x: NodeInput) -> State:
+        """The features as they are."""
+        return {"h": initial_h(self, x)}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state after one more round."""
+        known = parts(x)
+        h = self.update(children.previous("h"), children.sum("h"))
+        return {"h": h * known["mask"] if "mask" in known else h}
+
+
+class GINECell(Cell):
+    """One round of a graph isomorphism network that reads edge features, for `Rounds`.
+
+    Hu et al. (2020), https://arxiv.org/abs/1905.12265, in the form of PyTorch Geometric's
+    `GINEConv`, with e_uv the encoded columns of the edge:
+
+        h_v' = activation(MLP((1 + ε) h_v + Σ_{u ∈ N(v)} relu(h_u + e_uv)))
+
+    Args:
+        hidden_size: width of `h`, the field of a node, and of the MLP's hidden layer.
+        edge_columns: the feature columns of the relation's edges.
+        activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
+        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        batch_norm: whether to normalise inside the MLP.
+        learn_epsilon: whether ε is learned or stays 0.
+
+    Shape:
+        x: [num_nodes_of_type, hidden_size] if it is the state before the first round
+        children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
+        returns: {"h": [group_size, hidden_size]}
+
+    Raises:
+        ShapeError: if rounds start from features that are not `hidden_size` wide.
+        ConfigError: if there are no edge columns or one cannot be encoded, `dropout` is not a
+            probability, or there is no such activation.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        edge_columns: Sequence[Column],
+        activation: str = "relu",
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        learn_epsilon: bool = False,
+    ) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size}
+        self.edge_encoder = ColumnEncoder(edge_columns, hidden_size)
+        self.update = GINUpdate(hidden_size, activation, batch_norm, learn_epsilon)
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The features, and the dropout mask."""
+        x = features(x)
+        return {"x": x, **self.dropout(x, self.fields["h"])}
+
+    def initial(self, x: NodeInput) -> State:
+        """The features as they are."""
+        return {"h": initial_h(self, x)}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state after one more round."""
+        known = parts(x)
+        message = torch.relu(children.rows("h") + self.edge_encoder(children.edge))
+        h = self.update(children.previous("h"), children.sum(message))
+        return {"h": h * known["mask"] if "mask" in known else h}
+
+
+class GINUpdate(nn.Module):
+    """activation(MLP((1 + ε) h + total)), what both networks do with the messages."""
+
+    def __init__(self, size: int, activation: str, batch_norm: bool, learn_epsilon: bool) -> None:
+        super().__init__()
+        self.inner = nn.Linear(size, size)
+        self.between = AfterConvolution(size, "relu", batch_norm)
+        self.outer = nn.Linear(size, size)
+        self.last = AfterConvolution(size, activation, batch_norm=False)
+        self.epsilon = nn.Parameter(torch.zeros(1)) if learn_epsilon else None
+
+    def forward(self, h: Tensor, total: Tensor) -> Tensor:
+        """[num_rows, size] the new state from the old one and the messages' sum."""
+        total = total + h if self.epsilon is None else total + (1 + self.epsilon) * h
+        new: Tensor = self.last(self.outer(self.between(self.inner(total))))
+        return new

@@ -1,0 +1,200 @@
+"""GraphModel: encoder, passes of cells, readout and head in one module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up
+from graphfold.dag import Schema
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers.assembly import Faults, argument, build, name_of
+from graphfold.layers.feature_encoder import FeatureEncoder
+from graphfold.layers.head import Head
+from graphfold.layers.readout import Readout
+
+#: What makes a cell once the schema is known, or a cell that is made.
+CellFactory: TypeAlias = Callable[..., Cell]
+
+
+class GraphModel(nn.Module):
+    """A whole model, put together from parts that learn their sizes from the schema.
+
+    Every part but the passes is a factory (a class, or a partial of it with its options), called
+    with those of these arguments that it takes and has not been given:
+
+    - encoder: `schema`;
+    - cells: `input_size` (the encoder's width for the type), `arity` (the type's number of inputs,
+      on the way up) and `edge_columns` (the feature columns of the edges that the pass follows);
+    - readout: `input_size` (the width of its field);
+    - head: `schema`, `input_size` and `level` (of the readout's rows), and `scalers`.
+
+    Args:
+        schema: the schema of the graphs, its string features encoded as codes.
+        encoder: makes the `FeatureEncoder`.
+        passes: what is done with a graph, in order; the scheduler needs the same list.
+        cells: for each pass, type name -> cell. A type without a cell in a pass keeps the state of
+            an earlier pass.
+        readout: makes the `Readout`.
+        head: makes the `Head`.
+        per_round_weights: whether every round of message passing has cells of its own.
+        scalers: target name -> (mean, standard deviation) of the training part.
+        engine: "fast", "autograd" or "reference".
+        learned_absent: fields whose value for an absent child is learned instead of zero.
+
+    Raises:
+        ConfigError: if the parts do not fit the schema or each other; it names every fault.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        encoder: Callable[..., FeatureEncoder],
+        passes: Sequence[Pass],
+        cells: Sequence[Mapping[str, CellFactory]],
+        readout: Callable[..., Readout],
+        head: Callable[..., Head],
+        per_round_weights: bool = False,
+        scalers: Mapping[str, tuple[float, float]] | None = None,
+        engine: str = "fast",
+        learned_absent: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        faults = Faults()
+        faults.messages += _misfits(schema, passes, cells)
+        with faults.collect():
+            self.encoder = build(encoder, schema=schema)
+        built: list[dict[str, Cell | list[Cell]]] = []
+        if not faults.messages:
+            arguments = _CellArguments(schema, self.encoder.widths, per_round_weights)
+            built = [
+                arguments.build_all(item, by_type, faults)
+                for item, by_type in zip(passes, cells, strict=True)
+            ]
+        widths = _field_widths(built)
+        if not faults.messages:
+            with faults.collect():
+                self.network = Network(schema, passes, built, engine, learned_absent)
+            with faults.collect():
+                _require_field(readout, widths)
+        # A stand-in for an unknown width: the other faults of a readout or head do not need it.
+        width = widths.get(argument(readout, "field"), 1)
+        with faults.collect():
+            self.readout = build(readout, input_size=width)
+            self.head = build(
+                head,
+                input_size=self.readout.output_size,
+                schema=schema,
+                level=self.readout.level,
+                scalers=scalers,
+            )
+            _require_same_rows(self.readout, self.head)
+        faults.report("the model")
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """What the scheduler needs to know of the model."""
+        return self.network.passes
+
+    def forward(self, batch: Batch) -> Tensor:
+        """[num_rows, ...] the head's raw outputs, one row as the readout's `level` says."""
+        states = self.network(batch, self.encoder(batch.dag))
+        raw: Tensor = self.head(self.readout(states, batch.dag))
+        return raw
+
+
+class _CellArguments:
+    """Builds cells with what the schema and the encoder know."""
+
+    def __init__(self, schema: Schema, widths: Mapping[str, int], per_round: bool) -> None:
+        self.schema = schema
+        self.widths = widths
+        self.per_round = per_round
+
+    def build_all(
+        self, item: Pass, by_type: Mapping[str, CellFactory], faults: Faults
+    ) -> dict[str, Cell | list[Cell]]:
+        """The cells of one pass; what cannot be built is noted."""
+        built: dict[str, Cell | list[Cell]] = {}
+        for name, factory in by_type.items():
+            with faults.collect():
+                built[name] = self._build(item, name, factory)
+        return built
+
+    def _build(self, item: Pass, name: str, factory: CellFactory) -> Cell | list[Cell]:
+        offers = self._offers(item, name)
+        if not (self.per_round and isinstance(item, Rounds)):
+            return build(factory, **offers)
+        if isinstance(factory, Cell):
+            raise ConfigError(
+                f"per_round_weights needs a way to make cells, but type '{name}' has one that is "
+                "made. Give its class, or a partial of it."
+            )
+        return [build(factory, **offers) for _ in range(item.rounds)]
+
+    def _offers(self, item: Pass, name: str) -> dict[str, Any]:
+        offers: dict[str, Any] = {"input_size": self.widths[name]}
+        edges = self.schema.inputs
+        if isinstance(item, Rounds):
+            edges = self.schema.relation(item.relation)
+        offers["edge_columns"] = edges.features
+        arity = self.schema.types[self.schema.type_index(name)].arity
+        if isinstance(item, Up) and arity is not None:
+            offers["arity"] = arity
+        return offers
+
+
+def _misfits(
+    schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[str, CellFactory]]
+) -> Iterator[str]:
+    """What is wrong with the names of types and relations, and with the number of passes."""
+    types = [node_type.name for node_type in schema.types]
+    relations = [edge.name for edge in schema.relations]
+    if len(passes) != len(cells):
+        yield f"there are {len(passes)} passes but cells for {len(cells)}. Give each pass its own."
+    for item in passes:
+        if isinstance(item, Rounds) and item.relation not in relations:
+            yield (
+                f"there is no relation '{item.relation}' for Rounds."
+                f"{did_you_mean(item.relation, relations)} "
+                f"The schema has: {', '.join(relations) or 'none'}."
+            )
+    named = [name for by_type in cells for name in by_type]
+    for name in dict.fromkeys(named):
+        if name not in types:
+            yield (
+                f"cells names the type '{name}', which the schema lacks."
+                f"{did_you_mean(name, types)} It has: {', '.join(types)}."
+            )
+    for name in types:
+        if name not in named:
+            yield f"type '{name}' has no cell in any pass. Add one to cells."
+
+
+def _field_widths(built: Sequence[Mapping[str, Cell | list[Cell]]]) -> dict[str, int]:
+    """field -> width, of every cell."""
+    widths: dict[str, int] = {}
+    for by_type in built:
+        for cell in by_type.values():
+            widths |= (cell if isinstance(cell, Cell) else cell[0]).fields
+    return widths
+
+
+def _require_field(readout: Any, widths: Mapping[str, int]) -> None:
+    field = argument(readout, "field")
+    if field not in widths:
+        raise ConfigError(
+            f"{name_of(readout)} reads field '{field}', which no cell computes."
+            f"{did_you_mean(str(field), widths)} They compute: {', '.join(widths)}."
+        )
+
+
+def _require_same_rows(readout: Readout, head: Head) -> None:
+    if readout.pairs != head.pairs:
+        raise ConfigError(
+            f"{type(head).__name__} reads {'pairs' if head.pairs else 'single vectors'}, but "
+            f"{type(readout).__name__} gives {'pairs' if readout.pairs else 'single vectors'}. "
+            f"Use {'PairReadout' if head.pairs else 'another readout'}."
+        )

@@ -1,0 +1,107 @@
+"""The adapter of docs/adapters.md, taken out of the page and used in a folder of its own."""
+
+import doctest
+import importlib
+import pickle
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graphfold.dag import validate
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.registry import make_adapter
+from graphfold.errors import ConfigError, DataError, RecordError
+
+PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+
+
+def block(language):
+    """The only code block of a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The reader's folder: the adapter, the data and the config of the page."""
+    (tmp_path / "formulas.py").write_text(block("python"))
+    (tmp_path / "formulas.tsv").write_text(block("text"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("formulas", None)
+
+
+def test_the_adapter_is_short():
+    lines = block("python").splitlines()
+    assert len([line for line in lines if line.strip()]) <= 45
+
+
+def test_the_session_of_the_page_is_what_happens(folder):
+    example = doctest.DocTestParser().get_doctest(block("pycon"), {}, "adapters.md", None, 0)
+    results = doctest.DocTestRunner().run(example)
+    assert (results.failed, results.attempted) == (0, 7)
+
+
+def test_the_graphs_are_valid_and_the_values_right(folder):
+    adapter = make_adapter("formulas.FormulaAdapter")
+    path = folder / "formulas.tsv"
+    dag = read_records(adapter, path, adapter.records(path)).dag
+    validate(dag)
+    assert dag.graph_column("value").tolist() == [1, 0, 1]
+    assert [dag.place(graph)[1] for graph in range(3)] == [1, 2, 4]
+    assert dag.strings("type:gate", "form") == ["or", "or", "xor", "and", "or", "xor"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x\tT", "the value 'x' is neither 0 nor 1"),
+        ("1\tT nor", "'nor' is neither T, F nor one of and, or, xor"),
+        ("1\tT and", "'and' has 1 operands, but needs two"),
+        ("1\tT F", "2 values are left over"),
+        ("1\t", "0 values are left over"),
+    ],
+)
+def test_faults_name_file_and_line(folder, line, message):
+    path = folder / "formulas.tsv"
+    path.write_text(f"1\tT\n{line}\n0\tF\n")
+    adapter = make_adapter("formulas.FormulaAdapter")
+    with pytest.raises(RecordError, match=rf"formulas\.tsv:2: {message}"):
+        read_records(adapter, path, adapter.records(path))
+    result = read_records(adapter, path, adapter.records(path), "skip")
+    assert (result.dag.num_graphs, len(result.skipped)) == (2, 1)
+
+
+def test_an_empty_file_is_refused(folder):
+    (folder / "formulas.tsv").write_text("\n")
+    adapter = make_adapter("formulas.FormulaAdapter")
+    with pytest.raises(DataError, match="holds no formulas"):
+        list(adapter.records(folder / "formulas.tsv"))
+
+
+def test_a_deep_formula_is_read(folder):
+    path = folder / "formulas.tsv"
+    path.write_text("1\tT" + " T and" * 10_000)
+    adapter = pickle.loads(pickle.dumps(make_adapter("formulas.FormulaAdapter")))
+    assert read_records(adapter, path, adapter.records(path)).dag.depth.max() == 10_000
+
+
+def test_the_config_of_the_page_serves_the_data(folder):
+    config = yaml.safe_load(block("yaml"))
+    assert config.pop("defaults") == ["_base"]
+    data = DataModule(**config, cache_dir=folder / "cache", fractions=(0.5, 0.25, 0.25))
+    data.prepare()
+    assert data.encoded().graph_column("value").tolist() == [1, 0, 1]
+
+
+def test_options_are_checked(folder):
+    with pytest.raises(ConfigError, match="no option 'gate'.* Did you mean 'gates'"):
+        make_adapter("formulas.FormulaAdapter", gate=["and"])
+    with pytest.raises(ConfigError, match="option 'gates' of .* is 3, but it takes a list"):
+        make_adapter("formulas.FormulaAdapter", gates=3)

@@ -1,0 +1,180 @@
+"""The table of all cells. A new cell is a new row; the contracts do the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from strategies import bond_schema
+from torch import Tensor
+
+from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up, build_schedule
+from graphfold.dag import Column, NodeType, Schema, TypedDAG
+from graphfold.layers import (
+    ChildSumTreeLSTMCell,
+    FingerprintCell,
+    GCNCell,
+    GINCell,
+    GINECell,
+    LeafCell,
+    LeafLSTMCell,
+    NaryTreeLSTMCell,
+    TreeFCCell,
+    TreeGRUCell,
+    TreeRNNCell,
+)
+
+SIZE = 3
+EDGES = (Column("kind", "int64", size=4), Column("length"), Column("ring", "bool"))
+
+WORD = NodeType("word", 0)
+PAIRS = Schema(types=(WORD, NodeType("pair", 2)))
+TRIPLES = Schema(types=(WORD, NodeType("triple", 3)))
+PHRASES = Schema(types=(WORD, NodeType("phrase", None)))
+ATOMS = bond_schema(EDGES)
+BONDS = (Rounds("bond", 2),)
+
+MakeCell = Callable[[], Cell]
+MakeCells = Callable[[], list[dict[str, Cell | list[Cell]]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to use a cell.
+
+    Args:
+        name: of the row.
+        schema: of the graphs that it runs over.
+        make: makes the cells of each pass.
+        widths: type name -> width of the features.
+        passes: the passes.
+        any_arity: whether the schema's last type may have any number of children or neighbours.
+        random: whether training draws random numbers.
+    """
+
+    name: str
+    schema: Schema
+    make: MakeCells
+    widths: dict[str, int]
+    passes: tuple[Pass, ...] = (Up(),)
+    any_arity: bool = False
+    random: bool = False
+
+    def network(self, engine: str = "fast") -> Network:
+        """A network in float64, always with the same weights."""
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            return Network(self.schema, self.passes, self.make(), engine).double()
+
+    def features(self, dag: TypedDAG) -> dict[str, Tensor]:
+        """Random features in float64, which require a gradient."""
+        generator = torch.Generator().manual_seed(2)
+        types = zip(dag.schema.types, dag.num_nodes_by_type, strict=True)
+        return {
+            t.name: torch.randn(
+                count, self.widths.get(t.name, 0), dtype=torch.float64, generator=generator
+            ).requires_grad_()
+            for t, count in types
+        }
+
+    def run(
+        self, dag: TypedDAG, network: Network, x: dict[str, Tensor], policy: str = "depth"
+    ) -> dict[str, Tensor]:
+        """All fields of all nodes, in node order; always with the same random numbers."""
+        batch = Batch(dag, build_schedule(dag, self.passes, policy))
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            states = network(batch, x)
+            return {name: states[name] for name in sorted(states)}
+
+
+def tree(name: str, schema: Schema, leaf: MakeCell, inner: MakeCell, **options: int) -> Case:
+    """Words for leaves, under the schema's other type."""
+    other = schema.types[1].name
+    return Case(
+        name,
+        schema,
+        lambda: [{"word": leaf(), other: inner()}],
+        widths={"word": SIZE, other: options.get("features", 0)},
+        any_arity=schema.types[1].arity is None,
+        random="dropout" in name,
+    )
+
+
+def rounds(name: str, make: MakeCell, per_round: bool = False) -> Case:
+    """Two rounds over bonds."""
+    return Case(
+        name,
+        ATOMS,
+        lambda: [{"atom": [make(), make()] if per_round else make()}],
+        widths={"atom": SIZE},
+        passes=BONDS,
+        any_arity=True,
+        random="dropout" in name,
+    )
+
+
+H = SIZE
+
+CASES = [
+    tree("tree_fc", PAIRS, lambda: LeafCell(SIZE, H), lambda: TreeFCCell(H)),
+    tree("tree_rnn", PAIRS, lambda: LeafCell(SIZE, H), lambda: TreeRNNCell(0, H)),
+    tree(
+        "tree_rnn with features and dropout",
+        TRIPLES,
+        lambda: LeafCell(SIZE, H),
+        lambda: TreeRNNCell(2, H, arity=3, dropout=0.5),
+        features=2,
+    ),
+    tree("nary_tree_lstm", PAIRS, lambda: LeafLSTMCell(SIZE, H), lambda: NaryTreeLSTMCell(0, H)),
+    tree(
+        "nary_tree_lstm with features",
+        TRIPLES,
+        lambda: LeafCell(SIZE, H, ["h", "c"]),
+        lambda: NaryTreeLSTMCell(2, H, arity=3),
+        features=2,
+    ),
+    tree(
+        "nary_tree_lstm with dropout",
+        PAIRS,
+        lambda: LeafLSTMCell(SIZE, H, dropout=0.3),
+        lambda: NaryTreeLSTMCell(0, H, dropout=0.5),
+    ),
+    tree(
+        "child_sum_tree_lstm",
+        PHRASES,
+        lambda: ChildSumTreeLSTMCell(SIZE, H),
+        lambda: ChildSumTreeLSTMCell(2, H),
+        features=2,
+    ),
+    tree(
+        "child_sum_tree_lstm with dropout",
+        PHRASES,
+        lambda: LeafLSTMCell(SIZE, H),
+        lambda: ChildSumTreeLSTMCell(0, H, dropout=0.5),
+    ),
+    tree("tree_gru", PHRASES, lambda: TreeGRUCell(SIZE, H), lambda: TreeGRUCell(2, H), features=2),
+    tree(
+        "tree_gru with dropout",
+        PHRASES,
+        lambda: LeafCell(SIZE, H),
+        lambda: TreeGRUCell(0, H, dropout=0.5),
+    ),
+    rounds("gcn", lambda: GCNCell(H)),
+    rounds("gcn with dropout", lambda: GCNCell(H, "tanh", dropout=0.5, residual=True), True),
+    rounds("gin", lambda: GINCell(H, learn_epsilon=True)),
+    rounds("gin with dropout", lambda: GINCell(H, dropout=0.5), True),
+    rounds("gine", lambda: GINECell(H, EDGES, learn_epsilon=True)),
+    rounds("gine with dropout", lambda: GINECell(H, EDGES, dropout=0.5), True),
+    rounds("fingerprint", lambda: FingerprintCell(H, 4, EDGES, max_degree=2), True),
+    rounds("fingerprint with dropout", lambda: FingerprintCell(H, 4, max_degree=0, dropout=0.5)),
+    Case(
+        "gcn after an embedding",
+        ATOMS,
+        lambda: [{"atom": LeafCell(5, H)}, {"atom": GCNCell(H)}],
+        widths={"atom": 5},
+        passes=(Up(), *BONDS),
+        any_arity=True,
+    ),
+]

@@ -1,0 +1,242 @@
+"""What every cell keeps, whatever it computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cells_table import CASES, Case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import chain, dags, empty, node_orders, renumber, star, with_empty_graph
+from torch import Tensor
+
+from graphfold.batching import Network
+from graphfold.dag import GraphBuilder, TypedDAG, select, split
+
+few = settings(max_examples=3)
+all_cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+any_arity = pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.any_arity and not case.random],
+    ids=lambda case: case.name,
+)
+BIG = 10_000
+
+
+def graphs(case: Case, **options: object) -> st.SearchStrategy[TypedDAG]:
+    return dags(case.schema, absent=True, symmetric=True, **options)
+
+
+def total(states: dict[str, Tensor]) -> Tensor:
+    """A scalar to which every element of every field contributes differently."""
+    weights = (torch.linspace(-1, 2, s.numel(), dtype=s.dtype).view_as(s) for s in states.values())
+    return torch.stack([(s * w).sum() for s, w in zip(states.values(), weights, strict=True)]).sum()
+
+
+def values_and_gradients(
+    case: Case, dag: TypedDAG, network: Network, policy: str = "depth"
+) -> dict[str, Tensor]:
+    x = case.features(dag)
+    states = case.run(dag, network, x, policy)
+    named = dict(network.named_parameters()) | {f"x of {name}": t for name, t in x.items()}
+    # Zero times x keeps the loss differentiable where there is no node to compute.
+    loss = total(states) + sum(0 * t.sum() for t in x.values())
+    grads = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
+    return {**states, **{f"grad of {n}": g for n, g in zip(named, grads, strict=True)}}
+
+
+@all_cases
+@few
+@given(data=st.data())
+def test_batched_equals_one_node_at_a_time(case, data):
+    dag = data.draw(graphs(case))
+    network = case.network("reference")
+    want = values_and_gradients(case, dag, network)
+    for engine in ("fast", "autograd"):
+        network.engine = engine
+        got = values_and_gradients(case, dag, network)
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.random], ids=lambda case: case.name)
+@few
+@given(data=st.data())
+def test_dropout_does_not_depend_on_the_schedule(case, data):
+    dag, network = data.draw(graphs(case)), case.network()
+    want = values_and_gradients(case, dag, network)
+    for policy in ("agenda", "one_by_one"):
+        got = values_and_gradients(case, dag, network, policy)
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+@all_cases
+@settings(max_examples=2)
+@given(data=st.data())
+def test_gradcheck(case, data):
+    dag, network = data.draw(graphs(case, max_graphs=2, max_nodes=5)), case.network()
+    x = case.features(dag)
+    parameters = dict(network.named_parameters())
+
+    def run(*tensors: Tensor) -> tuple[Tensor, ...]:
+        given_x = dict(zip(x, tensors[: len(x)], strict=True))
+        given_parameters = dict(zip(parameters, tensors[len(x) :], strict=True))
+        with torch.nn.utils.stateless._reparametrize_module(network, given_parameters):
+            return tuple(case.run(dag, network, given_x).values())
+
+    assert torch.autograd.gradcheck(run, (*x.values(), *parameters.values()), fast_mode=True)
+
+
+@all_cases
+@few
+@given(data=st.data())
+def test_no_gradient_crosses_between_graphs(case, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), case.network()
+    graph = data.draw(st.integers(0, dag.num_graphs - 1))
+    x = case.features(dag)
+    states = case.run(dag, network, x)
+    mine = dag.batch == graph
+    grads = torch.autograd.grad(
+        total({name: state[mine] for name, state in states.items()}),
+        list(x.values()),
+        materialize_grads=True,
+    )
+    for name, grad in zip(x, grads, strict=True):
+        others = ~mine[dag.nodes_of_type(name)]
+        assert not grad[others].any()
+
+
+@all_cases
+@few
+@given(data=st.data())
+def test_a_graph_gives_the_same_alone(case, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), case.network().eval()
+    x = case.features(dag)
+    together = case.run(dag, network, x)
+    for graph, alone in enumerate(split(dag)):
+        rows = {n: x[n][dag.batch[dag.nodes_of_type(n)] == graph] for n in x}
+        want = {name: state[dag.batch == graph] for name, state in together.items()}
+        torch.testing.assert_close(case.run(alone, network, rows), want)
+
+
+@all_cases
+@few
+@given(data=st.data())
+def test_reordered_graphs_only_reorder_the_states(case, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), case.network().eval()
+    order = torch.tensor(data.draw(st.permutations(range(dag.num_graphs))))
+    nodes = torch.cat([torch.nonzero(dag.batch == graph).view(-1) for graph in order])
+    check_moved(case, dag, select(dag, order), nodes, network)
+
+
+@all_cases
+@few
+@given(data=st.data())
+def test_renumbered_nodes_only_reorder_the_states(case, data):
+    dag, network = data.draw(graphs(case)), case.network().eval()
+    order = data.draw(node_orders(dag))
+    check_moved(case, dag, renumber(dag, order), order, network)
+
+
+def check_moved(
+    case: Case, dag: TypedDAG, moved: TypedDAG, nodes: Tensor, network: Network
+) -> None:
+    """Node i of `moved` is node nodes[i] of `dag`."""
+    x = case.features(dag)
+    states = case.run(dag, network, x)
+    rank = {n: torch.searchsorted(dag.nodes_of_type(n), nodes[moved.nodes_of_type(n)]) for n in x}
+    moved_states = case.run(moved, network, {name: x[name][rank[name]] for name in x})
+    want = {name: state[nodes] for name, state in states.items()}
+    torch.testing.assert_close(moved_states, want, rtol=1e-12, atol=1e-12)
+
+
+@all_cases
+def test_no_graph_at_all(case):
+    network = case.network()
+    found = values_and_gradients(case, empty(case.schema), network)
+    for name, tensor in found.items():
+        assert tensor.shape[0] == 0 or name.startswith("grad of cells")
+        assert not tensor.any()
+
+
+@all_cases
+@few
+@given(data=st.data())
+def test_an_empty_graph_in_last_place_changes_nothing(case, data):
+    dag, network = data.draw(graphs(case)), case.network()
+    want = values_and_gradients(case, dag, network)
+    got = values_and_gradients(case, with_empty_graph(dag), network)
+    torch.testing.assert_close(got, want)
+
+
+@all_cases
+def test_a_single_node(case):
+    builder = GraphBuilder(case.schema)
+    builder.output(builder.node(case.schema.types[0].name))
+    builder.finish()
+    network = case.network("reference")
+    want = values_and_gradients(case, builder.build(), network)
+    network.engine = "fast"
+    got = values_and_gradients(case, builder.build(), network)
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+@all_cases
+def test_a_shared_child_collects_gradients_from_every_parent(case):
+    dag = diamond(case)
+    network = case.network("reference")
+    want = values_and_gradients(case, dag, network)
+    network.engine = "fast"
+    got = values_and_gradients(case, dag, network)
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+def diamond(case: Case) -> TypedDAG:
+    """A leaf that two nodes read, in different levels, and twice in one of them."""
+    builder = GraphBuilder(case.schema)
+    leaf = builder.node(case.schema.types[0].name)
+    if len(case.schema.types) > 1:
+        inner = case.schema.types[1]
+        slots = inner.arity or 2
+        low = builder.node(inner.name, [leaf] * slots)
+        top = builder.node(inner.name, [leaf, low, *[None] * (slots - 2)])
+    else:
+        low, top = builder.nodes(case.schema.types[0].name, 2)
+        builder.edges("bond", [leaf, leaf, low, leaf], [low, top, top, top])
+    builder.output(top)
+    builder.finish()
+    return builder.build()
+
+
+@any_arity
+def test_ten_thousand_deep(case):
+    names = [node_type.name for node_type in case.schema.types]
+    dag, network = chain(case.schema, names[0], names[-1], BIG), case.network()
+    x = case.features(dag)
+    states = case.run(dag, network, x)
+    check_gradients(states, [*network.parameters(), *x.values()])
+    # Two rounds see two nodes far, a pass up sees only what is below: the first nodes are the same
+    # in a shorter chain.
+    short = chain(case.schema, names[0], names[-1], 50)
+    short_x = {n: x[n][:count] for n, count in zip(names, short.num_nodes_by_type, strict=True)}
+    for name, state in case.run(short, network, short_x).items():
+        torch.testing.assert_close(states[name][:48], state[:48], rtol=1e-12, atol=1e-12)
+
+
+@any_arity
+def test_ten_thousand_wide(case):
+    names = [node_type.name for node_type in case.schema.types]
+    dag, network = star(case.schema, names[0], names[-1], BIG), case.network()
+    x = case.features(dag)
+    states = case.run(dag, network, x)
+    check_gradients(states, [*network.parameters(), *x.values()])
+    # The order of the children makes no difference to the sum.
+    turned = {n: t.flip(0) if n == names[0] != names[-1] else t for n, t in x.items()}
+    for name, state in case.run(dag, network, turned).items():
+        torch.testing.assert_close(states[name][-1], state[-1], rtol=1e-9, atol=1e-9)
+
+
+def check_gradients(states: dict[str, Tensor], tensors: list[Tensor]) -> None:
+    """Every tensor gets a finite gradient, and some of them one that is not zero."""
+    grads = torch.autograd.grad(total(states), tensors)
+    assert all(tensor.isfinite().all() for tensor in (*states.values(), *grads))
+    assert any(grad.any() for grad in grads)

@@ -1,0 +1,78 @@
+"""ColumnEncoder against one-hot codes times a weight."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from graphfold.batching.segment import segment_sum
+from graphfold.dag import Column
+from graphfold.errors import ConfigError
+from graphfold.layers import ColumnEncoder
+
+COLUMNS = (
+    Column("kind", "int64", size=3),
+    Column("charge"),
+    Column("places", "int32", shape=(2,), size=4),
+    Column("position", "float64", shape=(1, 3)),
+    Column("ring", "bool"),
+)
+
+
+def rows(count: int) -> dict[str, torch.Tensor]:
+    return {
+        "kind": torch.randint(-1, 3, (count,)),
+        "charge": torch.randn(count),
+        "places": torch.randint(0, 4, (count, 2), dtype=torch.int32),
+        "position": torch.randn(count, 1, 3, dtype=torch.float64),
+        "ring": torch.rand(count) < 0.5,
+    }
+
+
+def one_hot(encoder: ColumnEncoder, columns: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The same by a product with one-hot rows; code -1 is the last of its column."""
+    kind = functional.one_hot(columns["kind"] % 4, 4)
+    places = [functional.one_hot(place, 5) for place in columns["places"].long().unbind(1)]
+    codes = torch.cat([kind, *places], dim=1).float()
+    names = ("charge", "position", "ring")
+    numbers = [columns[name].float().reshape(len(codes), -1) for name in names]
+    return codes @ encoder.table + torch.cat(numbers, dim=1) @ encoder.linear.weight.T
+
+
+@given(count=st.integers(0, 5))
+def test_it_equals_one_hot_codes_times_a_weight(count):
+    encoder = ColumnEncoder(COLUMNS, 6)
+    columns = rows(count)
+    got = encoder(columns)
+    torch.testing.assert_close(got, one_hot(encoder, columns) if count else torch.zeros(0, 6))
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[:1], COLUMNS[1:2]])
+def test_sums_over_segments_equal_sums_of_rows(columns):
+    encoder = ColumnEncoder(columns, 6)
+    given_rows, ptr = rows(5), torch.tensor([0, 2, 2, 5])
+    want = segment_sum(encoder(given_rows), ptr)
+    torch.testing.assert_close(encoder(given_rows, ptr), want)
+
+
+def test_missing_values_add_nothing_at_the_start():
+    encoder = ColumnEncoder((Column("kind", "int64", size=3), Column("charge")), 6)
+    missing = {"kind": torch.tensor([-1]), "charge": torch.tensor([float("nan")])}
+    assert not encoder(missing).any()
+
+
+def test_the_embeddings_of_a_row_have_variance_one():
+    columns = tuple(Column(name, "int64", size=50) for name in "abcd")
+    encoder = ColumnEncoder(columns, 100)
+    codes = {name: torch.randint(0, 50, (200,)) for name in "abcd"}
+    assert float(encoder(codes).detach().std()) == pytest.approx(1, abs=0.1)
+
+
+def test_what_cannot_be_encoded_is_named():
+    columns = (Column("form", "string"), Column("count", "int64"), Column("ok", "bool"))
+    match = "column 'form' holds strings.* column 'count' holds codes of unknown number"
+    with pytest.raises(ConfigError, match=match):
+        ColumnEncoder(columns, 4)
