@@ -80,7 +80,7 @@ class RecordError(GraphfoldError):
         path: str | Path | None = None,
         line: int | None = None,
     ) -> None:
-        self.fault = fault
+        self.fault = readable(fault)
         self.remedy = remedy
         self.path = None if path is None else str(path)
         self.line = line
@@ -112,6 +112,25 @@ class LeftOut(RecordError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return LeftOut, (self.fault, self.remedy, self.path, self.line)
+
+
+def readable(text: str, most: int = 600) -> str:
+    """Text out of a file as a message may hold it.
+
+    Args:
+        text: the text.
+        most: how many characters it may have; of longer text the middle is left out.
+
+    Returns:
+        The text in one line, with escapes such as \\r and \\xa0 for what cannot be seen.
+    """
+    if not text.isprintable():
+        text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    half = (most - len(_GAP)) // 2
+    return text if len(text) <= most else f"{text[:half]}{_GAP}{text[-half:]}"
+
+
+_GAP = " ... "
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
@@ -17,6 +18,9 @@ settings.register_profile(
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+# Test graphs are small: a second thread has nothing to do but wait.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

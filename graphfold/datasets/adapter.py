@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate
-from graphfold.errors import GraphError, LeftOut, RecordError, SchemaError
+from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
+from graphfold.errors import DataError, GraphError, LeftOut, RecordError, SchemaError
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,15 @@ class Adapter(ABC):
         schema: what every graph of this adapter consists of.
         libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
             are rebuilt when it changes.
+        class_names: target -> the names of its classes, where they have names.
+        reads_tables: whether record i is row i of `graphfold.datasets.tables.open_table`, so that
+            predictions are written as a table with the columns of the input.
     """
 
     schema: Schema
     libraries: tuple[str, ...] = ()
+    class_names: Mapping[str, Sequence[str]] = MappingProxyType({})
+    reads_tables: bool = False
 
     def sources(self, path: Path) -> list[Path]:
         """The files that `records(path)` reads; a stored copy is rebuilt when one changes.
@@ -68,6 +76,28 @@ class Adapter(ABC):
             LeftOut: if it can be read but is not asked for.
         """
 
+    def without_targets(self) -> Adapter:
+        """An adapter for prediction, of the same schema; it need not find targets in its input."""
+        return self
+
+    def record_of(self, text: str) -> Record:
+        """The one record of a string, which is written as in a file.
+
+        Raises:
+            RecordError: if the string holds no record, or several.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "text"
+            path.write_text(text, encoding="utf-8")
+            try:
+                records = list(islice(self.records(path), 2))
+            except DataError as error:
+                remedy = "Give one record, as it stands in a file."
+                raise RecordError("the text holds no record", remedy) from error
+        if len(records) != 1:
+            raise RecordError("the text holds several records", "Give one at a time.")
+        return records[0]
+
 
 @dataclass(frozen=True)
 class ReadResult:
@@ -96,7 +126,8 @@ def read_records(
         on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
 
     Raises:
-        RecordError: with file and line, for a bad record under "raise".
+        RecordError: with file and line, for a bad record under "raise"; also for one whose graph
+            does not keep the schema.
     """
     builder = GraphBuilder(adapter.schema, str(path))
     skipped: dict[int, RecordError] = {}
@@ -110,11 +141,14 @@ def read_records(
         if on_error != "skip" and not isinstance(error, LeftOut):
             raise skipped[position]
     try:
-        return _result(builder.build(), skipped, kept)
+        dag = builder.build()
+        validate(dag)
+        return _result(dag, skipped, kept)
     except (GraphError, SchemaError) as error:
         if len(kept) == 1:
             ((position, record),) = kept.items()
-            skipped[position] = RecordError(error.message.rstrip(".")).at(path, record.line)
+            fault = error.message.removeprefix(f"{path}:{record.line}: ").rstrip(".")
+            skipped[position] = RecordError(fault).at(path, record.line)
             if on_error != "skip":
                 raise skipped[position] from error
             return _result(GraphBuilder(adapter.schema, str(path)).build(), skipped, {})

@@ -23,7 +23,8 @@ from graphfold.datasets.corpus import DataFile
 from graphfold.datasets.data_card import describe_graphs, is_published
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.packing import PackedCorpus, pack, refuse_empty
-from graphfold.errors import ConfigError, SchemaError
+from graphfold.datasets.registry import adapter_paths
+from graphfold.errors import ConfigError, SchemaError, did_you_mean
 
 #: How many records are read twice, and how many graphs make a detour through networkx.
 _SAMPLE, _FEW = 256, 3
@@ -81,10 +82,15 @@ def check_data(
 def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]) -> DataModule:
     if name in CORPORA:
         return DataModule(corpus=name, path=path, **settings)
+    adapters = adapter_paths()
+    if name not in adapters and "." not in name:
+        raise ConfigError(
+            f"there is no corpus or adapter '{name}'.{did_you_mean(name, [*CORPORA, *adapters])} "
+            f"The corpora are {', '.join(CORPORA)}; the adapters {', '.join(sorted(adapters))}."
+        )
     if path is None and "path" not in settings:
         raise ConfigError(
-            f"'{name}' is no corpus, so it needs a file to read. Give --data PATH; the corpora are "
-            f"{', '.join(CORPORA)}."
+            f"'{name}' is an adapter, not a corpus, so it needs a file to read. Give --data PATH."
         )
     return DataModule(adapter=name, **{"path": path, **settings})
 

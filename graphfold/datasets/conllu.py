@@ -69,6 +69,8 @@ class ConlluAdapter(Adapter):
         ConfigError: if an option cannot be used.
     """
 
+    class_names = {"upos": UPOS}
+
     def __init__(
         self,
         features: Sequence[str] = ("form",),

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from graphfold.errors import RecordError
 
-_WORD = re.compile(r"[0-9]+")
-_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
-_EMPTY = re.compile(r"([0-9]+)\.([0-9]+)")
+# Nine digits are enough for any sentence; Python cannot read numbers of thousands of digits.
+_WORD = re.compile(r"[0-9]{1,9}")
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+_EMPTY = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 
 
 class Token(NamedTuple):
@@ -40,6 +41,7 @@ class MultiwordToken(NamedTuple):
     first: int  # number of its first word, from 1
     last: int
     form: str
+    line: int  # its line in the file
 
 
 @dataclass
@@ -86,7 +88,7 @@ def read_sentence(lines: Sequence[str], first_line: int) -> Sentence:
     for token in sentence.multiword:
         if token.last > len(sentence.words):
             fault = f"multiword token {token.first}-{token.last} ends after the last word"
-            raise RecordError(fault, "Correct the ID column.", line=first_line)
+            raise RecordError(fault, "Correct the ID column.", line=token.line)
     return sentence
 
 
@@ -115,7 +117,7 @@ def _add(sentence: Sentence, token: Token) -> None:
         covered = sentence.multiword[-1].last if sentence.multiword else 0
         if first != count + 1 or last < first or first <= covered:
             raise _out_of_order(token, f"a multiword token that begins with {count + 1} may come")
-        sentence.multiword.append(MultiwordToken(first, last, token.form))
+        sentence.multiword.append(MultiwordToken(first, last, token.form, token.line))
     elif match := _EMPTY.fullmatch(token.id):
         place, _, number = sentence.empty[-1].id.partition(".") if sentence.empty else ("", "", "")
         expected = f"{count}.{int(number) + 1 if place == str(count) else 1}"

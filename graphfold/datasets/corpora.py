@@ -68,7 +68,7 @@ _CORPORA = (
         AdapterSpec("brackets", {"num_classes": 5, "binarize": True}),
         _parts("train.txt", "dev.txt", "test.txt"),
         _github(
-            "Ant-Bru/pyTreeLearn", "a2b8ae4926a446789c54721dd66ae5d6f497ec46", "folder data/sst"
+            "Ant-Bru/pyTreeLearn", "a2b8ae4926a446789c54721dd66ae5d6f497ec46", "the folder data/sst"
         ),
     ),
     Corpus(
@@ -79,7 +79,7 @@ _CORPORA = (
         _github(
             "nltk/nltk_data",
             "5db857e6f7df11eabb5e5665836db9ec8df07e28",
-            "folder treebank/combined (its files joined in order) in packages/corpora/treebank.zip",
+            "the files of treebank/combined, joined in order, in packages/corpora/treebank.zip",
         ),
     ),
     Corpus(
@@ -90,7 +90,7 @@ _CORPORA = (
         _github(
             "castorini/MP-CNN-Torch",
             "68cb72f677062113f54071fc9b8c05e7b5ff6152",
-            "folder data/sick",
+            "the folder data/sick",
         ),
     ),
     Corpus(
@@ -104,7 +104,7 @@ _CORPORA = (
         _github(
             "nyu-mll/spinn",
             "1e2805c7b0b327db5d9d78e9b7792ad31678edfa",
-            "folder python/spinn/data/listops",
+            "the folder python/spinn/data/listops",
         ),
     ),
     Corpus(

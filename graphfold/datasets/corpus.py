@@ -111,7 +111,7 @@ def find_files(
 
 def default_root() -> Path:
     """The folder that holds the corpora: the variable GRAPHFOLD_DATA, else ./data."""
-    return Path(os.environ.get("GRAPHFOLD_DATA") or "data")
+    return Path(os.environ.get("GRAPHFOLD_DATA") or "data").expanduser()
 
 
 @cache

@@ -10,6 +10,11 @@ from graphfold.datasets.text_files import read_lines
 from graphfold.errors import DataError
 
 
+#: The longest cell, in characters. It bounds what a quote that is never closed can swallow; csv's
+#: own limit of 131,072 would refuse long texts beside the SMILES.
+LONGEST_CELL = 1 << 24
+
+
 def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
     """Cuts delimited text into records, the header included; blank lines are none.
 
@@ -25,7 +30,7 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
     while True:
         line = reader.line_num + 1
         try:
-            cells = tuple(next(reader))
+            cells = tuple(_next_record(reader))
         except StopIteration:
             return
         except csv.Error as error:
@@ -37,6 +42,15 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
             continue
         if cells and not (len(cells) == 1 and cells[0].isspace()):
             yield line, cells, None
+
+
+def _next_record(reader: Iterator[list[str]]) -> list[str]:
+    """The next record, read under our limit; that of the process is left as it was."""
+    others = csv.field_size_limit(LONGEST_CELL)
+    try:
+        return next(reader)
+    finally:
+        csv.field_size_limit(others)
 
 
 def _unclosed(path: Path, line: int, last: int) -> DataError:

@@ -71,10 +71,13 @@ class DataSource:
             DataError: if a file of the corpus is absent; says where it is to be had.
         """
         if isinstance(self.path, Mapping):
-            return [DataFile(Path(path), self.spec(), part) for part, path in self.path.items()]
+            return [
+                DataFile(Path(path).expanduser(), self.spec(), part)
+                for part, path in self.path.items()
+            ]
         corpus = self._corpus()
         if corpus is None or self.path is not None:
-            return [DataFile(Path(str(self.path)), self.spec())]
+            return [DataFile(Path(str(self.path)).expanduser(), self.spec())]
         if corpus.maker is not None:
             with storing(cache_dir):
                 made = _function(corpus.maker)(cache_dir, **self._maker_options(corpus.maker))

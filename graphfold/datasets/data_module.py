@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from graphfold.datasets.feature_spec import FeatureSpec
 from graphfold.datasets.loader import GraphDataset, GraphLoader
 from graphfold.datasets.packing import PackedCorpus, pack, refuse_empty
 from graphfold.datasets.sampler import BatchSampler
+from graphfold.datasets.split import FileState, Split, everything_is_test
 from graphfold.datasets.split_records import SPLITS, SplitSettings, split_records
-from graphfold.datasets.splits import FileState, Split, everything_is_test, of_files
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
 
 
@@ -89,8 +90,8 @@ class DataModule:
             _check_choice("split", split, SPLITS)
         siblings = tuple(inspect.signature(DataModule).parameters)
         self.source = DataSource(corpus, adapter, path, variant, options, siblings)
-        self.root = default_root() if root is None else Path(root)
-        self.cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
+        self.root = default_root() if root is None else Path(root).expanduser()
+        self.cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir).expanduser()
         self.on_error = on_error
         self.settings = SplitSettings(split, fractions, seed, num_folds, fold, stratify_by)
         self.batch_size = batch_size
@@ -99,7 +100,8 @@ class DataModule:
         self.min_count = min_count
         self.max_vocabulary = max_vocabulary
         self.lowercase = lowercase
-        self._encoded: TypedDAG | None = None
+        self._is_prepared = False
+        self._dags: tuple[TypedDAG, TypedDAG] | None = None  # as read, and encoded
 
     def prepare(self, state: Mapping[str, Any] | None = None) -> None:
         """Reads and splits the records, and learns the feature spec. Does nothing the second time.
@@ -112,13 +114,13 @@ class DataModule:
             DataError: if the data cannot be used, or are not those that the stored split divides.
             RecordError: for the first bad record, under on_error="raise".
         """
-        if self._encoded is not None:
+        if self._is_prepared:
             return
         files, dag = self._read()
         if state is None:
             parts = [file.part for file in files]
             split = split_records(dag, parts, [f.num_records for f in self.files], self.settings)
-            self.split = of_files(split, self.files)
+            self.split = replace(split, files=self.files)
             self.spec = FeatureSpec.fit(
                 select(dag, self.split.train), self.min_count, self.max_vocabulary, self.lowercase
             )
@@ -126,8 +128,8 @@ class DataModule:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
             self.spec = FeatureSpec.from_dict(state["spec"])
-        self.raw = dag
-        self._encoded = self.spec.encode(dag)
+        self._dags = dag, self.spec.encode(dag)
+        self._is_prepared = True
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
         """Reads other data than a run's: every record is in the part test.
@@ -138,14 +140,19 @@ class DataModule:
             SchemaError: if their features are not those that the run learnt from.
         """
         _, dag = self._read()
-        self.split = of_files(everything_is_test(dag.num_graphs), self.files)
+        self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
         self.spec = spec
-        self.raw = dag
-        self._encoded = spec.encode(dag)
+        self._dags = dag, spec.encode(dag)
+        self._is_prepared = True
 
     def state_dict(self) -> dict[str, Any]:
         """Split and feature spec as plain values, ready for JSON."""
         return {"split": self.split.to_dict(), "spec": self.spec.to_dict()}
+
+    @property
+    def raw(self) -> TypedDAG:
+        """All records as read; raises DataError if `prepare` was not called."""
+        return self._load()[0]
 
     def encoded(self, part: str | None = None) -> TypedDAG:
         """All records, or those of a part, with vocabulary ids in place of strings.
@@ -154,9 +161,8 @@ class DataModule:
             ConfigError: if there is no such part.
             DataError: if `prepare` was not called.
         """
-        if self._encoded is None:
-            raise DataError("the data are not read yet. Call prepare() first.")
-        return self._encoded if part is None else select(self._encoded, self.split.part(part))
+        dag = self._load()[1]
+        return dag if part is None else select(dag, self.split.part(part))
 
     def loader(
         self,
@@ -194,6 +200,20 @@ class DataModule:
         )
         workers = min(self.num_workers, len(sampler))
         return GraphLoader(GraphDataset(dag, passes, policy), sampler, workers, pin_memory)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the records: another process maps their packed copy into its own memory."""
+        return {**self.__dict__, "_dags": None}
+
+    def _load(self) -> tuple[TypedDAG, TypedDAG]:
+        """All records, as read and encoded."""
+        if not self._is_prepared:
+            raise DataError("the data are not read yet. Call prepare() first.")
+        if self._dags is None:
+            _, dag = self._read()
+            self.split.check_files(self.files)
+            self._dags = dag, self.spec.encode(dag)
+        return self._dags
 
     def _read(self) -> tuple[list[DataFile], TypedDAG]:
         """Packs all files; sets `files` and `skipped`."""

@@ -20,10 +20,12 @@ def parse_head(text: str, token: int, num_tokens: int, fault: Fault) -> int:
         raise fault(token, f"token {token} has no head")
     if not (text.isascii() and text.isdigit()):
         raise fault(token, f"token {token} has head '{text}', which is not a number")
-    head = int(text)
-    if head > num_tokens:
+    digits = text.lstrip("0") or "0"
+    # By length first: Python refuses to read a number of thousands of digits.
+    if len(digits) > len(str(num_tokens)) or int(digits) > num_tokens:
         count = f"{num_tokens} token" + "s" * (num_tokens != 1)
-        raise fault(token, f"token {token} has head {head}, but the sentence has {count}")
+        raise fault(token, f"token {token} has head {digits}, but the sentence has {count}")
+    head = int(digits)
     if head == token:
         raise fault(token, f"token {token} is its own head")
     return head

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphfold import dag
 from graphfold.errors import DataError
 
 if TYPE_CHECKING:
@@ -91,14 +92,14 @@ def _as_list_or_text(value: Any) -> Any:
 
 
 def _code_hash(module_name: str) -> str:
-    """The hash of the adapter's module, and of its neighbours if it is in a package."""
+    """The hash of the format's code and of the adapter's module, with its package if it has one."""
     module = sys.modules[module_name]
-    source = getattr(module, "__file__", None)
-    if source is None:
-        return ""
-    file = Path(source)
-    files = sorted(file.parent.glob("*.py")) if module.__package__ else [file]
-    return _sha256(" ".join(file_hash(item) for item in files))
+    files = sorted(Path(dag.__path__[0]).glob("*.py"))
+    if module.__package__:
+        files += sorted(Path(str(module.__file__)).parent.glob("*.py"))
+    elif getattr(module, "__file__", None):  # typed in at a prompt, it has no file
+        files.append(Path(str(module.__file__)))
+    return _sha256(" ".join(file_hash(file) for file in files))
 
 
 def _version(distribution: str) -> str:

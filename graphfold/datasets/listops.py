@@ -68,7 +68,7 @@ class ListOpsAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per line that is not blank, `content` being the line."""
-        lines = (Record(number, line) for number, line in read_lines(path) if line.strip())
+        lines = (Record(number, line) for number, line in read_lines(path) if line.strip(" \t"))
         yield from at_least_one(lines, path, "expressions")
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:

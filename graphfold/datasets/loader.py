@@ -65,6 +65,9 @@ class GraphLoader(DataLoader[Batch]):
             num_workers=num_workers,
             collate_fn=_ship,  # type: ignore[arg-type]  # it gets what the dataset returns
             pin_memory=pin_memory,
+            # Workers are seeded from here, so that iterating draws nothing from torch's own
+            # generator: a resumed run, which makes its iterators anew, draws the same masks.
+            generator=torch.Generator(),
             persistent_workers=num_workers > 0,
             multiprocessing_context=start_method() if num_workers else None,
         )

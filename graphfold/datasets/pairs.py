@@ -61,6 +61,8 @@ class PairsAdapter(Adapter):
     roots. Spans are characters of the own sentence.
     """
 
+    class_names = {"entailment": ENTAILMENT}
+
     def __init__(self) -> None:
         self.schema = Schema(
             types=(NodeType("word", features=(Column("form", "string"),)),),
@@ -120,7 +122,7 @@ def _pairs(folder: Path) -> Iterator[Record]:
 def _common_length(folder: Path, files: Mapping[str, Path]) -> int:
     """The number of lines of every file, blank lines at its end not counted."""
     lengths = {
-        name: max((number for number, line in read_lines(file) if line.strip()), default=0)
+        name: max((number for number, line in read_lines(file) if line.strip(" \t")), default=0)
         for name, file in files.items()
     }
     first, *others = lengths

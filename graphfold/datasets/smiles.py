@@ -54,6 +54,7 @@ class SmilesAdapter(Adapter):
     """
 
     libraries = ("rdkit",)
+    reads_tables = True
 
     def __init__(
         self,
@@ -84,6 +85,10 @@ class SmilesAdapter(Adapter):
         clone = copy.copy(self)
         clone.reads_targets = False
         return clone
+
+    def record_of(self, text: str) -> Record:
+        """The row of a SMILES, without targets."""
+        return Record(1, MoleculeRow(text))
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""

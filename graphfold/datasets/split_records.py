@@ -8,9 +8,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.split import Split
 from graphfold.datasets.splits import (
     Fractions,
-    Split,
     given_split,
     kfold_split,
     random_split,

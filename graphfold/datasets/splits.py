@@ -1,93 +1,18 @@
-"""Splits: which record is trained on, which one chooses the model, which one measures it."""
+"""The ways to split records: at random, by label, by scaffold, in folds, as given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphfold.datasets.corpus import PARTS
+from graphfold.datasets.split import Split
 from graphfold.errors import ConfigError, DataError
 
 Fractions = Sequence[float]
-
-
-class FileState(NamedTuple):
-    """What a split assumes of one of the files that it divides."""
-
-    path: str
-    content: str  # sha256 of what was read
-    num_records: int  # usable ones
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Record numbers of the three parts; every record is in exactly one of them.
-
-    A number counts the usable records of all files, in order.
-    """
-
-    train: Tensor  # [num_train] int64, increasing
-    val: Tensor  # [num_val] int64, increasing
-    test: Tensor  # [num_test] int64, increasing
-    method: str
-    files: tuple[FileState, ...] = ()
-    notes: tuple[str, ...] = ()  # what the user should know of how it was made
-
-    def part(self, name: str) -> Tensor:
-        """The record numbers of "train", "val" or "test"."""
-        if name not in PARTS:
-            raise ConfigError(f"there is no part '{name}' of a split. Use {', '.join(PARTS)}.")
-        numbers: Tensor = getattr(self, name)
-        return numbers
-
-    def sizes(self) -> dict[str, int]:
-        """How many records each part has."""
-        return {name: len(self.part(name)) for name in PARTS}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, strings and numbers, ready for JSON."""
-        parts = {name: self.part(name).tolist() for name in PARTS}
-        files = [state._asdict() for state in self.files]
-        return {**parts, "method": self.method, "files": files, "notes": list(self.notes)}
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Split:
-        """The split that `to_dict` (or JSON of it) describes."""
-        train, val, test = (torch.tensor(data[name], dtype=torch.int64) for name in PARTS)
-        files = tuple(FileState(**state) for state in data["files"])
-        return Split(train, val, test, data["method"], files, tuple(data["notes"]))
-
-    def check_files(self, files: Sequence[FileState]) -> None:
-        """Refuses files that are not those which the split divides.
-
-        Raises:
-            DataError: if one of them changed, or there are more or fewer.
-        """
-        remedy = (
-            "Put the file of the run back; or score this one as new data, with "
-            "graphfold evaluate RUN --data PATH."
-        )
-        for then, now in zip(self.files, files, strict=False):
-            if then.content != now.content:
-                fault = "the file changed since the run split it"
-            elif then.num_records != now.num_records:
-                fault = (
-                    f"{now.num_records} records are usable, but the run had "
-                    f"{then.num_records}: they are not read as they were"
-                )
-            else:
-                continue
-            raise DataError(f"{now.path}: {fault}. {remedy}", path=now.path)
-        if len(files) != len(self.files):
-            raise DataError(
-                f"the run split {len(self.files)} files, but now there are {len(files)}. "
-                "Give the files of the run."
-            )
 
 
 def random_split(num_records: int, fractions: Fractions, seed: int) -> Split:
@@ -152,15 +77,16 @@ def scaffold_split(scaffolds: Sequence[str], fractions: Fractions) -> Split:
 def scaffold_balanced_split(scaffolds: Sequence[str], fractions: Fractions, seed: int) -> Split:
     """As `scaffold_split`, but groups come in random order.
 
-    Groups larger than half of val or test come first, so that they land in train, as in chemprop
-    (Yang et al. 2019, https://arxiv.org/abs/1904.01561).
+    Groups larger than half of val or test come first, so that they land in train (Yang et al. 2019,
+    https://arxiv.org/abs/1904.01561, and its program chemprop); difference: among them, those that
+    val or test could not hold at all come before the others.
     """
     groups = _groups(scaffolds)
     _, val, test = _sizes(len(scaffolds), fractions)
     order = np.random.default_rng(seed).permutation(len(groups))
     shuffled = [groups[index] for index in order]
-    limit = min(val, test) / 2
-    ranked = sorted(shuffled, key=lambda group: len(group) <= limit)  # large ones first; stable
+    room = min(val, test)
+    ranked = sorted(shuffled, key=lambda g: (len(g) <= room, len(g) <= room / 2))  # it is stable
     return _fill(ranked, len(scaffolds), fractions, "scaffold_balanced")
 
 
@@ -223,17 +149,6 @@ def given_split(
     if not len(test):
         notes.append("The source gives no test part, so there are no test metrics.")
     return Split(*_sorted([train, val, test]), method="given", notes=tuple(notes))
-
-
-def everything_is_test(num_records: int) -> Split:
-    """All records to be scored, none to train on."""
-    none = torch.empty(0, dtype=torch.int64)
-    return Split(none, none, torch.arange(num_records), "all")
-
-
-def of_files(split: Split, files: Sequence[FileState]) -> Split:
-    """The same split, bound to the files that it divides."""
-    return replace(split, files=tuple(files))
 
 
 def _check_fractions(fractions: Fractions) -> tuple[float, float, float]:

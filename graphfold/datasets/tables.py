@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -121,7 +122,8 @@ def open_table(path: Path) -> Table:
 
 def _open_csv(path: Path, separators: str = ",;\t") -> Table:
     first = next((text for _, text in read_lines(path) if text.strip()), "")
-    delimiter = next((mark for mark in separators if mark in first), separators[0])
+    unquoted = re.sub('"[^"]*"', "", first)
+    delimiter = next((mark for mark in separators if mark in unquoted), separators[0])
     header = next(csv_records(path, delimiter), None)
     if header is None:
         raise DataError(f"{path}: is empty. Give a table with a header.", path=str(path))
@@ -146,7 +148,8 @@ def _fit(row: Row, num_columns: int) -> Row:
     if num_cells == num_columns:
         return row
     cells = (*row.cells, *[""] * (num_columns - num_cells))[:num_columns]
-    fault = f"the row has {num_cells} cells, but the header has {num_columns}"
+    count = "1 cell" if num_cells == 1 else f"{num_cells} cells"
+    fault = f"the row has {count}, but the header has {num_columns}"
     return Row(row.line, cells, row.fault or fault)
 
 

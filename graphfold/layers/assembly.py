@@ -23,7 +23,7 @@ def build(factory: Callable[..., Part], **offers: Any) -> Part:
         **offers: arguments by name.
 
     Raises:
-        ConfigError: if it needs further arguments.
+        ConfigError: if it needs further arguments, or cannot be made with those it has.
     """
     if isinstance(factory, nn.Module):
         return cast(Part, factory)
@@ -39,7 +39,14 @@ def build(factory: Callable[..., Part], **offers: Any) -> Part:
     ]
     if absent:
         raise ConfigError(f"{name_of(factory)} needs {', '.join(absent)}. Set it in the config.")
-    return factory(**taken)
+    try:
+        return factory(**taken)
+    except GraphfoldError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{name_of(factory)} cannot be made: {error}. Correct its options."
+        ) from error
 
 
 def argument(factory: Any, name: str) -> Any:

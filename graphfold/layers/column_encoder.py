@@ -13,6 +13,10 @@ from graphfold.batching.segment import segment_sum
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 
+#: Of an embedding's entries at first. Adagrad at its usual rate hardly moves larger ones: with a
+#: standard deviation of 1, a Tree-LSTM on SST was points behind after four epochs.
+INITIAL_STD = 0.1
+
 
 class ColumnEncoder(nn.Module):
     """A linear map of all columns of a row: an embedding for each code, a product for numbers.
@@ -30,7 +34,8 @@ class ColumnEncoder(nn.Module):
         returns: [num_rows, size]
 
     Raises:
-        ConfigError: if there are no columns, or some cannot be encoded; it names them all.
+        ConfigError: if there are no columns, some cannot be encoded (it names them all), or `size`
+            is not positive.
     """
 
     sizes: Tensor  # [num_codes] how many codes each place of a row chooses from
@@ -38,7 +43,7 @@ class ColumnEncoder(nn.Module):
 
     def __init__(self, columns: Sequence[Column], size: int) -> None:
         super().__init__()
-        _refuse(columns)
+        _refuse(columns, size)
         self.codes = tuple(column for column in columns if _is_code(column))
         self.numbers = tuple(column for column in columns if not _is_code(column))
         sizes = [column.size or 0 for column in self.codes for _ in range(math.prod(column.shape))]
@@ -74,9 +79,8 @@ class ColumnEncoder(nn.Module):
         return embedded
 
     def _draw_table(self, size: int) -> Tensor:
-        """Normal, so that the sum over a row's codes has variance one; zero for missing codes."""
-        num_rows = int((self.sizes + 1).sum())
-        table = torch.randn(num_rows, size) / math.sqrt(len(self.sizes))
+        """Normal and small, so that training can outgrow it; zero for missing codes."""
+        table = torch.randn(int((self.sizes + 1).sum()), size) * INITIAL_STD
         table[self.starts + self.sizes] = 0
         return table
 
@@ -90,9 +94,11 @@ def _is_code(column: Column) -> bool:
     return column.dtype in ("uint8", "int32", "int64")
 
 
-def _refuse(columns: Sequence[Column]) -> None:
+def _refuse(columns: Sequence[Column], size: int) -> None:
     if not columns:
         raise ConfigError("there are no columns to encode. Name at least one.")
+    if size < 1:
+        raise ConfigError(f"an encoder of size {size} encodes nothing. Set a size of at least 1.")
     faults = [
         f"column '{column.name}' holds strings; encode it with a FeatureSpec first."
         for column in columns

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphfold.dag import Column, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.column_encoder import ColumnEncoder
+from graphfold.layers.dropout import check_dropout
 
 
 class FeatureEncoder(nn.Module):
@@ -28,8 +29,8 @@ class FeatureEncoder(nn.Module):
         returns: type name -> [num_nodes_of_type, width], in node order
 
     Raises:
-        ConfigError: if `features` names an unknown type or column, or a column cannot be encoded;
-            it names every fault.
+        ConfigError: if `features` names unknown types or columns, a column cannot be encoded, or
+            `dropout` is not a probability.
     """
 
     like: Tensor
@@ -47,7 +48,7 @@ class FeatureEncoder(nn.Module):
         self.encoders = nn.ModuleDict(
             {name: ColumnEncoder(columns, size) for name, columns in chosen.items() if columns}
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(check_dropout(dropout))
         # Gives types without features the dtype and the device of the others.
         self.register_buffer("like", torch.zeros(0), persistent=False)
 

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.layers.column_encoder import ColumnEncoder
-from graphfold.layers.message_passing import AfterConvolution, initial_h
-from graphfold.layers.node_input import StateDropout, features, parts
+from graphfold.layers.message_passing import AfterConvolution, Convolution
 
 
-class FingerprintCell(Cell):
+class FingerprintCell(Convolution):
     """One round of the neural graph fingerprint, for `Rounds`.
 
     Algorithm 2 of Duvenaud et al. (2015), https://arxiv.org/abs/1509.09292, with d the number of
@@ -66,33 +65,18 @@ class FingerprintCell(Cell):
         dropout: float = 0.0,
         batch_norm: bool = False,
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size, "fingerprint": fingerprint_size}
+        super().__init__({"h": hidden_size, "fingerprint": fingerprint_size}, dropout)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
         self.by_degree = DegreeLinear(hidden_size, max_degree)
         self.after_convolution = AfterConvolution(hidden_size, activation, batch_norm)
         self.contribution = nn.Linear(hidden_size, fingerprint_size)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The features, and the dropout mask."""
-        x = features(x)
-        return {"x": x, **self.dropout(x, self.fields["h"])}
-
-    def initial(self, x: NodeInput) -> State:
-        """The features as they are, and an empty fingerprint."""
-        h = initial_h(self, x)
-        return {"h": h, "fingerprint": h.new_zeros(h.shape[0], self.fields["fingerprint"])}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        known = parts(x)
         total = children.previous("h") + children.sum("h")
         if self.edge_encoder is not None:
             total = total + self.edge_encoder(children.edge, children.ptr)
-        h = self.after_convolution(self.by_degree(total, children.count))
-        if "mask" in known:
-            h = h * known["mask"]
+        h = self.drop(self.after_convolution(self.by_degree(total, children.count)), x)
         new = torch.softmax(self.contribution(h), dim=1)
         return {"h": h, "fingerprint": children.previous("fingerprint") + new}
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.message_passing import AfterConvolution, initial_h
-from graphfold.layers.node_input import StateDropout, features, parts
+from graphfold.layers.message_passing import AfterConvolution, Convolution
 
 
-class GCNCell(Cell):
+class GCNCell(Convolution):
     """One round of graph convolution, for `Rounds`.
 
     Equation 2 of Kipf & Welling (2017), https://arxiv.org/abs/1609.02907, for one node, with d̃ the
@@ -46,31 +45,17 @@ class GCNCell(Cell):
         batch_norm: bool = False,
         residual: bool = False,
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, dropout)
         self.linear = nn.Linear(hidden_size, hidden_size)
         self.after_convolution = AfterConvolution(hidden_size, activation, batch_norm)
-        self.dropout = StateDropout(dropout)
         self.residual = residual
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The features, and the dropout mask."""
-        x = features(x)
-        return {"x": x, **self.dropout(x, self.fields["h"])}
-
-    def initial(self, x: NodeInput) -> State:
-        """The features as they are."""
-        return {"h": initial_h(self, x)}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        known = parts(x)
         old = children.previous("h")
         own, neighbour = _norm(children.count, old), _norm(children.child_count, old)
         total = children.sum("h", neighbour) + old * own.unsqueeze(1)
-        h = self.after_convolution(self.linear(total * own.unsqueeze(1)))
-        if "mask" in known:
-            h = h * known["mask"]
+        h = self.drop(self.after_convolution(self.linear(total * own.unsqueeze(1))), x)
         return {"h": old + h if self.residual else h}
 
 

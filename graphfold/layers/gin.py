@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.layers.column_encoder import ColumnEncoder
-from graphfold.layers.message_passing import AfterConvolution, initial_h
-from graphfold.layers.node_input import StateDropout, features, parts
+from graphfold.layers.message_passing import AfterConvolution, Convolution
 
 
-class GINCell(Cell):
+class GINCell(Convolution):
     """One round of a graph isomorphism network, for `Rounds`.
 
     Equation 4.1 of Xu et al. (2019), https://arxiv.org/abs/1810.00826, with a two-layer MLP:
@@ -49,28 +48,16 @@ class GINCell(Cell):
         batch_norm: bool = False,
         learn_epsilon: bool = False,
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, dropout)
         self.update = GINUpdate(hidden_size, activation, batch_norm, learn_epsilon)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The features, and the dropout mask."""
-        x = features(x)
-        return {"x": x, **self.dropout(x, self.fields["h"])}
-
-    def initial(self, x: NodeInput) -> State:
-        """The features as they are."""
-        return {"h": initial_h(self, x)}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        known = parts(x)
         h = self.update(children.previous("h"), children.sum("h"))
-        return {"h": h * known["mask"] if "mask" in known else h}
+        return {"h": self.drop(h, x)}
 
 
-class GINECell(Cell):
+class GINECell(Convolution):
     """One round of a graph isomorphism network that reads edge features, for `Rounds`.
 
     Hu et al. (2020), https://arxiv.org/abs/1905.12265, in the form of PyTorch Geometric's
@@ -106,27 +93,15 @@ class GINECell(Cell):
         batch_norm: bool = False,
         learn_epsilon: bool = False,
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, dropout)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size)
         self.update = GINUpdate(hidden_size, activation, batch_norm, learn_epsilon)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The features, and the dropout mask."""
-        x = features(x)
-        return {"x": x, **self.dropout(x, self.fields["h"])}
-
-    def initial(self, x: NodeInput) -> State:
-        """The features as they are."""
-        return {"h": initial_h(self, x)}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        known = parts(x)
         message = torch.relu(children.rows("h") + self.edge_encoder(children.edge))
         h = self.update(children.previous("h"), children.sum(message))
-        return {"h": h * known["mask"] if "mask" in known else h}
+        return {"h": self.drop(h, x)}
 
 
 class GINUpdate(nn.Module):

@@ -43,6 +43,7 @@ class GraphModel(nn.Module):
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
         learned_absent: fields whose value for an absent child is learned instead of zero.
+        kernel: what reduces over children, "native" or "scatter".
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -60,6 +61,7 @@ class GraphModel(nn.Module):
         scalers: Mapping[str, tuple[float, float]] | None = None,
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
+        kernel: str = "native",
     ) -> None:
         super().__init__()
         faults = Faults()
@@ -76,7 +78,7 @@ class GraphModel(nn.Module):
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():
-                self.network = Network(schema, passes, built, engine, learned_absent)
+                self.network = Network(schema, passes, built, engine, learned_absent, kernel)
             with faults.collect():
                 _require_field(readout, widths)
         # A stand-in for an unknown width: the other faults of a readout or head do not need it.
@@ -121,6 +123,7 @@ class _CellArguments:
         for name, factory in by_type.items():
             with faults.collect():
                 built[name] = self._build(item, name, factory)
+                _require_width(built[name], name)
         return built
 
     def _build(self, item: Pass, name: str, factory: CellFactory) -> Cell | list[Cell]:
@@ -180,6 +183,16 @@ def _field_widths(built: Sequence[Mapping[str, Cell | list[Cell]]]) -> dict[str,
         for cell in by_type.values():
             widths |= (cell if isinstance(cell, Cell) else cell[0]).fields
     return widths
+
+
+def _require_width(cells: Cell | list[Cell], name: str) -> None:
+    cell = cells if isinstance(cells, Cell) else cells[0]
+    for field, width in cell.fields.items():
+        if width < 1:
+            raise ConfigError(
+                f"{type(cell).__name__} of type '{name}' has the field '{field}' with width "
+                f"{width}. Set a width of at least 1."
+            )
 
 
 def _require_field(readout: Any, widths: Mapping[str, int]) -> None:

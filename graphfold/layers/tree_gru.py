@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.node_input import StateDropout, features, parts
+from graphfold.layers.dropout import StateDropout
+from graphfold.layers.node_input import features, parts
 
 
 class TreeGRUCell(Cell):
@@ -71,4 +72,5 @@ class TreeGRUCell(Cell):
         u = torch.tanh(candidate)
         if "mask" in known:
             u = u * known["mask"]
-        return {"h": torch.lerp(u, total, torch.sigmoid(update))}
+        z = torch.sigmoid(update)
+        return {"h": z * total + (1 - z) * u}

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
+from graphfold.layers.dropout import StateDropout
 from graphfold.layers.leaf import require_features
-from graphfold.layers.node_input import StateDropout, features, parts
+from graphfold.layers.node_input import features, parts
 
 
 class LeafLSTMCell(Cell):

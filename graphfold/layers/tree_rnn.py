@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.layers.activation import get_activation
-from graphfold.layers.node_input import StateDropout, features, parts
+from graphfold.layers.dropout import StateDropout
+from graphfold.layers.node_input import features, parts
 
 
 class TreeRNNCell(Cell):

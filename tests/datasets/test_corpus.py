@@ -64,7 +64,7 @@ def test_a_file_may_be_gzipped_or_not(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named_with_where_to_get_it(tmp_path: Path) -> None:
     message = (
-        r"sst/train\.txt: no such file\. Get it from folder data/sst of "
+        r"sst/train\.txt: no such file\. Get it from the folder data/sst of "
         r"https://github\.com/Ant-Bru/pyTreeLearn at commit a2b8ae4\w+; or set data\.root to the "
         r"folder that holds 'sst'\."
     )

@@ -56,7 +56,10 @@ def test_unknown_adapter(name: str, message: str) -> None:
     ("options", "message"),
     [
         ({"num_clases": 5}, r"no option 'num_clases'\. Did you mean 'num_classes'\? It has: num_c"),
-        ({"num_classes": "five"}, r"'num_classes' .* is 'five', but it takes a whole number or nul"),
+        (
+            {"num_classes": "five"},
+            r"'num_classes' .* is 'five', but it takes a whole number or nul",
+        ),
         ({"binarize": 1}, r"option 'binarize' of the brackets adapter is 1, but it takes true or"),
     ],
 )

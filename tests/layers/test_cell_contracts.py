@@ -207,6 +207,19 @@ def diamond(case: Case) -> TypedDAG:
     return builder.build()
 
 
+@all_cases
+@few
+@given(data=st.data())
+def test_autocast_stays_close_and_keeps_the_dtype(case, data):
+    dag, network = data.draw(graphs(case)), case.network().float()
+    x = {name: t.detach().float().requires_grad_() for name, t in case.features(dag).items()}
+    want = case.run(dag, network, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = case.run(dag, network, x)
+    torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
+    check_gradients(got, [*network.parameters(), *x.values()])
+
+
 @any_arity
 def test_ten_thousand_deep(case):
     names = [node_type.name for node_type in case.schema.types]
@@ -237,6 +250,6 @@ def test_ten_thousand_wide(case):
 
 def check_gradients(states: dict[str, Tensor], tensors: list[Tensor]) -> None:
     """Every tensor gets a finite gradient, and some of them one that is not zero."""
-    grads = torch.autograd.grad(total(states), tensors)
+    grads = torch.autograd.grad(total(states), tensors, materialize_grads=True)
     assert all(tensor.isfinite().all() for tensor in (*states.values(), *grads))
     assert any(grad.any() for grad in grads)

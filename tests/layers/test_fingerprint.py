@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from molecules import BOND, SIZE, atom_features, edge_index, molecules, run
 from torch import Tensor
 
@@ -31,6 +31,7 @@ def algorithm_2(cells: list[FingerprintCell], dag: TypedDAG, x: Tensor) -> Tenso
 
 @pytest.mark.parametrize("max_degree", [0, 2, 5])
 @pytest.mark.parametrize("columns", [(), BOND], ids=["atoms", "bonds"])
+@settings(max_examples=5)
 @given(dag=molecules)
 def test_it_equals_the_algorithm(max_degree, columns, dag):
     cells = [FingerprintCell(SIZE, 6, columns, max_degree) for _ in range(2)]
@@ -39,6 +40,7 @@ def test_it_equals_the_algorithm(max_degree, columns, dag):
     torch.testing.assert_close(run(cells, dag, x, rounds=2)["fingerprint"], want)
 
 
+@settings(max_examples=5)
 @given(dag=molecules)
 def test_its_layers_by_degree_equal_pytorch_geometric(dag):
     geometric = pytest.importorskip("torch_geometric.nn")
@@ -55,6 +57,7 @@ def test_its_layers_by_degree_equal_pytorch_geometric(dag):
     torch.testing.assert_close(run(cell, dag, x)["h"], want)
 
 
+@settings(max_examples=5)
 @given(dag=molecules)
 def test_every_atom_writes_one_in_every_round(dag):
     fingerprint = run(FingerprintCell(SIZE, 6), dag, atom_features(dag), rounds=3)["fingerprint"]

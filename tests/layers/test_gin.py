@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from molecules import BOND, SIZE, atom_features, edge_index, molecules, run
 from torch import nn
 
@@ -16,6 +16,7 @@ def mlp(cell: GINCell | GINECell) -> nn.Sequential:
     return nn.Sequential(cell.update.inner, nn.ReLU(), cell.update.outer)
 
 
+@settings(max_examples=5)
 @given(dag=molecules)
 @pytest.mark.parametrize("learn_epsilon", [False, True])
 def test_gin_equals_pytorch_geometric(learn_epsilon, dag):
@@ -29,6 +30,7 @@ def test_gin_equals_pytorch_geometric(learn_epsilon, dag):
     torch.testing.assert_close(run(cell, dag, x, rounds=2)["h"], want)
 
 
+@settings(max_examples=5)
 @given(dag=molecules)
 def test_gine_equals_pytorch_geometric(dag):
     geometric = pytest.importorskip("torch_geometric.nn")

@@ -219,6 +219,9 @@ def test_every_fault_is_reported_at_once():
             "no scaler for the target y",
         ),
         ({"engine": "fats"}, "no engine 'fats'"),
+        ({"cells": [{"atom": partial(GCNCell, hidden_size=-1)}]}, "GCNCell cannot be made: .*-1"),
+        ({"cells": [{"atom": partial(LeafCell, hidden_size="6")}]}, "LeafCell cannot be made: "),
+        ({"encoder": partial(FeatureEncoder, size=0)}, "encoder of size 0 encodes nothing"),
         (
             {"head": partial(RelatednessHead, target="y")},
             "RelatednessHead reads pairs.*PairReadout",
@@ -228,6 +231,12 @@ def test_every_fault_is_reported_at_once():
 def test_parts_that_do_not_fit_are_refused(changes, match):
     with pytest.raises(ConfigError, match=match):
         molecule_model(**changes)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_field_without_width_is_refused():
+    with pytest.raises(ConfigError, match="GCNCell of type 'atom' has the field 'h' with width 0"):
+        molecule_model(cells=[{"atom": partial(GCNCell, hidden_size=0)}])
 
 
 def test_a_cell_of_another_arity_is_refused():

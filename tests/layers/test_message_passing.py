@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from molecules import SCHEMA, SIZE, atom_features, molecules, run
 from strategies import chain
 from torch.nn import functional
@@ -41,6 +41,7 @@ def test_a_single_atom_is_normalised_by_the_running_statistics(make):
 
 
 @pytest.mark.parametrize("make", CELLS)
+@settings(max_examples=5)
 @given(dag=molecules)
 def test_in_evaluation_the_rest_of_the_batch_does_not_matter(make, dag):
     cell, x = make(), atom_features(dag)

@@ -130,21 +130,6 @@ def test_forget_bias_moves_the_forget_gates_alone(make):
     torch.testing.assert_close(difference[difference != 0].mean(), torch.tensor(1.5))
 
 
-def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
-    cell = LeafLSTMCell(3, 1000, dropout=0.25)
-    x = torch.randn(50, 3)
-    mask = cell.before(x)["mask"]
-    torch.testing.assert_close(mask.unique(), torch.tensor([0.0, 4 / 3]))
-    assert mask.mean() == pytest.approx(1, abs=0.02)
-    assert "mask" not in cell.eval().before(x)
-
-
 def test_a_leaf_needs_features():
     with pytest.raises(ConfigError, match="LeafLSTMCell has input_size=0, but a leaf is made of"):
         LeafLSTMCell(0, 4)
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.0])
-def test_dropout_is_a_probability(p):
-    with pytest.raises(ConfigError, match=f"dropout={p} is not a probability"):
-        NaryTreeLSTMCell(0, 4, dropout=p)

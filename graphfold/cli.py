@@ -1,0 +1,93 @@
+"""The sub-commands of `graphfold`, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from graphfold.commands import bench, check_adapter, evaluate, listing, predict, train, verify
+from graphfold.commands.parser import CommandParser
+from graphfold.errors import GraphfoldError
+
+DONE, FAILED, WRONG_USE = 0, 1, 2
+
+COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "predict": predict,
+    "check-adapter": check_adapter,
+    "verify": verify,
+    "bench": bench,
+    "list": listing,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one sub-command; returns its exit code (0 done, 1 failure, 2 wrong use)."""
+    try:
+        args = parse_arguments(sys.argv[1:] if argv is None else argv)
+    except SystemExit as end:  # argparse has printed the help, the version or the fault
+        return int(end.code or DONE)
+    try:
+        return int(args.run(args) or DONE)
+    except KeyboardInterrupt:
+        return _report("interrupted.", FAILED, args.debug)
+    except BrokenPipeError:
+        # The reader of our output (head, say) has gone; Python must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except GraphfoldError as error:
+        return _report(error.message, WRONG_USE, args.debug)
+    except MemoryError:
+        return _report("out of memory. Take a smaller data.batch_size.", FAILED, args.debug)
+    except OSError as error:
+        return _report(f"{error}.", FAILED, args.debug)
+    except Exception as error:
+        fault = f"{type(error).__name__}: {error}".rstrip(".")
+        return _report(f"{fault}. Add --debug for the traceback.", FAILED, args.debug)
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The sub-command's options, its `run` function and what is left over as `overrides`."""
+    parser = CommandParser(
+        prog="graphfold",
+        description="Train, evaluate and apply neural networks on trees and molecules.",
+        epilog="graphfold COMMAND --help says more about a command.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True
+    )
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=command.HELP, usage=command.USAGE, description=command.__doc__
+        )
+        sub.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+        command.add_arguments(sub)
+        sub.set_defaults(run=command.run, parser=sub)
+    args, args.overrides = parser.parse_known_args(argv)
+    args.parser.check_rest(args.overrides, takes_overrides="overrides" in args.parser.usage)
+    return args
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import graphfold
+
+        print(f"graphfold {graphfold.__version__}")
+        parser.exit()
+
+
+def _report(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"error: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,43 @@
+"""Read a file or corpus with its adapter and say what is in it: a data card."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "read data with its adapter, say what is in it"
+USAGE = "graphfold check-adapter NAME [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `graphfold check-adapter`."""
+    parser.add_argument("name", metavar="NAME", help="an adapter or a corpus, see graphfold list")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="the file to read")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the adapter or of data, read as Hydra does; may be repeated",
+    )
+    parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the data card here")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the data card; writes it with --json."""
+    from graphfold.datasets.check import check_data
+    from graphfold.datasets.data_card import format_card
+    from graphfold.training.files import check_output, write_json
+    from graphfold.training.overrides import parse_settings
+
+    check_output(args.json)
+    settings = parse_settings(args.settings)
+    if args.on_error is not None:
+        settings["on_error"] = args.on_error
+    card = check_data(args.name, args.data, settings)
+    if args.json is not None:
+        write_json(args.json, card)
+    print(format_card(card))
+    return 0

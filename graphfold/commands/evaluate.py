@@ -1,0 +1,55 @@
+"""Score a trained model; no config is needed. RUN is a run folder or a checkpoint file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "score a trained model"
+USAGE = "graphfold evaluate RUN [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `graphfold evaluate`."""
+    add_run_arguments(parser)
+    parser.add_argument(
+        "--data", type=Path, metavar="PATH", help="score every record of this file, under test/"
+    )
+    parser.add_argument("--split", choices=["train", "val", "test"], help="default: val and test")
+    parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics here")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `evaluate` and `predict` share."""
+    parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the adapter or of data, read as Hydra does; may be repeated",
+    )
+    parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="import this third-party package, which the run names; may be repeated",
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 on")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the metrics; writes them with --json."""
+    from graphfold.training.evaluate import evaluate_command
+
+    return evaluate_command(args)

@@ -1,0 +1,20 @@
+"""Name the experiments, corpora, adapters and models."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "name experiments, corpora, adapters and models"
+USAGE = "graphfold list [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`graphfold list` has no options of its own."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one block per kind, one line per name."""
+    from graphfold.training.listing import describe_all
+
+    print(describe_all())
+    return 0

@@ -1,0 +1,31 @@
+"""Apply a trained model to a file, record by record, in constant memory.
+
+Molecules give CSV: the input's columns, TARGET_pred (and TARGET_prob_CLASS), then reason.
+Trees give JSON lines. A record that cannot be read gets a reason and no prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from graphfold.commands.evaluate import add_run_arguments
+
+HELP = "apply a trained model to a file"
+USAGE = "graphfold predict RUN INPUT [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `graphfold predict`."""
+    add_run_arguments(parser)
+    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where to write (default: standard output)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes one prediction per record; exit code 0 though some records were bad."""
+    from graphfold.training.predict import predict_command
+
+    return predict_command(args)

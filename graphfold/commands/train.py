@@ -1,0 +1,44 @@
+"""Train a model, score its best checkpoint on the test part, write a run folder.
+
+overrides:
+  experiment=NAME          one of `graphfold list`
+  data.path=FILE seed=2    any key that --cfg job shows
+  hydra.run.dir=FOLDER     the run folder (default: runs/NAME/TIME)
+  resume=RUN               continue an interrupted run in its own folder
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "train a model into a run folder"
+USAGE = "graphfold train [options] [overrides]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `graphfold train`."""
+    parser.add_argument(
+        "-m", "--multirun", action="store_true", help="one run for each combination of a,b,c"
+    )
+    parser.add_argument("--cfg", choices=["job", "hydra", "all"], help="show the config and stop")
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="DIR", help="a further folder of config files"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains once, or once per combination; exit code 1 if a run of a sweep fails."""
+    from graphfold.training.compose import compose, show_config
+
+    if args.cfg:
+        print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
+        return 0
+    if args.multirun:
+        from graphfold.training.sweep import sweep
+
+        return sweep(args.overrides, args.config_dir)
+    from graphfold.training.train import train_command
+
+    return train_command(compose(args.overrides, args.config_dir))

@@ -1,0 +1,88 @@
+"""The config is checked whole, before any work: all its faults in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphfold.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the value of one key may be.
+
+    Args:
+        kind: int, float, bool or str.
+        least: the smallest number.
+        choices: the only strings.
+        optional: whether null is allowed.
+    """
+
+    kind: type
+    least: float | None = None
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+
+    def fault(self, value: Any) -> str | None:
+        """What is wrong with `value`, or None."""
+        if value is None and self.optional:
+            return None
+        if self.choices and value not in self.choices:
+            return f"it is one of {', '.join(self.choices)}.{did_you_mean(str(value), self.choices)}"
+        allowed = (int, float) if self.kind is float else (self.kind,)
+        if not isinstance(value, allowed) or (self.kind is not bool and isinstance(value, bool)):
+            return f"it must be {self}."
+        if self.least is not None and value < self.least:
+            return f"it must be {self}."
+        return None
+
+    def __str__(self) -> str:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+        least = "" if self.least is None else f" from {self.least:g} on"
+        return names[self.kind] + least + (" or null" if self.optional else "")
+
+
+_SPLITS = ("given", "random", "stratified", "scaffold", "scaffold_balanced", "kfold")
+
+#: The keys that scripts rely on; every other key is checked against the class that it goes to.
+RULES: Mapping[str, Rule] = {
+    "seed": Rule(int, least=0),
+    "deterministic": Rule(bool),
+    "data.root": Rule(str, optional=True),
+    "data.cache_dir": Rule(str, optional=True),
+    "data.on_error": Rule(str, choices=("raise", "skip")),
+    "data.batch_size": Rule(int, least=1),
+    "data.max_nodes": Rule(int, least=1, optional=True),
+    "data.num_workers": Rule(int, least=0),
+    "data.split": Rule(str, choices=_SPLITS, optional=True),
+    "data.task": Rule(str, choices=("regression", "classification"), optional=True),
+    "trainer.max_epochs": Rule(int, least=1),
+    "trainer.devices": Rule(int, least=1),
+    "trainer.accumulate_grad_batches": Rule(int, least=1),
+    "trainer.gradient_clip_val": Rule(float, least=0, optional=True),
+    "loss.reduction": Rule(str, choices=("per_graph", "per_node")),
+}
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError that lists every missing value and every value of the wrong kind."""
+    values = dict(flatten(config))
+    faults = [
+        f"{key} has no value. Add {key}=VALUE." for key, value in values.items() if value == "???"
+    ]
+    for key, rule in RULES.items():
+        if key in values and values[key] != "???" and (fault := rule.fault(values[key])):
+            faults.append(f"{key} is {values[key]!r}, but {fault}")
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of every leaf of a nested config."""
+    if not isinstance(node, Mapping):
+        yield prefix, node
+        return
+    for key, value in node.items():
+        yield from flatten(value, f"{prefix}.{key}" if prefix else str(key))

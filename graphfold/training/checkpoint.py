@@ -1,0 +1,109 @@
+"""Checkpoints: plain tensors and JSON, loaded without running any code that they name."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import platform
+import zipfile
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.errors import CheckpointError
+from graphfold.training.files import whole_file
+
+FORMAT = "graphfold checkpoint"
+
+#: Grows when a reader of older files has to do something about them.
+SCHEMA_NUMBER = 1
+
+_JSON = ("config", "data", "split", "packages", "versions")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that is needed to score and to predict, and, in last.ckpt, to go on training."""
+
+    config: dict[str, Any]  # the resolved config of the run
+    data: dict[str, Any]  # the feature spec: schema, vocabularies, scalers
+    split: dict[str, Any]  # which record is in which part, and the fingerprint of its files
+    packages: list[str]  # third-party packages whose classes the config names
+    state_dict: dict[str, Tensor]  # of the model
+    training_records: Tensor  # [num_train] int64, hashes of the training part
+    progress: dict[str, Any] = field(default_factory=dict)  # optimizer, loops, generators
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Writes the file, whole or not at all."""
+        content = {
+            "format": FORMAT,
+            "schema_number": SCHEMA_NUMBER,
+            "state_dict": self.state_dict,
+            "training_records": self.training_records,
+            "progress": self.progress,
+        }
+        values = vars(self) | {"versions": _versions()}
+        content |= {name: json.dumps(values[name]) for name in _JSON}
+        with whole_file(path) as file:
+            torch.save(content, file)
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint:
+        """Reads the file onto the CPU; nothing that it names is imported.
+
+        Raises:
+            CheckpointError: if it is no checkpoint of graphfold, damaged, or of a newer format.
+        """
+        content = _read(path)
+        number = content.get("schema_number")
+        if content.get("format") != FORMAT or not isinstance(number, int):
+            raise CheckpointError(
+                f"{path}: not a checkpoint of graphfold. Name a file that graphfold train wrote.",
+                path=str(path),
+            )
+        if number > SCHEMA_NUMBER:
+            raise CheckpointError(
+                f"{path}: its format is number {number}, this graphfold knows {SCHEMA_NUMBER}. "
+                "Install the newer graphfold that wrote it.",
+                path=str(path),
+            )
+        try:
+            values = {name: json.loads(content[name]) for name in _JSON}
+            tensors = {key: content[key] for key in ("state_dict", "training_records", "progress")}
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise _damaged(path) from error
+        return Checkpoint(**values, **tensors)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size == 0:
+            raise CheckpointError(f"{path}: the file is empty. Restore it.", path=str(path))
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"{path}: not a checkpoint of graphfold: it is damaged, or holds more than tensors and "
+            "plain values. Name a file that graphfold train wrote.",
+            path=str(path),
+        ) from error
+    except (RuntimeError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise _damaged(path) from error
+    return content if isinstance(content, dict) else {}
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: not a checkpoint, or damaged. Restore the file, or name another.", path=str(path)
+    )
+
+
+def _versions() -> dict[str, str]:
+    names = ("graphfold", "torch", "lightning", "numpy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,0 +1,169 @@
+"""Fitting: Lightning's trainer over a `Learner`, with graphfold's checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningDataModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+
+from graphfold.batching import Pass
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.loader import GraphLoader
+from graphfold.errors import ConfigError
+from graphfold.training.checkpoint import Checkpoint
+from graphfold.training.checkpoints import BestAndLast, GraphfoldCheckpoints
+from graphfold.training.instantiate import find_target, instantiate
+from graphfold.training.learner import Learner
+from graphfold.training.metrics import lower_is_better
+from graphfold.training.progress import ProgressLine
+from graphfold.training.run_folder import RunFolder
+
+#: Arguments of Lightning's trainer that our manual optimisation takes over.
+OURS = ("accumulate_grad_batches", "gradient_clip_val")
+
+
+def fit(
+    config: Mapping[str, Any],
+    folder: RunFolder,
+    learner: Learner,
+    data: DataModule,
+    common: Checkpoint,
+    resume: bool,
+) -> None:
+    """Trains until the last epoch or early stopping; the results are files of the run folder.
+
+    Args:
+        config: the config of the run.
+        folder: where checkpoints and logs go.
+        learner: what is trained.
+        data: what it is trained on, prepared.
+        common: what all checkpoints of the run share.
+        resume: whether to go on from last.ckpt.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
+    """
+    keeper = BestAndLast(folder, learner.monitor)
+    callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner.monitor), keeper]
+    with quiet_lightning(), _interrupts():
+        trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
+        loaders = Loaders(data, learner.model.passes)
+        trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
+
+
+def make_trainer(
+    config: Mapping[str, Any],
+    folder: RunFolder,
+    callbacks: list[Callback],
+    checkpoints: GraphfoldCheckpoints,
+) -> Trainer:
+    """Lightning's trainer, with its noise off and its files in the run folder."""
+    given = {k: v for k, v in config["trainer"].items() if k not in ("_target_", *OURS)}
+    if given.get("strategy", "auto") == "auto" and given["devices"] > 1:
+        # Processes are started by this one, so that a command runs once and no script twice.
+        given["strategy"] = "ddp_spawn"
+    arguments = {
+        **given,
+        "deterministic": config["deterministic"],
+        "default_root_dir": str(folder.path),
+        "callbacks": callbacks,
+        "logger": _loggers(config, folder),
+        "plugins": [checkpoints],
+        "use_distributed_sampler": False,
+        "num_sanity_val_steps": 0,
+        "log_every_n_steps": 1,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    try:
+        trainer = find_target(config["trainer"]["_target_"], "trainer")(**arguments)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"trainer: {error}. Correct the config.") from error
+    assert isinstance(trainer, Trainer)
+    return trainer
+
+
+class Loaders(LightningDataModule):
+    """Lets every process make its own loaders, once it knows its rank."""
+
+    def __init__(self, data: DataModule, passes: Sequence[Pass]) -> None:
+        super().__init__()
+        self.data = data
+        self.passes = tuple(passes)
+
+    def train_dataloader(self) -> GraphLoader:
+        """The batches of this process to learn from."""
+        return self._loader("train")
+
+    def val_dataloader(self) -> GraphLoader:
+        """The batches of this process to choose the model by."""
+        return self._loader("val")
+
+    def _loader(self, part: str) -> GraphLoader:
+        trainer = self.trainer
+        assert trainer is not None
+        on_gpu = trainer.strategy.root_device.type == "cuda"
+        rank, world_size = trainer.global_rank, trainer.world_size
+        return self.data.loader(
+            part, self.passes, rank=rank, world_size=world_size, pin_memory=on_gpu
+        )
+
+
+def _callbacks(config: Mapping[str, Any], monitor: str) -> list[Callback]:
+    """The callbacks of the config; early stopping learns which metric to watch."""
+    made = []
+    for name, node in (config["callbacks"] or {}).items():
+        if node is None:
+            continue
+        callback = instantiate(node, f"callbacks.{name}")
+        if getattr(callback, "func", None) is EarlyStopping:
+            mode = "min" if lower_is_better(monitor) else "max"
+            callback = callback(monitor=monitor, mode=mode, check_finite=False)
+        made.append(callback)
+    return made
+
+
+def _loggers(config: Mapping[str, Any], folder: RunFolder) -> list[Any]:
+    """The loggers of the config, made to write into the run folder."""
+    nodes = {k: v for k, v in (config["logger"] or {}).items() if v is not None}
+    return [instantiate(node, f"logger.{k}")(save_dir=str(folder.path)) for k, node in nodes.items()]
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Silences what Lightning says of its own workings; errors still come through."""
+    names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"(lightning|torch)\..*")
+        warnings.filterwarnings("ignore", message=".*treespec.*|.*isinstance.*LeafSpec.*")
+        yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Lets Ctrl-C end fitting as KeyboardInterrupt; Lightning would leave the process instead."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
+    try:
+        yield
+    except SystemExit as error:
+        raise KeyboardInterrupt from error
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()

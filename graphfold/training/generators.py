@@ -1,0 +1,40 @@
+"""The state of every random generator, as tensors and plain values."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def capture_generators() -> dict[str, Any]:
+    """The state of Python's, NumPy's, torch's and every GPU's generator."""
+    version, words, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    return {
+        "python": {"version": version, "words": torch.tensor(words), "gauss": gauss},
+        "numpy": {
+            "name": str(name),
+            "keys": torch.from_numpy(np.asarray(keys).astype(np.int64)),
+            "position": int(position),
+            "has_gauss": int(has_gauss),
+            "cached": float(cached),
+        },
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def restore_generators(state: dict[str, Any]) -> None:
+    """Puts every generator where `capture_generators` found it."""
+    python, numpy = state["python"], state["numpy"]
+    random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
+    keys = numpy["keys"].numpy().astype(np.uint32)
+    np.random.set_state(
+        (numpy["name"], keys, numpy["position"], numpy["has_gauss"], numpy["cached"])
+    )
+    torch.set_rng_state(state["torch"].cpu())
+    if state["cuda"] and torch.cuda.device_count() == len(state["cuda"]):
+        torch.cuda.set_rng_state_all([item.cpu() for item in state["cuda"]])

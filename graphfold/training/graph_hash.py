@@ -1,0 +1,126 @@
+"""A hash of each graph: whether two corpora share records."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphfold.dag import TypedDAG
+
+Codes = NDArray[np.uint64]
+
+#: Rounds over the relations: atoms that differ within this many bonds get different codes.
+_ROUNDS = 8
+
+
+def hash_graphs(dag: TypedDAG) -> Tensor:
+    """[num_graphs] int64, equal for graphs of equal structure and features; targets do not count.
+
+    Ordered inputs are hashed in order, from the leaves up. Nodes related only by relations (atoms)
+    are told apart by their neighbourhoods (Weisfeiler and Lehman, 1968), so a molecule has one
+    hash however its atoms are numbered.
+    """
+    codes = _node_codes(dag)
+    for _ in range(_ROUNDS if dag.relations else 0):
+        codes = _mix(codes + _neighbour_codes(dag, codes))
+    codes = _join_inputs(dag, codes)
+    outputs = codes[dag.output_index.numpy()]
+    if not dag.relations:  # the order of the outputs means something: root a, root b
+        outputs = outputs * _positions(dag.output_ptr)
+    total = _segment_sum(_mix(codes), dag.node_ptr) + _segment_sum(_mix(outputs), dag.output_ptr)
+    return torch.from_numpy(_mix(total).view(np.int64))
+
+
+def _node_codes(dag: TypedDAG) -> Codes:
+    """[num_nodes] a code of each node's type and features."""
+    codes = np.zeros(dag.num_nodes, np.uint64)
+    for node_type in dag.schema.types:
+        nodes = dag.nodes_of_type(node_type.name).numpy()
+        space = f"type:{node_type.name}"
+        names = [column.name for column in node_type.features]
+        codes[nodes] = _mix(_hash_text(node_type.name) + _row_codes(dag, space, names, len(nodes)))
+    return codes
+
+
+def _neighbour_codes(dag: TypedDAG, codes: Codes) -> Codes:
+    """[num_nodes] the sum of what each node's neighbours and their edges are."""
+    total = np.zeros(dag.num_nodes, np.uint64)
+    for edge_type in dag.schema.relations:
+        relation = dag.relations[edge_type.name]
+        names = [column.name for column in edge_type.features]
+        edges = _row_codes(dag, f"relation:{edge_type.name}", names, len(relation.index))
+        message = _mix(codes[relation.index.numpy()] + edges + _hash_text(edge_type.name))
+        total += _segment_sum(message, relation.ptr)
+    return total
+
+
+def _join_inputs(dag: TypedDAG, codes: Codes) -> Codes:
+    """[num_nodes] codes that also know everything below the node, in order."""
+    depth, ptr, index = dag.depth.numpy(), dag.input_ptr.numpy(), dag.input_index.numpy()
+    names = [column.name for column in dag.schema.inputs.features]
+    edges = _row_codes(dag, "inputs", names, len(index))
+    position = _positions(dag.input_ptr)
+    order = np.argsort(depth, kind="stable")
+    starts = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
+    for first, last in zip(starts[:-1], starts[1:], strict=True):
+        nodes = order[first:last]
+        count = ptr[nodes + 1] - ptr[nodes]
+        ends = np.concatenate([[0], np.cumsum(count)])
+        rows = np.arange(ends[-1]) + np.repeat(ptr[nodes] - ends[:-1], count)
+        child = np.where(index[rows] < 0, np.uint64(0), codes[index[rows]])
+        below = _segment_sum(_mix(child * position[rows] + edges[rows]), torch.from_numpy(ends))
+        codes[nodes] = _mix(codes[nodes] + below)
+    return codes
+
+
+def _row_codes(dag: TypedDAG, space: str, names: list[str], num_rows: int) -> Codes:
+    """[num_rows] a code of some columns of each row."""
+    total = np.zeros(num_rows, np.uint64)
+    for name in names:
+        total = _mix(total + _hash_text(name) + _column_codes(dag, space, name))
+    return total
+
+
+def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
+    """[num_rows] what one column says, whatever the codes of its dictionary are."""
+    values = dag.columns[space][name].numpy()
+    if (space, name) in dag.dictionaries:
+        words = np.array([*map(_hash_text, dag.dictionaries[space, name]), 0], np.uint64)
+        return words[values]  # -1, a missing word, picks the last entry
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64).view(np.int64)
+    flat = values.reshape(len(values), -1).astype(np.int64).view(np.uint64)
+    weights = _mix(np.arange(1, flat.shape[1] + 1, dtype=np.uint64))
+    return _mix((flat + np.uint64(1)) * weights).sum(1, dtype=np.uint64)
+
+
+def _positions(ptr: Tensor) -> Codes:
+    """[num_rows] an odd number for each place within its run."""
+    count = ptr.diff().numpy()
+    place = np.arange(int(ptr[-1])) - np.repeat(ptr[:-1].numpy(), count)
+    return (_mix(place.astype(np.uint64)) | np.uint64(1)).astype(np.uint64)
+
+
+def _segment_sum(values: Codes, ptr: Tensor) -> Codes:
+    """[num_runs] sums of consecutive runs, modulo 2 to the 64."""
+    total = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(values, out=total[1:])
+    bounds = ptr.numpy()
+    return total[bounds[1:]] - total[bounds[:-1]]
+
+
+def _mix(values: Codes) -> Codes:
+    """The finaliser of splitmix64 (Steele et al. 2014): every bit depends on every bit."""
+    values = np.atleast_1d(values) + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _hash_text(text: str) -> np.uint64:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))

@@ -1,0 +1,38 @@
+"""What to do with a batch that does not fit in memory: two halves."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+
+from graphfold.batching import Batch, build_schedule
+from graphfold.batching.passes import Pass
+from graphfold.dag import select
+
+#: What running out of memory raises: a GPU's error, torch's on the CPU, Python's and NumPy's.
+MEMORY_ERRORS = (torch.OutOfMemoryError, RuntimeError, MemoryError)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out; torch has no class of its own for the CPU's."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return "not enough memory" in str(error) or "can't allocate memory" in str(error)
+
+
+def halves(batch: Batch, passes: list[Pass], policy: str) -> list[Batch]:
+    """The first and the second half of a batch's graphs, planned anew on the same device."""
+    release_memory()
+    device = batch.dag.op_type.device
+    dag = batch.dag.to("cpu")
+    middle = (dag.num_graphs + 1) // 2
+    parts = [select(dag, range(middle)), select(dag, range(middle, dag.num_graphs))]
+    return [Batch(part, build_schedule(part, passes, policy)).to(device) for part in parts]
+
+
+def release_memory() -> None:
+    """Gives what the failed attempt held back to the system."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,102 @@
+"""Hydra overrides: read, and checked for unknown groups, options and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from graphfold.errors import ConfigError, did_you_mean
+
+_HOW = "Write KEY=VALUE, and quote a value with a comma or blank: data.target_columns=['a, b',c]."
+
+
+def parse_overrides(words: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:
+    """The overrides in Hydra's grammar.
+
+    Raises:
+        ConfigError: naming the first that cannot be read.
+    """
+    parser = OverridesParser.create(config_loader=loader)
+    parsed = []
+    for word in words:
+        try:
+            parsed.extend(parser.parse_overrides([word]))
+        except HydraException as error:
+            raise ConfigError(f"override '{word}' cannot be read. {_HOW}", override=word) from error
+    return parsed
+
+
+def parse_settings(words: Sequence[str]) -> dict[str, Any]:
+    """`--set KEY=VALUE` as a dict; the prefix `data.` may be left out."""
+    settings = {}
+    for override in parse_overrides(words):
+        if override.is_add() or override.is_delete() or override.is_sweep_override():
+            raise ConfigError(f"--set cannot read '{override.input_line}'. {_HOW}")
+        settings[override.key_or_group.removeprefix("data.")] = override.value()
+    return settings
+
+
+def refuse_sweeps(overrides: Sequence[Override]) -> None:
+    """Raises ConfigError for a comma list where one value is needed."""
+    for override in overrides:
+        if override.is_sweep_override():
+            raise ConfigError(
+                f"'{override.input_line}' gives several values. Add -m for one run of each, or "
+                f"write a list as {override.key_or_group}=[a,b]."
+            )
+
+
+def is_group(override: Override, loader: ConfigLoader) -> bool:
+    """Whether it chooses a config file of a group, rather than a value."""
+    return bool(loader.get_group_options(override.key_or_group))
+
+
+def check_options(overrides: Sequence[Override], loader: ConfigLoader) -> None:
+    """Raises ConfigError for a group option without a file."""
+    for override in overrides:
+        options = loader.get_group_options(override.key_or_group)
+        value = override.value()
+        if not options or override.is_delete() or value is None or value in options:
+            continue
+        group = override.key_or_group
+        raise ConfigError(
+            f"no {group} '{value}'.{did_you_mean(str(value), options)} There are: "
+            f"{', '.join(options)}.",
+            override=override.input_line,
+        )
+
+
+def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequence[str]) -> None:
+    """Raises ConfigError that names every override whose key `config` lacks."""
+    faults = []
+    keys = list(dotted_keys(OmegaConf.to_container(config)))
+    for override in overrides:
+        key = override.key_or_group
+        if override.is_add() or override.is_force_add() or key in keys:
+            continue
+        hint = suggest_key(key, keys, groups)
+        faults.append(f"no key '{key}' in the config.{hint} A new key is given as +{key}=VALUE.")
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def suggest_key(key: str, keys: Sequence[str], groups: Sequence[str] = ()) -> str:
+    """The sentence that suggests a key: one spelt alike, or one of that name elsewhere."""
+    hint = did_you_mean(key, [*keys, *groups])
+    last = key.rpartition(".")[2]
+    elsewhere = [known for known in keys if known.rpartition(".")[2] == last]
+    return f" Did you mean '{elsewhere[0]}'?" if elsewhere else hint
+
+
+def dotted_keys(node: Any, prefix: str = "") -> Iterator[str]:
+    """Every key of a nested config, such as data.batch_size; inner keys and positions too."""
+    items = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
+    for key, value in items:
+        yield f"{prefix}{key}"
+        yield from dotted_keys(value, f"{prefix}{key}.")

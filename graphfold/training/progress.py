@@ -1,0 +1,69 @@
+"""ProgressLine: where a training run is, with the metric that matters."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from graphfold.training.checkpoints import BestAndLast
+from graphfold.training.learner import Learner
+
+
+class ProgressLine(Callback):
+    """One line per epoch; on a terminal also a bar within the epoch."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._started = 0.0
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Starts the clock and the bar."""
+        self._started = time.perf_counter()
+        if not (trainer.is_global_zero and sys.stderr.isatty()):
+            return
+        self._bar = Progress(
+            TextColumn(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed}/{task.total}  loss {task.fields[loss]:.4f}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("", total=trainer.num_training_batches, loss=float("nan"))
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Learner, *_: Any) -> None:  # type: ignore[override]
+        """Moves the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, loss=pl_module.running_loss)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Learner) -> None:  # type: ignore[override]
+        """Prints the line of the epoch."""
+        self._stop_bar()
+        if not trainer.is_global_zero:
+            return
+        value = pl_module.metrics.get(pl_module.monitor)
+        keeper = next(c for c in trainer.callbacks if isinstance(c, BestAndLast))  # type: ignore[attr-defined]
+        parts = [
+            f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}",
+            f"loss {pl_module.running_loss:.4f}",
+            f"{pl_module.monitor} {'undefined' if value is None else f'{value:.4f}'}",
+            "(best)" if keeper.is_best(pl_module) else "",
+            f"{time.perf_counter() - self._started:.1f} s",
+        ]
+        print("  ".join(part for part in parts if part), flush=True)
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Takes the bar away."""
+        self._stop_bar()
+
+    def _stop_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

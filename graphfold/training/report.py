@@ -1,0 +1,2 @@
+"""stub"""
+def write_report(*a): pass

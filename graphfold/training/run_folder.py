@@ -1,0 +1,110 @@
+"""RunFolder: where a run keeps its files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphfold.errors import CheckpointError, ConfigError
+from graphfold.training.files import write_text
+
+_CONTENTS = ("config.yaml", "checkpoints", "metrics.json", "metrics.csv", "report.html")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run, below `path`."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "checkpoints" / "best.ckpt"
+
+    @property
+    def last(self) -> Path:
+        return self.path / "checkpoints" / "last.ckpt"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def create(self, config: dict[str, Any]) -> None:
+        """Makes the folder and writes its config; an earlier run in it is moved aside."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._move_earlier()
+            self.best.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: cannot make the run folder ({error.strerror}). Choose another "
+                "hydra.run.dir."
+            ) from error
+        write_text(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+
+    def read_config(self) -> dict[str, Any]:
+        """The config of the run.
+
+        Raises:
+            CheckpointError: if this is no run folder.
+        """
+        try:
+            config = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise CheckpointError(
+                f"{self.path}: not a run folder, for it has no config.yaml. Name the folder that "
+                "graphfold train printed."
+            ) from error
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{self.config}: cannot be read. Restore the file.") from error
+        if not isinstance(config, dict):
+            raise CheckpointError(f"{self.config}: holds no config. Restore the file.")
+        return {str(key): value for key, value in config.items()}
+
+    def _move_earlier(self) -> None:
+        earlier = [self.path / name for name in _CONTENTS if (self.path / name).exists()]
+        if not earlier:
+            return
+        number = 1
+        while (aside := self.path / f"earlier-{number}").exists():
+            number += 1
+        aside.mkdir()
+        for item in [*earlier, *self.path.glob("tensorboard")]:
+            os.replace(item, aside / item.name)
+        print(f"{self.path} held an earlier run: it is now in {aside}")
+
+
+def find_checkpoint(run: Path) -> Path:
+    """The checkpoint that RUN means: the file itself, or the best of a run folder.
+
+    Raises:
+        CheckpointError: if there is none.
+    """
+    if not run.exists():
+        raise CheckpointError(f"{run}: no such run folder or checkpoint. Correct the path.")
+    if run.is_file():
+        return run
+    folder = RunFolder(run)
+    for path in (folder.best, folder.last):
+        if path.is_file():
+            return path
+    raise CheckpointError(
+        f"{run}: no checkpoint in it. Name a run folder, which has checkpoints/best.ckpt, or a "
+        "checkpoint file."
+    )

@@ -1,0 +1,182 @@
+"""Training from start to end: data, model, fit, final scores, report."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphfold.dag import select
+from graphfold.datasets.data_module import DataModule
+from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
+from graphfold.training.check_parts import check_parts
+from graphfold.training.checkpoint import Checkpoint
+from graphfold.training.compose import Composed
+from graphfold.training.evaluate import score_part
+from graphfold.training.files import write_json
+from graphfold.training.fit import fit
+from graphfold.training.graph_hash import hash_graphs
+from graphfold.training.instantiate import instantiate
+from graphfold.training.learner import Learner
+from graphfold.training.metrics import Metrics, warn_of_undefined
+from graphfold.training.model import build_model, complete_model_config
+from graphfold.training.report import write_report
+from graphfold.training.run_folder import RunFolder
+from graphfold.training.scoring import Rows, metric_names
+from graphfold.training.tables import describe_data, metrics_table
+from graphfold.layers import GraphModel
+from graphfold.training.trained import TrainedModel, named_packages
+
+
+def train_command(composed: Composed) -> int:
+    """`graphfold train` once: a new run, or an old one continued."""
+    resume = composed.config["resume"]
+    folder = composed.folder if resume is None else Path(resume)
+    try:
+        if resume is None:
+            train(composed.config, RunFolder(folder))
+        else:
+            resume_run(RunFolder(folder))
+    except KeyboardInterrupt:
+        print(f"interrupted. Continue with: graphfold train resume={folder}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def train(config: Mapping[str, Any], folder: RunFolder) -> Metrics:
+    """Trains a model, scores its best checkpoint on val and test, writes the run folder.
+
+    Args:
+        config: a whole config, as `compose` gives it.
+        folder: where everything is written.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        GraphfoldError: before any epoch, if config or data cannot be used.
+        KeyboardInterrupt: on Ctrl-C; the run can be resumed.
+    """
+    check_parts(config)
+    data = DataModule(**config["data"])
+    data.prepare()
+    if not len(data.split.train):
+        raise DataError("the training part has no record. Give more data, or other data.fractions.")
+    print(describe_data(data), flush=True)
+    learner, complete = make_learner(config, data)
+    folder.create(dict(config))
+    print(f"training in {folder.path}", flush=True)
+    common = _common_checkpoint(complete, data)
+    fit(complete, folder, learner, data, common, resume=False)
+    return finish(folder, data)
+
+
+def resume_run(folder: RunFolder) -> Metrics:
+    """Continues an interrupted run in its own folder with its own config.
+
+    A run without last.ckpt starts anew; a finished one is only scored again.
+
+    Raises:
+        GraphfoldError: if it is no run folder, or its data changed.
+        KeyboardInterrupt: on Ctrl-C; the run can be resumed.
+    """
+    config = folder.read_config()
+    if not folder.last.is_file():
+        print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
+        return train(config, folder)
+    last = Checkpoint.load(folder.last)
+    check_parts(config)
+    data = DataModule(**config["data"])
+    data.prepare({"split": last.split, "spec": last.data})
+    if _is_finished(last):
+        print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
+        return finish(folder, data)
+    print(f"{folder.path} goes on after epoch {last.progress['epoch'] + 1}.", flush=True)
+    learner, complete = make_learner(config, data)
+    common = _common_checkpoint(complete, data)
+    fit(complete, folder, learner, data, common, resume=True)
+    return finish(folder, data)
+
+
+def finish(folder: RunFolder, data: DataModule) -> Metrics:
+    """Scores the best checkpoint, writes metrics.json and report.html, prints the table."""
+    packages = Checkpoint.load(folder.best).packages  # this very run has used them
+    trained = TrainedModel.load(folder.best, packages)
+    metrics: Metrics = {}
+    rows: dict[str, Rows] = {}
+    for part in ("val", "test"):
+        if len(data.split.part(part)):
+            scores, rows[part] = score_part(trained, data, part)
+            metrics |= scores
+    warn_of_undefined(metrics)
+    write_json(folder.metrics, metrics)
+    write_report(folder, trained, data, rows, metrics)
+    print(metrics_table(metrics))
+    print(f"report: {folder.report}", flush=True)
+    return metrics
+
+
+def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, dict[str, Any]]:
+    """A fresh model with what trains it, and the config with all that the data decided.
+
+    Raises:
+        ConfigError: if the model does not fit the data, or `monitor` is no metric of it.
+    """
+    seed_generators(config["seed"])
+    model_config = complete_model_config(
+        config["model"], data.spec.schema, data.encoded("train"), config["data"].get("task")
+    )
+    model = build_model(model_config, data.spec.schema, data.spec.scalers)
+    learner = Learner(
+        model,
+        instantiate(config["optimizer"], "optimizer"),
+        instantiate(config["lr_scheduler"], "lr_scheduler"),
+        reduction=config["loss"]["reduction"],
+        accumulate=config["trainer"]["accumulate_grad_batches"],
+        clip=config["trainer"]["gradient_clip_val"],
+    )
+    learner.monitor = _monitor(config["monitor"], model, data)
+    return learner, {**config, "model": model_config, "monitor": learner.monitor}
+
+
+def seed_generators(seed: int) -> None:
+    """Seeds Python's, NumPy's and torch's generators."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def _monitor(wanted: str | None, model: GraphModel, data: DataModule) -> str:
+    """The metric that chooses the best checkpoint."""
+    has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
+    names = [f"val/{name}" for name in metric_names(model.head, has_roots)]
+    if wanted is not None and wanted not in names:
+        raise ConfigError(
+            f"monitor is '{wanted}', but these targets have no such metric."
+            f"{did_you_mean(wanted, names)} There are: {', '.join(names)}."
+        )
+    return wanted or names[0]
+
+
+def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
+    state = data.state_dict()
+    return Checkpoint(
+        config=config,
+        data=state["spec"],
+        split=state["split"],
+        packages=named_packages(config),
+        state_dict={},
+        training_records=hash_graphs(select(data.raw, data.split.train)),
+    )
+
+
+def _is_finished(last: Checkpoint) -> bool:
+    try:
+        return bool(last.progress["callbacks"]["BestAndLast"]["is_finished"])
+    except (KeyError, TypeError) as error:
+        raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error

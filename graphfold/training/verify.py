@@ -1,0 +1,199 @@
+"""`graphfold verify`: the fast engine against the reference, on a real model and real graphs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from graphfold.batching import POLICIES, Batch, build_schedule
+from graphfold.batching.kernels import get_kernel
+from graphfold.batching.policies import get_policy
+from graphfold.dag import TypedDAG, select
+from graphfold.datasets.data_module import DataModule
+from graphfold.layers import GraphModel
+from graphfold.training.compose import compose
+from graphfold.training.files import write_json
+from graphfold.training.run_folder import RunFolder
+from graphfold.training.train import make_learner
+from graphfold.training.trained import TrainedModel
+
+#: Both engines compute in float64 and differ only in the order of sums.
+TOLERANCE = 1e-9
+
+#: How many graphs are compared unless the user says otherwise: the reference is slow.
+EXAMPLES = 16
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far the fast engine is from the reference under one policy."""
+
+    policy: str
+    kernel: str
+    outputs: float  # largest difference over the largest value, of states and outputs
+    gradients: float  # the same of the gradients of all parameters
+    differs: str  # the first place that differs, or ""
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.differs
+
+
+def run_verify(
+    run: Path | None = None,
+    overrides: Sequence[str] = (),
+    policy: str | None = None,
+    kernel: str | None = None,
+    examples: int | None = None,
+    json_path: Path | None = None,
+) -> int:
+    """Compares states, outputs and gradients in float64; prints a table.
+
+    Args:
+        run: a run folder or checkpoint whose model is compared; else `overrides` name one.
+        overrides: of the config, as for training.
+        policy: one policy; all of them by default.
+        kernel: what reduces over children; "native" by default.
+        examples: how many graphs.
+        json_path: where the comparisons are written as JSON.
+
+    Returns:
+        The exit code: 1 if anything differs.
+    """
+    names = [policy] if policy else list(POLICIES)
+    for name in names:
+        get_policy(name)
+    get_kernel(kernel or "native")
+    model, dag = _from_run(run) if run is not None else _from_config(overrides)
+    dag = select(dag, range(min(examples or EXAMPLES, dag.num_graphs)))
+    found = list(compare(model, dag, names, kernel or "native"))
+    Console().print(_table(found, dag))
+    for comparison in found:
+        if not comparison.is_equal:
+            Console(stderr=True).print(f"policy {comparison.policy}: {comparison.differs}")
+    if json_path is not None:
+        rows = [{**asdict(c), "equal": c.is_equal} for c in found]
+        write_json(json_path, {"examples": dag.num_graphs, "comparisons": rows})
+    return 0 if all(comparison.is_equal for comparison in found) else 1
+
+
+def compare(
+    model: GraphModel, dag: TypedDAG, policies: Sequence[str], kernel: str
+) -> Iterator[Comparison]:
+    """Compares the fast engine under several policies with the reference.
+
+    The model is in training mode: dropout takes part, with the same seed on both sides. Only batch
+    normalisation is in evaluation mode, since one node at a time has no statistics of a batch.
+    """
+    model = copy.deepcopy(model).double().train()
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+    with _float64():
+        model.network.engine = "reference"
+        want = _results(model, dag, "depth")
+        model.network.engine, model.network.kernel = "fast", kernel
+        for policy in policies:
+            got = _results(model, dag, policy)
+            names = [name for name in want if name.startswith("gradient")]
+            yield Comparison(
+                policy,
+                kernel,
+                max(_distance(got[n], want[n]) for n in want if n not in names),
+                max((_distance(got[n], want[n]) for n in names), default=0.0),
+                _first_difference(got, want, dag),
+            )
+
+
+def _results(model: GraphModel, dag: TypedDAG, policy: str) -> dict[str, Tensor]:
+    """Every state, the outputs and every gradient, by name."""
+    batch = Batch(dag, build_schedule(dag, model.passes, policy))
+    model = copy.deepcopy(model)  # statistics that a forward changes are those of a fresh model
+    torch.manual_seed(0)
+    states = model.network(batch, model.encoder(dag))
+    raw = model.head(model.readout(states, dag))
+    results = {f"field '{name}'": states[name].detach() for name in sorted(states)}
+    results["output"] = raw.detach()
+    loss = model.head.losses(raw, model.head.target_rows(dag)).sum()
+    parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    for (name, parameter), grad in zip(parameters.items(), grads, strict=True):
+        results[f"gradient of {name}"] = torch.zeros_like(parameter) if grad is None else grad
+    return results
+
+
+def _distance(got: Tensor, want: Tensor) -> float:
+    """The largest difference, relative to the largest value (at least 1)."""
+    if not want.numel():
+        return 0.0
+    return float((got - want).abs().max() / want.abs().max().clamp(min=1))
+
+
+def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag: TypedDAG) -> str:
+    """Where the first tensor that differs does so first; a state names its node."""
+    for name in want:
+        if _distance(got[name], want[name]) <= TOLERANCE:
+            continue
+        error = (got[name] - want[name]).abs().flatten(1 if want[name].dim() > 1 else 0)
+        rows = error.amax(1) if error.dim() > 1 else error.view(-1)
+        row = int(torch.nonzero(~(rows <= TOLERANCE))[0])
+        place = f"{name} differs in row {row}"
+        if name.startswith("field"):
+            file, line = dag.place(int(dag.batch[row]))
+            node_type = dag.schema.types[int(dag.op_type[row])].name
+            place = f"{name} differs at node {row}, a '{node_type}' of {file}:{line}"
+        return f"{place} by {float(rows[row]):.3g}"
+    return ""
+
+
+def _from_run(run: Path) -> tuple[GraphModel, TypedDAG]:
+    folder = RunFolder(run)
+    path = folder.best if run.is_dir() else run
+    trained = TrainedModel.load(path)
+    data = trained.data({})
+    data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.data})
+    return trained.model.cpu(), _some_part(data)
+
+
+def _from_config(overrides: Sequence[str]) -> tuple[GraphModel, TypedDAG]:
+    config = compose(overrides).config
+    data = DataModule(**config["data"])
+    data.prepare()
+    learner, _ = make_learner(config, data)
+    return learner.model, _some_part(data)
+
+
+def _some_part(data: DataModule) -> TypedDAG:
+    """A part that has records, the least used for fitting first."""
+    for part in ("test", "val", "train"):
+        if len(data.split.part(part)):
+            return data.encoded(part)
+    return data.encoded()
+
+
+@contextmanager
+def _float64() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _table(found: Sequence[Comparison], dag: TypedDAG) -> Table:
+    table = Table(title=f"fast engine against the reference, float64, {dag!r}")
+    for heading in ("policy", "kernel", "outputs", "gradients", "equal"):
+        table.add_column(heading)
+    for row in found:
+        equal = "yes" if row.is_equal else "NO"
+        table.add_row(row.policy, row.kernel, f"{row.outputs:.1e}", f"{row.gradients:.1e}", equal)
+    return table

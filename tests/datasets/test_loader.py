@@ -1,0 +1,89 @@
+"""Batches from workers are the batches that this process would make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from postfix_adapter import NAME, random_expressions, write_expressions
+
+from graphfold.batching import Batch, Rounds, Up
+from graphfold.dag.compare import difference
+from graphfold.datasets.feature_spec import FeatureSpec
+from graphfold.datasets.loader import GraphDataset, GraphLoader, Parcel
+from graphfold.datasets.packing import pack
+from graphfold.datasets.registry import AdapterSpec
+from graphfold.datasets.sampler import BatchSampler
+
+PASSES = [Rounds("next", 2), Up()]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> GraphDataset:
+    folder = tmp_path_factory.mktemp("data")
+    path = write_expressions(folder / "f.txt", random_expressions(100))
+    dag = pack(AdapterSpec(NAME), path, folder / "cache").dag
+    return GraphDataset(FeatureSpec.fit(dag).encode(dag), PASSES)
+
+
+def make_loader(dataset: GraphDataset, num_workers: int) -> GraphLoader:
+    sizes = dataset.dag.node_ptr.diff()
+    sampler = BatchSampler(torch.arange(len(sizes)), sizes, 16, shuffle=True)
+    return GraphLoader(dataset, sampler, num_workers)
+
+
+def assert_same(first: Batch, second: Batch) -> None:
+    assert difference(first.dag, second.dag) is None
+    assert first.dag.dictionaries == second.dag.dictionaries
+    left: list[torch.Tensor] = []
+    right: list[torch.Tensor] = []
+    first.schedule.map_tensors(lambda t: left.append(t) or t)  # type: ignore[func-returns-value]
+    second.schedule.map_tensors(lambda t: right.append(t) or t)  # type: ignore[func-returns-value]
+    assert len(left) == len(right) > 0
+    assert all(map(torch.equal, left, right))
+    groups = [[plan.groups for plan in batch.schedule.passes] for batch in (first, second)]
+    assert groups[0] == groups[1]
+
+
+def test_batches_hold_the_records_of_the_sampler(dataset: GraphDataset) -> None:
+    loader = make_loader(dataset, 0)
+    assert len(loader) == 7
+    for batch, numbers in zip(loader, loader.sampler, strict=True):
+        assert batch.dag.origin[:, 2].tolist() == numbers
+        assert len(batch.schedule.passes) == 2
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_make_the_same_batches(dataset: GraphDataset, num_workers: int) -> None:
+    here, there = make_loader(dataset, 0), make_loader(dataset, num_workers)
+    for epoch in range(2):
+        for loader in (here, there):
+            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        for first, second in zip(here, there, strict=True):
+            assert_same(first, second)
+
+
+def test_a_parcel_holds_the_batch_in_one_tensor(dataset: GraphDataset) -> None:
+    batch = dataset[[5, 3, 99]]
+    parcel = Parcel.of(batch)
+    assert parcel.memory.dtype == torch.uint8
+    assert parcel.skeleton.dag.dictionaries == {}
+    opened = parcel.open(dataset.dag)
+    assert_same(batch, opened)
+    tensors: list[torch.Tensor] = []
+    opened.map_tensors(lambda t: tensors.append(t) or t)  # type: ignore[func-returns-value]
+    storages = {t.untyped_storage().data_ptr() for t in tensors}
+    assert storages == {parcel.memory.untyped_storage().data_ptr()}
+
+
+def test_an_empty_batch(dataset: GraphDataset) -> None:
+    batch = dataset[[]]
+    assert batch.num_graphs == 0
+    assert_same(batch, Parcel.of(batch).open(dataset.dag))
+
+
+@pytest.mark.gpu
+def test_a_parcel_can_be_pinned(dataset: GraphDataset, tmp_path: Path) -> None:
+    opened = Parcel.of(dataset[[1]]).pin_memory().open(dataset.dag)
+    assert opened.dag.op_type.is_pinned()

@@ -1,0 +1,35 @@
+"""Dropout of states: scaled masks in training, nothing in evaluation."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from strategies import MIXED_SCHEMA
+
+from graphfold.errors import ConfigError
+from graphfold.layers import FeatureEncoder, LeafLSTMCell, NaryTreeLSTMCell, RegressionHead
+
+
+def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
+    cell = LeafLSTMCell(3, 1000, dropout=0.25)
+    x = torch.randn(50, 3)
+    mask = cell.before(x)["mask"]
+    torch.testing.assert_close(mask.unique(), torch.tensor([0.0, 4 / 3]))
+    assert mask.mean() == pytest.approx(1, abs=0.02)
+    assert "mask" not in cell.eval().before(x)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0])
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(NaryTreeLSTMCell, 0, 4),
+        partial(FeatureEncoder, MIXED_SCHEMA, 4),
+        partial(RegressionHead, 4, MIXED_SCHEMA, targets=["score"]),
+    ],
+)
+def test_dropout_is_a_probability(make, p):
+    with pytest.raises(ConfigError, match=f"dropout={p} is not a probability"):
+        make(dropout=p)

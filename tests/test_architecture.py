@@ -1,0 +1,110 @@
+"""Imports point one way, and the heavy libraries stay where they are needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "graphfold"
+
+#: A part may import itself and the parts of a lower rank, so parts of one rank stand side by side.
+RANKS = {
+    "errors": 0,
+    "dag": 1,
+    "batching": 2,
+    "datasets": 3,
+    "layers": 3,
+    "blocks": 4,
+    "training": 5,
+    "bench": 6,
+    "commands": 7,
+    "cli": 8,
+    "__main__": 9,
+}
+
+#: The only parts that may import a library; a path stands for a file or a folder.
+HOMES = {
+    "rdkit": (
+        "datasets/smiles.py",
+        "datasets/molecule.py",
+        "datasets/atom_features.py",
+        "datasets/bond_features.py",
+        "datasets/scaffold.py",
+        "datasets/chembl.py",
+    ),
+    "lightning": ("training",),
+    "hydra": ("training",),
+    "omegaconf": ("training",),
+    "torch_scatter": ("batching",),
+    "torch_geometric": ("dag/exchange.py", "bench"),
+}
+
+#: What a command that prints its help has no time to import.
+HEAVY = ("torch", "numpy", "lightning", "hydra", "omegaconf", "rdkit", "pyarrow", "matplotlib")
+
+#: All but the package's own names, which come from any part, and only when asked for.
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in the file, type checking included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import. Name the module."
+            module = node.module or ""
+            if module == "graphfold":
+                yield from (f"graphfold.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def loaded(module: str, libraries: tuple[str, ...]) -> list[str]:
+    """Which of the libraries a fresh interpreter has loaded after importing a module."""
+    code = f"import sys, {module}; print(*sorted(set(sys.modules) & set({libraries!r})))"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_every_part_has_a_rank() -> None:
+    assert {part_of(path) for path in FILES} <= RANKS.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    part = part_of(path)
+    for module in imports(path):
+        other = module.split(".")[1] if module.startswith("graphfold.") else part
+        allowed = other == part or RANKS.get(other, -1) < RANKS[part]
+        assert allowed, f"{part} imports {module}, which stands above it or beside it"
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_library_is_imported_only_at_home(library: str) -> None:
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in FILES
+        if any(module.split(".")[0] == library for module in imports(path))
+    }
+    strangers = {user for user in users if not user.startswith(HOMES[library])}
+    assert not strangers, f"{library} is imported in {sorted(strangers)}, not in {HOMES[library]}"
+
+
+@pytest.mark.parametrize("module", ["graphfold", "graphfold.cli"])
+def test_help_imports_no_heavy_library(module: str) -> None:
+    assert loaded(module, HEAVY) == []
+
+
+@pytest.mark.parametrize("part", ["errors", "dag", "batching", "datasets.adapter", "layers"])
+def test_models_need_neither_lightning_nor_rdkit(part: str) -> None:
+    assert loaded(f"graphfold.{part}", ("lightning", "rdkit", "hydra")) == []
