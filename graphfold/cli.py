@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from graphfold.commands import bench, check_adapter, evaluate, listing, predict, train, verify
 from graphfold.commands.parser import CommandParser
@@ -27,12 +29,21 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one sub-command; returns its exit code (0 done, 1 failure, 2 wrong use)."""
+    # Threads of torch that wait for work by spinning make small operations a hundred times slower
+    # as soon as another process wants the cores. Read when torch is loaded, so it is set before.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
+        with _readable_warnings(args.debug):
+            return run(args)
     except SystemExit as end:  # argparse has printed the help, the version or the fault
-        return int(end.code or DONE)
+        return DONE if end.code is None else int(end.code)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs a sub-command, and says in one message what went wrong."""
     try:
-        return int(args.run(args) or DONE)
+        return int(args.run(args))
     except KeyboardInterrupt:
         return _report("interrupted.", FAILED, args.debug)
     except BrokenPipeError:
@@ -71,7 +82,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         )
         command.add_arguments(sub)
         sub.set_defaults(run=command.run, parser=sub)
-    args, args.overrides = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(argv)
+    args.overrides = rest
     args.parser.check_rest(args.overrides, takes_overrides="overrides" in args.parser.usage)
     return args
 
@@ -84,6 +96,17 @@ class _Version(argparse.Action):
 
         print(f"graphfold {graphfold.__version__}")
         parser.exit()
+
+
+@contextmanager
+def _readable_warnings(debug: bool) -> Iterator[None]:
+    """Prints graphfold's own warnings in one line each; those of libraries only with --debug."""
+    with warnings.catch_warnings():
+        if not (debug or sys.warnoptions):
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("always", module=r"graphfold\.")
+            warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+        yield
 
 
 def _report(message: str, code: int, debug: bool) -> int:

@@ -32,9 +32,11 @@ HOMES = {
     "rdkit": (
         "datasets/smiles.py",
         "datasets/molecule.py",
+        "datasets/molecule_drawing.py",
         "datasets/atom_features.py",
         "datasets/bond_features.py",
         "datasets/scaffold.py",
+        "datasets/molecule_drawing.py",
         "datasets/chembl.py",
     ),
     "lightning": ("training",),

@@ -57,10 +57,10 @@ def stratified_split(labels: Tensor, fractions: Fractions, seed: int) -> Split:
 def scaffold_split(scaffolds: Sequence[str], fractions: Fractions) -> Split:
     """Molecules of one scaffold together: the largest groups in train, rare ones in test.
 
-    Groups are taken by size, descending (of equal groups the one that occurs first), and go to
-    train while it has room, then to val, then to test (Wu et al. 2018, MoleculeNet,
-    https://arxiv.org/abs/1703.00564). Molecules without rings have the empty scaffold and form one
-    group.
+    Groups are taken by size, descending (of equal ones first the one that occurs last, as DeepChem
+    does), and go to train while it has room, then to val, then to test (Wu et al. 2018,
+    MoleculeNet, https://arxiv.org/abs/1703.00564). Molecules without rings have the empty scaffold
+    and form one group.
 
     Args:
         scaffolds: [num_records] the scaffold of each molecule.
@@ -70,7 +70,7 @@ def scaffold_split(scaffolds: Sequence[str], fractions: Fractions) -> Split:
         ConfigError: if the fractions are no shares of a whole.
         DataError: if a part with a positive share would be empty.
     """
-    groups = sorted(_groups(scaffolds), key=lambda group: (-len(group), group[0]))
+    groups = sorted(_groups(scaffolds), key=lambda group: (len(group), group[0]), reverse=True)
     return _fill(groups, len(scaffolds), fractions, "scaffold")
 
 

@@ -30,11 +30,12 @@ class Rule:
         if value is None and self.optional:
             return None
         if self.choices and value not in self.choices:
-            return f"it is one of {', '.join(self.choices)}.{did_you_mean(str(value), self.choices)}"
+            hint = did_you_mean(str(value), self.choices)
+            return f"it is one of {', '.join(self.choices)}.{hint}"
         allowed = (int, float) if self.kind is float else (self.kind,)
         if not isinstance(value, allowed) or (self.kind is not bool and isinstance(value, bool)):
             return f"it must be {self}."
-        if self.least is not None and value < self.least:
+        if self.least is not None and isinstance(value, int | float) and value < self.least:
             return f"it must be {self}."
         return None
 

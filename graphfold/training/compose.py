@@ -70,12 +70,11 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Compose
     assert isinstance(plain, dict)
     config = {str(key): value for key, value in plain.items()}
     check_config(config)
+    config["data"] = _with_absolute_paths(config["data"])
     return Composed(config, folder, sweep_folder)
 
 
-def show_config(
-    overrides: Sequence[str], config_dir: Path | None, part: str, resolve: bool
-) -> str:
+def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, resolve: bool) -> str:
     """The composed config as YAML; `part` is job, hydra or all."""
     with _readable_errors():
         whole = _compose(overrides, config_dir)
@@ -119,7 +118,19 @@ def _load(loader: ConfigLoader, overrides: list[str]) -> DictConfig:
 def _job(whole: DictConfig) -> DictConfig:
     """The config without its hydra node."""
     with flag_override(whole, ["struct", "readonly"], [False, False]):
-        return OmegaConf.masked_copy(whole, [key for key in whole if key != "hydra"])
+        return OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+
+
+def _with_absolute_paths(data: dict[str, Any]) -> dict[str, Any]:
+    """So that a run can be resumed and evaluated from any folder."""
+
+    def absolute(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {part: absolute(path) for part, path in value.items()}
+        return str(Path(value).expanduser().absolute()) if isinstance(value, str) else value
+
+    paths = {key: absolute(data[key]) for key in ("path", "root", "cache_dir") if key in data}
+    return {**data, **paths}
 
 
 @contextmanager

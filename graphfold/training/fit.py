@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningDataModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
+from torch.multiprocessing.spawn import ProcessRaisedException
 
-from graphfold.batching import Pass
+from graphfold.batching import Batch, Pass
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.loader import GraphLoader
 from graphfold.errors import ConfigError
@@ -25,6 +26,8 @@ from graphfold.training.learner import Learner
 from graphfold.training.metrics import lower_is_better
 from graphfold.training.progress import ProgressLine
 from graphfold.training.run_folder import RunFolder
+
+_LOGGERS = ("lightning.pytorch", "lightning.fabric")
 
 #: Arguments of Lightning's trainer that our manual optimisation takes over.
 OURS = ("accumulate_grad_batches", "gradient_clip_val")
@@ -99,6 +102,11 @@ class Loaders(LightningDataModule):
         self.data = data
         self.passes = tuple(passes)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrives in a process of its own, where Lightning is loud again."""
+        self.__dict__.update(state)
+        silence_lightning()
+
     def train_dataloader(self) -> GraphLoader:
         """The batches of this process to learn from."""
         return self._loader("train")
@@ -106,6 +114,10 @@ class Loaders(LightningDataModule):
     def val_dataloader(self) -> GraphLoader:
         """The batches of this process to choose the model by."""
         return self._loader("val")
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, _: int) -> Batch:
+        """The batch on the device of this process."""
+        return batch.to(device, non_blocking=True)
 
     def _loader(self, part: str) -> GraphLoader:
         trainer = self.trainer
@@ -134,23 +146,27 @@ def _callbacks(config: Mapping[str, Any], monitor: str) -> list[Callback]:
 def _loggers(config: Mapping[str, Any], folder: RunFolder) -> list[Any]:
     """The loggers of the config, made to write into the run folder."""
     nodes = {k: v for k, v in (config["logger"] or {}).items() if v is not None}
-    return [instantiate(node, f"logger.{k}")(save_dir=str(folder.path)) for k, node in nodes.items()]
+    return [
+        instantiate(node, f"logger.{k}")(save_dir=str(folder.path)) for k, node in nodes.items()
+    ]
 
 
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Silences what Lightning says of its own workings; errors still come through."""
-    names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning")
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"(lightning|torch)\..*")
-        warnings.filterwarnings("ignore", message=".*treespec.*|.*isinstance.*LeafSpec.*")
+        silence_lightning()
         yield
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(level)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def silence_lightning() -> None:
+    """Silences Lightning in this process."""
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"(lightning|torch)\..*")
 
 
 @contextmanager
@@ -162,6 +178,9 @@ def _interrupts() -> Iterator[None]:
         yield
     except SystemExit as error:
         raise KeyboardInterrupt from error
+    except ProcessRaisedException as error:
+        cause = str(error).strip().splitlines()[-1]
+        raise RuntimeError(f"in process {error.error_index}: {cause}") from error
     finally:
         if is_main:
             signal.signal(signal.SIGINT, before)

@@ -12,7 +12,7 @@ import torch
 def capture_generators() -> dict[str, Any]:
     """The state of Python's, NumPy's, torch's and every GPU's generator."""
     version, words, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002
     return {
         "python": {"version": version, "words": torch.tensor(words), "gauss": gauss},
         "numpy": {
@@ -32,9 +32,8 @@ def restore_generators(state: dict[str, Any]) -> None:
     python, numpy = state["python"], state["numpy"]
     random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
     keys = numpy["keys"].numpy().astype(np.uint32)
-    np.random.set_state(
-        (numpy["name"], keys, numpy["position"], numpy["has_gauss"], numpy["cached"])
-    )
+    rest = (numpy["position"], numpy["has_gauss"], numpy["cached"])
+    np.random.set_state((numpy["name"], keys, *rest))  # noqa: NPY002
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.device_count() == len(state["cuda"]):
         torch.cuda.set_rng_state_all([item.cpu() for item in state["cuda"]])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 
-Codes = NDArray[np.uint64]
+Codes: TypeAlias = NDArray[np.uint64]
 
 #: Rounds over the relations: atoms that differ within this many bonds get different codes.
 _ROUNDS = 8
@@ -66,7 +68,7 @@ def _join_inputs(dag: TypedDAG, codes: Codes) -> Codes:
     position = _positions(dag.input_ptr)
     order = np.argsort(depth, kind="stable")
     starts = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts):
         nodes = order[first:last]
         count = ptr[nodes + 1] - ptr[nodes]
         ends = np.concatenate([[0], np.cumsum(count)])
@@ -90,12 +92,14 @@ def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
     values = dag.columns[space][name].numpy()
     if (space, name) in dag.dictionaries:
         words = np.array([*map(_hash_text, dag.dictionaries[space, name]), 0], np.uint64)
-        return words[values]  # -1, a missing word, picks the last entry
+        found: Codes = words[values]  # -1, a missing word, picks the last entry
+        return found
     if values.dtype.kind == "f":
         values = values.astype(np.float64).view(np.int64)
     flat = values.reshape(len(values), -1).astype(np.int64).view(np.uint64)
     weights = _mix(np.arange(1, flat.shape[1] + 1, dtype=np.uint64))
-    return _mix((flat + np.uint64(1)) * weights).sum(1, dtype=np.uint64)
+    code: Codes = _mix((flat + np.uint64(1)) * weights).sum(1, dtype=np.uint64)
+    return code
 
 
 def _positions(ptr: Tensor) -> Codes:
@@ -110,7 +114,8 @@ def _segment_sum(values: Codes, ptr: Tensor) -> Codes:
     total = np.zeros(len(values) + 1, np.uint64)
     np.cumsum(values, out=total[1:])
     bounds = ptr.numpy()
-    return total[bounds[1:]] - total[bounds[:-1]]
+    sums: Codes = total[bounds[1:]] - total[bounds[:-1]]
+    return sums
 
 
 def _mix(values: Codes) -> Codes:

@@ -78,15 +78,8 @@ def find_target(path: str, place: str) -> type:
 
 def check_targets(node: Any, place: str = "") -> list[str]:
     """What is wrong with the targets of a config and their arguments; nothing is built."""
-    faults = []
-    for where, item in targets(node, place):
-        try:
-            target = find_target(item["_target_"], where)
-        except ConfigError as error:
-            faults.append(error.message)
-        else:
-            faults += _check_arguments(target, item, where)
-    return faults
+    found = targets(node, place)
+    return [fault for where, item in found for fault in _check_target(item, where)]
 
 
 def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") -> None:
@@ -150,7 +143,11 @@ def _is_registered(path: str) -> bool:
     return public and (home is REGISTERED or issubclass(target, bases))
 
 
-def _check_arguments(target: type, item: Mapping[str, Any], place: str) -> list[str]:
+def _check_target(item: Mapping[str, Any], place: str) -> list[str]:
+    try:
+        target = find_target(item["_target_"], place)
+    except ConfigError as error:
+        return [error.message]
     parameters = inspect.signature(target).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return []
@@ -173,8 +170,9 @@ def _check_arguments(target: type, item: Mapping[str, Any], place: str) -> list[
 def _hints(target: type) -> dict[str, Any]:
     """The types of the arguments; none where a name is only known to type checkers."""
     try:
-        return {k: _plain_part(hint) for k, hint in get_type_hints(target.__init__).items()}
-    except (NameError, TypeError):
+        hints = get_type_hints(vars(target)["__init__"])
+        return {name: _plain_part(hint) for name, hint in hints.items()}
+    except (KeyError, NameError, TypeError):
         return {}
 
 

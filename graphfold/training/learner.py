@@ -68,7 +68,7 @@ class Learner(LightningModule):
 
     @property
     def running_loss(self) -> float:
-        """The mean loss of this epoch so far, in this process."""
+        """The mean loss of this epoch so far; of one process the share that it computed."""
         return self._epoch_loss / self._epoch_count if self._epoch_count else float("nan")
 
     def configure_optimizers(self) -> Any:
@@ -78,10 +78,6 @@ class Learner(LightningModule):
             return optimizer
         scheduler = self.make_lr_scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler}}
-
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, _: int) -> Batch:
-        """The batch on the device of this process."""
-        return batch.to(device, non_blocking=True)
 
     def on_train_epoch_start(self) -> None:
         """Starts the epoch's mean loss."""
@@ -98,6 +94,7 @@ class Learner(LightningModule):
         if (batch_index + 1) % self.accumulate and not self.trainer.is_last_batch:
             return
         optimizer = self.optimizers()
+        assert not isinstance(optimizer, list)
         optimizer.step()
         optimizer.zero_grad()
         self._first_count = self._count = 0.0
@@ -151,11 +148,10 @@ class Learner(LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Logs the mean loss and steps the learning rate."""
-        total = torch.tensor([self._epoch_loss, self._epoch_count], device=self.device)
-        loss, count = self.all_gather(total).view(-1, 2).sum(0).tolist()
-        # Every process counts the rows of the whole step.
-        self.log("train/loss", loss * self.trainer.world_size / count if count else float("nan"))
+        loss = self._over_processes(self._epoch_loss)
+        self.log("train/loss", loss / self._epoch_count if self._epoch_count else float("nan"))
         scheduler = self.lr_schedulers()
+        assert not isinstance(scheduler, list)
         if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
             value = self.metrics.get(self.monitor)
             if value is not None:
@@ -195,9 +191,15 @@ class Learner(LightningModule):
         count = batch.num_graphs
         if self.reduction == "per_node":
             count = int(is_measured(head, head.target_rows(batch.dag)).sum())
+        return self._over_processes(count)
+
+    def _over_processes(self, value: float) -> float:
+        """The sum of a number over all processes."""
         if self.trainer.world_size == 1:
-            return float(count)
-        return float(self.all_gather(torch.tensor(count, device=self.device)).sum())
+            return float(value)
+        total = torch.tensor(value, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(total)
+        return total.item()
 
     def _no_sync(self) -> AbstractContextManager[Any]:
         strategy = self.trainer.strategy
@@ -209,11 +211,9 @@ class Learner(LightningModule):
 def add_over_processes(parameters: list[torch.nn.Parameter]) -> None:
     """Replaces every gradient by its sum over all processes; an absent one counts as zero."""
     flat = torch.cat(
-        [
-            torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1)
-            for p in parameters
-        ]
+        [torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in parameters]
     )
     torch.distributed.all_reduce(flat)
-    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+    parts = torch.split(flat, [p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
         parameter.grad = part.view_as(parameter)

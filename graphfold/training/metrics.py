@@ -54,9 +54,7 @@ def binary_metrics(probability: Tensor, target: Tensor) -> Metrics:
     """
     both = 0 < int(target.sum()) < len(target)
     return {
-        "roc_auc": _when(
-            both, lambda: functional.classification.binary_auroc(probability, target)
-        ),
+        "roc_auc": _when(both, lambda: functional.classification.binary_auroc(probability, target)),
         "pr_auc": _when(
             bool(target.sum()),
             lambda: functional.classification.binary_average_precision(probability, target),

@@ -23,7 +23,7 @@ _LAYERS = "graphfold.layers"
 
 
 def complete_model_config(
-    config: Mapping[str, Any], schema: Schema, dag: TypedDAG, task: str | None
+    config: Mapping[str, Any], schema: Schema, dag: TypedDAG, task: str | None = None
 ) -> dict[str, Any]:
     """The config of a model with types in place of roles, and a readout and head in place of auto.
 
@@ -33,13 +33,13 @@ def complete_model_config(
         config: the config of the model.
         schema: the schema of the graphs.
         dag: graphs of the training part, to see how many outputs they have.
-        task: data.task, "regression", "classification" or None.
+        task: the adapter's option of that name, "regression" or "classification".
 
     Raises:
         ConfigError: if no readout or head fits the targets.
     """
     readout, head = dict(config["readout"]), dict(config["head"])
-    outputs = set(dag.output_ptr.diff().unique().tolist())
+    outputs = set(dag.output_ptr.diff().tolist())
     if readout["_target_"] == AUTO:
         readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
     if head["_target_"] == AUTO:
@@ -89,10 +89,11 @@ def _choose_head(schema: Schema, is_pair: bool, task: str | None) -> str:
         raise ConfigError("the data has no target to learn from. Set the adapter's target options.")
     is_float = [column.torch_dtype.is_floating_point for column in targets]
     if is_pair:
-        wants_class = task == "classification" or not any(is_float)
-        return "PairClassificationHead" if wants_class else "RelatednessHead"
+        return "RelatednessHead" if any(is_float) else "PairClassificationHead"
     if all(is_float):
         return "RegressionHead"
-    if schema.graph_targets and all(column.size == 2 for column in targets):
+    # Yes or no of molecules is judged by ROC-AUC, as the field does, even for a single target.
+    is_assay = task == "classification" or len(targets) > 1
+    if is_assay and schema.graph_targets and all(column.size == 2 for column in targets):
         return "MultiLabelHead"
     return "ClassificationHead"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 
 import torch
 
@@ -21,7 +22,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return "not enough memory" in str(error) or "can't allocate memory" in str(error)
 
 
-def halves(batch: Batch, passes: list[Pass], policy: str) -> list[Batch]:
+def halves(batch: Batch, passes: Sequence[Pass], policy: str) -> list[Batch]:
     """The first and the second half of a batch's graphs, planned anew on the same device."""
     release_memory()
     device = batch.dag.op_type.device

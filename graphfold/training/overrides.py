@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -23,13 +23,7 @@ def parse_overrides(words: Sequence[str], loader: ConfigLoader | None = None) ->
         ConfigError: naming the first that cannot be read.
     """
     parser = OverridesParser.create(config_loader=loader)
-    parsed = []
-    for word in words:
-        try:
-            parsed.extend(parser.parse_overrides([word]))
-        except HydraException as error:
-            raise ConfigError(f"override '{word}' cannot be read. {_HOW}", override=word) from error
-    return parsed
+    return [_parse(parser, word) for word in words]
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -96,7 +90,16 @@ def suggest_key(key: str, keys: Sequence[str], groups: Sequence[str] = ()) -> st
 
 def dotted_keys(node: Any, prefix: str = "") -> Iterator[str]:
     """Every key of a nested config, such as data.batch_size; inner keys and positions too."""
-    items = enumerate(node) if isinstance(node, list) else getattr(node, "items", tuple)()
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(node, dict | list):
+        items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, value in items:
         yield f"{prefix}{key}"
         yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def _parse(parser: OverridesParser, word: str) -> Override:
+    try:
+        return parser.parse_overrides([word])[0]
+    except HydraException as error:
+        raise ConfigError(f"override '{word}' cannot be read. {_HOW}", override=word) from error

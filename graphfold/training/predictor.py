@@ -61,9 +61,9 @@ class Predictor:
             prediction. `line` is the position in `items`, from 1 on.
         """
         cut = [self._cut(item, number) for number, item in enumerate(items, start=1)]
-        found = self.predict_records(Path(), (record for record, _ in cut if record))
-        failed = (None if record else Prediction(line, reason) for line, (record, reason) in enumerate(cut, 1))
-        return [(bad or next(found)).to_dict() for bad in failed]
+        records = (record for record in cut if isinstance(record, Record))
+        found = self.predict_records(Path(), records)
+        return [(next(found) if isinstance(c, Record) else c).to_dict() for c in cut]
 
     def predict_records(self, path: Path, records: Iterable[Record]) -> Iterator[Prediction]:
         """One prediction for each record, in order and in constant memory.
@@ -79,17 +79,17 @@ class Predictor:
         while chunk := list(islice(rest, self.batch_size)):
             yield from self._predict_chunk(path, chunk)
 
-    def _cut(self, item: str, number: int) -> tuple[Record | None, str]:
-        """The record in a string, or why there is none."""
+    def _cut(self, item: str, number: int) -> Record | Prediction:
+        """The record in a string, or the answer that says why there is none."""
         try:
-            return Record(number, self.adapter.record_of(item).content), ""
+            return Record(number, self.adapter.record_of(item).content)
         except RecordError as error:
-            return None, error.reason
+            return Prediction(number, error.reason)
 
     def _predict_chunk(self, path: Path, records: list[Record]) -> Iterator[Prediction]:
         result = read_records(self.adapter, path, records, on_error="skip")
         kept, reasons = set(result.kept), iter(result.skipped)
-        made = iter(self._predict_graphs(result.dag) if kept else ())
+        made = iter(self.predict_graphs(result.dag) if kept else ())
         for position, record in enumerate(records):
             if position in kept:
                 yield next(made)
@@ -97,15 +97,15 @@ class Predictor:
                 yield Prediction(record.line, next(reasons).reason)
 
     @torch.no_grad()
-    def _predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
+    def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
+        """One prediction for each graph, as the adapter reads it, in one batch."""
         trained = self.trained
         encoded = trained.spec.encode(dag)
         batch = Batch(encoded, build_schedule(encoded, trained.model.passes))
         precision = str(trained.checkpoint.config["trainer"].get("precision", ""))
         with autocast(trained.device, precision):
             decoded = self._decode(batch.to(trained.device))
-        names = self.adapter.class_names
-        return list(describe(dag, trained.model.head, decoded, names))
+        return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
 
     def _decode(self, batch: Batch) -> dict[str, Tensor]:
         """The decoded rows on the CPU; in halves where the batch does not fit in memory."""

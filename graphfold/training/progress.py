@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Any
 
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -14,8 +15,11 @@ from graphfold.training.checkpoints import BestAndLast
 from graphfold.training.learner import Learner
 
 
-class ProgressLine(Callback):
-    """One line per epoch; on a terminal also a bar within the epoch."""
+class ProgressLine(CheckpointCallback):
+    """One line per epoch; on a terminal also a bar within the epoch.
+
+    To Lightning it is a checkpoint callback: these come last, when the epoch's loss is known.
+    """
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
@@ -52,7 +56,7 @@ class ProgressLine(Callback):
         keeper = next(c for c in trainer.callbacks if isinstance(c, BestAndLast))  # type: ignore[attr-defined]
         parts = [
             f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}",
-            f"loss {pl_module.running_loss:.4f}",
+            f"loss {float(trainer.callback_metrics['train/loss']):.4f}",
             f"{pl_module.monitor} {'undefined' if value is None else f'{value:.4f}'}",
             "(best)" if keeper.is_best(pl_module) else "",
             f"{time.perf_counter() - self._started:.1f} s",

@@ -164,7 +164,7 @@ def metric_names(head: Head, has_roots: bool) -> list[str]:
     rows = Rows(empty.view(0, width), target, empty, codes, codes.bool(), int(not has_roots))
     names = [name for name in split_metrics(head, rows) if name != "loss"]
     first = {"regression": "rmse", "relatedness": "pearson"}.get(head.kind, names[0])
-    return sorted(names, key=lambda name: name != first) + ["loss"]
+    return [*sorted(names, key=lambda name: name != first), "loss"]
 
 
 def _class_metrics(head: Head, rows: Rows) -> Metrics:

@@ -31,7 +31,7 @@ def describe_data(data: DataModule) -> str:
 def metrics_table(metrics: Mapping[str, float | None]) -> str:
     """The metrics, a row for each name and a column for each part."""
     cells: dict[str, dict[str, str]] = {}
-    for key, value in metrics.items():
+    for key, value in without_repeats(metrics).items():
         part, _, name = key.partition("/")
         cells.setdefault(name, {})[part] = format_value(value)
     parts = list(dict.fromkeys(key.partition("/")[0] for key in metrics))
@@ -42,8 +42,14 @@ def metrics_table(metrics: Mapping[str, float | None]) -> str:
     return "\n".join(lines)
 
 
-def format_value(value: float | None) -> str:
+def without_repeats(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The metrics without test/rmse/TASK where there is one task, for test/rmse says the same."""
+    tasks = {key.split("/", 2)[2] for key in metrics if key.count("/") > 1}
+    return {k: v for k, v in metrics.items() if len(tasks) > 1 or k.count("/") < 2}
+
+
+def format_value(value: float | None, digits: int = 6) -> str:
     """A metric as it is printed."""
     if value is None:
         return "undefined"
-    return str(value) if isinstance(value, int) else f"{value:.6g}"
+    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"

@@ -14,6 +14,7 @@ import torch
 from graphfold.dag import select
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
+from graphfold.layers import GraphModel
 from graphfold.training.check_parts import check_parts
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.compose import Composed
@@ -29,7 +30,6 @@ from graphfold.training.report import write_report
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.scoring import Rows, metric_names
 from graphfold.training.tables import describe_data, metrics_table
-from graphfold.layers import GraphModel
 from graphfold.training.trained import TrainedModel, named_packages
 
 
@@ -43,6 +43,8 @@ def train_command(composed: Composed) -> int:
         else:
             resume_run(RunFolder(folder))
     except KeyboardInterrupt:
+        if not RunFolder(folder).config.is_file():
+            raise  # before training began
         print(f"interrupted. Continue with: graphfold train resume={folder}", file=sys.stderr)
         return 1
     return 0
@@ -115,7 +117,7 @@ def finish(folder: RunFolder, data: DataModule) -> Metrics:
             metrics |= scores
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
-    write_report(folder, trained, data, rows, metrics)
+    write_report(folder, trained, data, rows, metrics, _history(folder))
     print(metrics_table(metrics))
     print(f"report: {folder.report}", flush=True)
     return metrics
@@ -129,7 +131,10 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
     """
     seed_generators(config["seed"])
     model_config = complete_model_config(
-        config["model"], data.spec.schema, data.encoded("train"), config["data"].get("task")
+        config["model"],
+        data.spec.schema,
+        data.encoded("train"),
+        data.source.spec().options.get("task"),
     )
     model = build_model(model_config, data.spec.schema, data.spec.scalers)
     learner = Learner(
@@ -147,7 +152,7 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
 def seed_generators(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's generators."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.manual_seed(seed)
 
 
@@ -175,8 +180,17 @@ def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
     )
 
 
+def _history(folder: RunFolder) -> list[Metrics]:
+    return list(_progress(Checkpoint.load(folder.last))["history"])
+
+
 def _is_finished(last: Checkpoint) -> bool:
+    return bool(_progress(last)["is_finished"])
+
+
+def _progress(last: Checkpoint) -> dict[str, Any]:
+    """What `BestAndLast` keeps in last.ckpt."""
     try:
-        return bool(last.progress["callbacks"]["BestAndLast"]["is_finished"])
+        return dict(last.progress["callbacks"]["BestAndLast"])
     except (KeyError, TypeError) as error:
         raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error

@@ -1,0 +1,43 @@
+# `make` alone lists what there is. Everything runs in .venv, which `make setup` makes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHON ?= python3
+# Test processes; each computes on one thread, so that they do not fight over the cores.
+WORKERS ?= 2
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-slow lint format demo clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## make .venv with all libraries and the graphfold command
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup.sh
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+	@touch $@
+
+test: setup ## run the tests that need neither network nor GPU
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+
+test-slow: setup ## run the tests that take longer
+	$(BIN)/python -m pytest -m slow
+
+lint: setup ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## put the code into the one format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: setup ## train, evaluate and apply a tree and a molecule model, no download
+	@scripts/demo.sh
+
+clean: ## remove .venv, caches and the demo
+	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

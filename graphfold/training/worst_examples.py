@@ -1,0 +1,105 @@
+"""The worst examples of a report, drawn: molecules, or trees with a prediction in every node."""
+
+from __future__ import annotations
+
+from html import escape
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import TypedDAG, select
+from graphfold.datasets.data_module import DataModule
+from graphfold.layers import Head
+from graphfold.training.prediction import ClassNames, Prediction
+from graphfold.training.predictor import Predictor
+from graphfold.training.scoring import Rows
+from graphfold.training.tables import format_value
+from graphfold.training.trained import TrainedModel
+from graphfold.training.tree_drawing import draw_tree
+
+#: How many are drawn, and how many nodes a drawing may have.
+_COUNT, _MOST_NODES = 8, 48
+
+
+def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
+    """The records of the test part with the largest loss, as HTML; nothing if none can be drawn.
+
+    Args:
+        trained: the model.
+        data: the data of the run.
+        rows: predictions and targets of the test part.
+    """
+    numbers, losses = _largest_losses(data, rows)
+    if not len(numbers):
+        return ""
+    raw = select(data.raw, data.split.test[numbers])
+    predictor = Predictor(trained)
+    predictions = predictor.predict_graphs(raw)
+    figures = []
+    for graph, loss in enumerate(losses.tolist()):
+        dag = select(raw, [graph])
+        drawing, caption = _draw(
+            dag, predictions[graph], trained.model.head, predictor.adapter.class_names
+        )
+        caption = escape(f"{caption} · loss {loss:.3g}")
+        figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
+    kind = "worst" if _is_molecule(raw) else "worst wide"
+    note = f"Of the test records with at most {_MOST_NODES} nodes, those with the largest loss."
+    return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
+
+
+def _largest_losses(data: DataModule, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Positions in the test part, and mean losses, of the worst records that can be drawn."""
+    count = torch.bincount(rows.graph, minlength=rows.num_graphs).clamp(min=1)
+    total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
+    mean = total / count
+    mean[data.raw.node_ptr.diff()[data.split.test] > _MOST_NODES] = 0.0
+    losses, numbers = mean.topk(min(_COUNT, rows.num_graphs))
+    return numbers[losses > 0], losses[losses > 0]
+
+
+def _is_molecule(dag: TypedDAG) -> bool:
+    return ("graph", "smiles") in dag.dictionaries
+
+
+def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) -> tuple[str, str]:
+    """One graph and the words under it."""
+    wanted = _wanted(dag, head, names)
+    file, line = dag.place(0)
+    caption = f"{file.rpartition('/')[2]}:{line}"
+    if head.level == "graph":
+        for index, (target, value) in enumerate(prediction.values.items()):
+            caption += f" · {target}: {_shown(value)}, measured {wanted[index] or 'nothing'}"
+    if _is_molecule(dag):
+        from graphfold.datasets.molecule_drawing import draw_molecule
+
+        return draw_molecule(dag.strings("graph", "smiles")[0] or ""), caption
+    predicted: list[str | None] = [None] * dag.num_nodes
+    correct: list[str | None] = [None] * dag.num_nodes
+    nodes = range(dag.num_nodes) if head.level == "node" else dag.output_index.tolist()
+    if prediction.nodes is not None:
+        for row, (node, facts) in enumerate(zip(nodes, prediction.nodes, strict=True)):
+            predicted[node], correct[node] = str(facts["prediction"]), wanted[row]
+    elif len(nodes) == 1 and len(wanted) == 1:
+        (value,) = prediction.values.values()
+        predicted[nodes[0]], correct[nodes[0]] = _shown(value), wanted[0]
+    return draw_tree(dag, predicted, correct), caption
+
+
+def _wanted(dag: TypedDAG, head: Head, names: ClassNames) -> list[str | None]:
+    """What was measured: of each row for one class, of each target for a graph of several."""
+    rows = head.target_rows(dag)
+    if head.kind == "classification":
+        labels = names.get(head.targets[0], range(int(rows.max()) + 1))
+        return [None if code < 0 else str(labels[code]) for code in rows.tolist()]
+    measured = head.measured(rows)[0].tolist()
+    is_class = head.kind == "multilabel"
+    values = rows[0].tolist()
+    return [
+        (str(int(value)) if is_class else _shown(value)) if known else None
+        for value, known in zip(values, measured, strict=True)
+    ]
+
+
+def _shown(value: object) -> str:
+    return format_value(value, 4) if isinstance(value, float) else str(value)
