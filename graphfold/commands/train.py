@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-m", "--multirun", action="store_true", help="one run for each combination of a,b,c"
     )
     parser.add_argument("--cfg", choices=["job", "hydra", "all"], help="show the config and stop")
-    parser.add_argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
+    parser.add_argument("--resolve", action="store_true", help="with --cfg job: fill in ${...}")
     parser.add_argument(
         "--config-dir", type=Path, metavar="DIR", help="a further folder of config files"
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 from graphfold.datasets.text_files import read_lines
 from graphfold.errors import DataError
 
-
 #: The longest cell, in characters. It bounds what a quote that is never closed can swallow; csv's
 #: own limit of 131,072 would refuse long texts beside the SMILES.
 LONGEST_CELL = 1 << 24

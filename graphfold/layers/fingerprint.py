@@ -39,7 +39,7 @@ class FingerprintCell(Convolution):
         max_degree: nodes with this many neighbours or more share a weight; 0 shares one among all.
         activation: "relu", "tanh", "sigmoid" or "none".
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
-        batch_norm: whether to normalise before the activation.
+        norm: "batch" or "layer" normalisation before the activation; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size], the state before the first round
@@ -63,12 +63,12 @@ class FingerprintCell(Convolution):
         max_degree: int = 5,
         activation: str = "relu",
         dropout: float = 0.0,
-        batch_norm: bool = False,
+        norm: str | None = None,
     ) -> None:
         super().__init__({"h": hidden_size, "fingerprint": fingerprint_size}, dropout)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
         self.by_degree = DegreeLinear(hidden_size, max_degree)
-        self.after_convolution = AfterConvolution(hidden_size, activation, batch_norm)
+        self.after_convolution = AfterConvolution(hidden_size, activation, norm)
         self.contribution = nn.Linear(hidden_size, fingerprint_size)
 
     def forward(self, x: NodeInput, children: Children) -> State:

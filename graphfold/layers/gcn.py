@@ -18,13 +18,13 @@ class GCNCell(Convolution):
         h_v' = activation(W Σ_{u ∈ N(v) ∪ {v}} h_u / √(d̃_u d̃_v) + b)
 
     Before the first round h is the features, unless an earlier pass computed it. Differences from
-    the paper: a bias; batch normalisation and a residual connection, h_v + h_v', as options.
+    the paper: a bias; normalisation and a residual connection, h_v + h_v', as options.
 
     Args:
         hidden_size: width of `h`, the field of a node.
         activation: "relu", "tanh", "sigmoid" or "none".
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
-        batch_norm: whether to normalise before the activation.
+        norm: "batch" or "layer" normalisation before the activation; None for none.
         residual: whether to add the old `h` to the new one.
 
     Shape:
@@ -42,12 +42,12 @@ class GCNCell(Convolution):
         hidden_size: int,
         activation: str = "relu",
         dropout: float = 0.0,
-        batch_norm: bool = False,
+        norm: str | None = None,
         residual: bool = False,
     ) -> None:
         super().__init__({"h": hidden_size}, dropout)
         self.linear = nn.Linear(hidden_size, hidden_size)
-        self.after_convolution = AfterConvolution(hidden_size, activation, batch_norm)
+        self.after_convolution = AfterConvolution(hidden_size, activation, norm)
         self.residual = residual
 
     def forward(self, x: NodeInput, children: Children) -> State:

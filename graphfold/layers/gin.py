@@ -27,7 +27,7 @@ class GINCell(Convolution):
         hidden_size: width of `h`, the field of a node, and of the MLP's hidden layer.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
-        batch_norm: whether to normalise inside the MLP, as in the paper.
+        norm: normalisation inside the MLP: "batch", as in the paper, "layer" or None.
         learn_epsilon: whether ε is learned (GIN-ε in the paper) or stays 0 (GIN-0).
 
     Shape:
@@ -45,11 +45,11 @@ class GINCell(Convolution):
         hidden_size: int,
         activation: str = "relu",
         dropout: float = 0.0,
-        batch_norm: bool = False,
+        norm: str | None = None,
         learn_epsilon: bool = False,
     ) -> None:
         super().__init__({"h": hidden_size}, dropout)
-        self.update = GINUpdate(hidden_size, activation, batch_norm, learn_epsilon)
+        self.update = GINUpdate(hidden_size, activation, norm, learn_epsilon)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
@@ -70,7 +70,7 @@ class GINECell(Convolution):
         edge_columns: the feature columns of the relation's edges.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
-        batch_norm: whether to normalise inside the MLP.
+        norm: normalisation inside the MLP: "batch", "layer" or None.
         learn_epsilon: whether ε is learned or stays 0.
 
     Shape:
@@ -90,12 +90,12 @@ class GINECell(Convolution):
         edge_columns: Sequence[Column],
         activation: str = "relu",
         dropout: float = 0.0,
-        batch_norm: bool = False,
+        norm: str | None = None,
         learn_epsilon: bool = False,
     ) -> None:
         super().__init__({"h": hidden_size}, dropout)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size)
-        self.update = GINUpdate(hidden_size, activation, batch_norm, learn_epsilon)
+        self.update = GINUpdate(hidden_size, activation, norm, learn_epsilon)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
@@ -107,12 +107,12 @@ class GINECell(Convolution):
 class GINUpdate(nn.Module):
     """activation(MLP((1 + ε) h + total)), what both networks do with the messages."""
 
-    def __init__(self, size: int, activation: str, batch_norm: bool, learn_epsilon: bool) -> None:
+    def __init__(self, size: int, activation: str, norm: str | None, learn_epsilon: bool) -> None:
         super().__init__()
         self.inner = nn.Linear(size, size)
-        self.between = AfterConvolution(size, "relu", batch_norm)
+        self.between = AfterConvolution(size, "relu", norm)
         self.outer = nn.Linear(size, size)
-        self.last = AfterConvolution(size, activation, batch_norm=False)
+        self.last = AfterConvolution(size, activation, norm=None)
         self.epsilon = nn.Parameter(torch.zeros(1)) if learn_epsilon else None
 
     def forward(self, h: Tensor, total: Tensor) -> Tensor:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphfold.batching.cell import Cell, NodeInput, State
-from graphfold.errors import ShapeError
+from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers.activation import get_activation
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.node_input import features, parts
+
+NORMS: Mapping[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class Convolution(Cell):
@@ -61,32 +64,69 @@ class Convolution(Cell):
 
 
 class AfterConvolution(nn.Module):
-    """Batch normalisation if asked for, then an activation.
+    """Normalisation if asked for, then an activation.
 
     Args:
         size: width of the rows.
         activation: "relu", "tanh", "sigmoid" or "none".
-        batch_norm: whether to normalise over all nodes of a batch.
+        norm: "layer" normalises every row for itself, "batch" every entry over all nodes of a
+            batch, which makes a prediction in training depend on the rest of the batch.
 
     Raises:
-        ConfigError: if there is no such activation.
+        ConfigError: if there is no such activation or norm.
     """
 
-    def __init__(self, size: int, activation: str, batch_norm: bool) -> None:
+    def __init__(self, size: int, activation: str, norm: str | None) -> None:
         super().__init__()
         self.activation = get_activation(activation)
-        self.norm = nn.BatchNorm1d(size) if batch_norm else None
+        if norm not in (None, *NORMS):
+            raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or none.")
+        self.norm = None if norm is None else NORMS[norm](size)
 
     def forward(self, h: Tensor) -> Tensor:
         """[num_rows, size], like `h`."""
-        return self.activation(h if self.norm is None else normalise(self.norm, h))
+        if isinstance(self.norm, nn.BatchNorm1d):
+            h = normalise(self.norm, h)
+        elif self.norm is not None:
+            h = self.norm(h)
+        return self.activation(h)
 
 
 def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
-    """`norm(h)`; a single row, which has no variance, is normalised by the running statistics."""
+    """`norm(h)`, over the rows of all processes where several train together.
+
+    So N processes with a share of a batch each compute what one computes with the whole batch. A
+    single row, which has no variance, is normalised by the running statistics.
+    """
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if norm.training and is_distributed and torch.distributed.get_world_size() > 1:
+        return _normalise_together(norm, h)
     if norm.training and h.shape[0] < 2:
         return functional.batch_norm(
             h, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
         )
     normalised: Tensor = norm(h)
     return normalised
+
+
+def _normalise_together(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+    """Batch normalisation over all processes, on any device (torch's own needs a GPU)."""
+    count = float(_sum_over_processes(h.new_tensor([h.shape[0]])))
+    mean = _sum_over_processes(h.sum(0)) / count
+    variance = _sum_over_processes((h - mean).square().sum(0)) / count
+    if norm.running_mean is not None and norm.running_var is not None:
+        momentum = norm.momentum or 0.0
+        unbiased = variance.detach() * (count / max(count - 1, 1))
+        norm.running_mean.lerp_(mean.detach(), momentum)
+        norm.running_var.lerp_(unbiased, momentum)
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked += 1
+    return (h - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
+
+
+def _sum_over_processes(values: Tensor) -> Tensor:
+    """The sum over all processes; its gradient is summed in the same way."""
+    from torch.distributed.nn.functional import all_reduce  # absent from some builds of torch
+
+    total: Tensor = all_reduce(values)  # type: ignore[no-untyped-call]
+    return total

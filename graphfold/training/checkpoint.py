@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-import pickle
 import platform
-import zipfile
+import warnings
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -82,25 +82,25 @@ class Checkpoint:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size == 0:
-            raise CheckpointError(f"{path}: the file is empty. Restore it.", path=str(path))
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"{path}: not a checkpoint of graphfold: it is damaged, or holds more than tensors and "
-            "plain values. Name a file that graphfold train wrote.",
-            path=str(path),
-        ) from error
-    except (RuntimeError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    if not content:
+        raise CheckpointError(f"{path}: the file is empty. Restore it.", path=str(path))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # of a damaged file any part may fail in any way
         raise _damaged(path) from error
-    return content if isinstance(content, dict) else {}
+    return loaded if isinstance(loaded, dict) else {}
 
 
 def _damaged(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"{path}: not a checkpoint, or damaged. Restore the file, or name another.", path=str(path)
+        f"{path}: not a checkpoint of graphfold, or damaged: it cannot be read as tensors and "
+        "plain values. Restore the file, or name one that graphfold train wrote.",
+        path=str(path),
     )
 
 

@@ -22,9 +22,10 @@ from omegaconf.errors import OmegaConfBaseException
 from graphfold.errors import ConfigError
 from graphfold.training.check_config import check_config
 from graphfold.training.overrides import (
+    Groups,
     check_keys,
     check_options,
-    is_group,
+    is_nothing,
     parse_overrides,
     refuse_sweeps,
 )
@@ -71,6 +72,11 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Compose
     config = {str(key): value for key, value in plain.items()}
     check_config(config)
     config["data"] = _with_absolute_paths(config["data"])
+    if config["resume"] is not None and len(overrides) > 1:
+        raise ConfigError(
+            "resume takes no other override: a run is continued with its own config. Start a new "
+            "run to change something."
+        )
     return Composed(config, folder, sweep_folder)
 
 
@@ -79,7 +85,8 @@ def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, re
     with _readable_errors():
         whole = _compose(overrides, config_dir)
         shown = {"job": _job(whole), "hydra": whole.hydra, "all": whole}[part]
-        return OmegaConf.to_yaml(shown, resolve=resolve).rstrip()
+        # Hydra's own node has values that only its own command line fills in.
+        return OmegaConf.to_yaml(shown, resolve=resolve and part == "job").rstrip()
 
 
 def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
@@ -92,15 +99,17 @@ def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 def _compose(overrides: Sequence[str], config_dir: Path | None) -> DictConfig:
     """The config with its hydra node, `HydraConfig` set so that ${hydra:...} resolves."""
     with _loader(config_dir) as (loader, always):
+        groups = Groups(loader, config_dir)
         parsed = parse_overrides(overrides, loader)
         refuse_sweeps(parsed)
-        chosen = [override for override in parsed if is_group(override, loader)]
-        check_options(chosen, loader)
+        chosen = [override for override in parsed if groups.options(override.key_or_group)]
         always = always + _default_experiment(chosen)
-        groups = [override.input_line for override in chosen if override.input_line]
+        # Hydra cannot be told to take no experiment, but that is what it does by itself.
+        parsed, chosen = ([o for o in part if not is_nothing(o)] for part in (parsed, chosen))
+        check_options(chosen, groups)
         values = [override for override in parsed if override not in chosen]
-        check_keys(values, _load(loader, [*groups, *always]), loader.list_groups(""))
-        whole = _load(loader, [*overrides, *always])
+        check_keys(values, _load(loader, [*_lines(chosen), *always]), groups.names())
+        whole = _load(loader, [*_lines(parsed), *always])
     HydraConfig.instance().set_config(whole)
     return whole
 
@@ -109,6 +118,10 @@ def _default_experiment(chosen: Sequence[Override]) -> list[str]:
     if any(override.key_or_group in ("experiment", "data", "model") for override in chosen):
         return []
     return [f"experiment={DEFAULT_EXPERIMENT}"]
+
+
+def _lines(overrides: Sequence[Override]) -> list[str]:
+    return [override.input_line or "" for override in overrides]
 
 
 def _load(loader: ConfigLoader, overrides: list[str]) -> DictConfig:
@@ -129,8 +142,8 @@ def _with_absolute_paths(data: dict[str, Any]) -> dict[str, Any]:
             return {part: absolute(path) for part, path in value.items()}
         return str(Path(value).expanduser().absolute()) if isinstance(value, str) else value
 
-    paths = {key: absolute(data[key]) for key in ("path", "root", "cache_dir") if key in data}
-    return {**data, **paths}
+    paths: dict[str, Any] = {key: data[key] for key in ("path", "root", "cache_dir") if key in data}
+    return {**data, **absolute(paths)}
 
 
 @contextmanager

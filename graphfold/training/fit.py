@@ -54,6 +54,8 @@ def fit(
     Raises:
         KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
     """
+    for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
+        data.loader(part, learner.model.passes, world_size=config["trainer"]["devices"])
     keeper = BestAndLast(folder, learner.monitor)
     callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner.monitor), keeper]
     with quiet_lightning(), _interrupts():
@@ -91,7 +93,13 @@ def make_trainer(
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"trainer: {error}. Correct the config.") from error
     assert isinstance(trainer, Trainer)
+    # A batch is indices and measurements; the model converts what it computes with.
+    trainer.precision_plugin.convert_input = _as_it_is  # type: ignore[method-assign,assignment]
     return trainer
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 class Loaders(LightningDataModule):
@@ -138,7 +146,7 @@ def _callbacks(config: Mapping[str, Any], monitor: str) -> list[Callback]:
         callback = instantiate(node, f"callbacks.{name}")
         if getattr(callback, "func", None) is EarlyStopping:
             mode = "min" if lower_is_better(monitor) else "max"
-            callback = callback(monitor=monitor, mode=mode, check_finite=False)
+            callback = callback(monitor=monitor, mode=mode, check_finite=False, strict=False)
         made.append(callback)
     return made
 

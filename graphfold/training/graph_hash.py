@@ -96,7 +96,8 @@ def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
         return found
     if values.dtype.kind == "f":
         values = values.astype(np.float64).view(np.int64)
-    flat = values.reshape(len(values), -1).astype(np.int64).view(np.uint64)
+    width = int(np.prod(values.shape[1:]))
+    flat = values.reshape(len(values), width).astype(np.int64).view(np.uint64)
     weights = _mix(np.arange(1, flat.shape[1] + 1, dtype=np.uint64))
     code: Codes = _mix((flat + np.uint64(1)) * weights).sum(1, dtype=np.uint64)
     return code

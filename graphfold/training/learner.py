@@ -64,12 +64,13 @@ class Learner(LightningModule):
         self.monitor = ""
         self.metrics: Metrics = {}
         self._val_rows: list[tuple[int, Rows]] = []
-        self._first_count = self._count = self._epoch_loss = self._epoch_count = 0.0
+        self._first_count = self._count = self._epoch_count = 0.0
+        self._epoch_loss = torch.zeros(())
 
     @property
     def running_loss(self) -> float:
         """The mean loss of this epoch so far; of one process the share that it computed."""
-        return self._epoch_loss / self._epoch_count if self._epoch_count else float("nan")
+        return self._epoch_loss.item() / self._epoch_count if self._epoch_count else float("nan")
 
     def configure_optimizers(self) -> Any:
         """The optimizer and the schedule of its learning rate."""
@@ -81,7 +82,8 @@ class Learner(LightningModule):
 
     def on_train_epoch_start(self) -> None:
         """Starts the epoch's mean loss."""
-        self._epoch_loss = self._epoch_count = 0.0
+        self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._epoch_count = 0.0
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         """Adds a batch to the gradients; takes the step when it is complete."""
@@ -148,7 +150,7 @@ class Learner(LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Logs the mean loss and steps the learning rate."""
-        loss = self._over_processes(self._epoch_loss)
+        loss = self._over_processes(self._epoch_loss.item())
         self.log("train/loss", loss / self._epoch_count if self._epoch_count else float("nan"))
         scheduler = self.lr_schedulers()
         assert not isinstance(scheduler, list)
@@ -180,7 +182,7 @@ class Learner(LightningModule):
         head = self.model.head
         losses = head.losses(self.model(batch), head.target_rows(batch.dag))
         loss = losses.sum()
-        self._epoch_loss += loss.item()
+        self._epoch_loss += loss.detach()
         if loss.requires_grad and self._first_count:
             with self._no_sync():
                 self.manual_backward(loss / self._first_count)

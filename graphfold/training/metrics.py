@@ -78,9 +78,20 @@ def regression_metrics(predicted: Tensor, target: Tensor) -> Metrics:
         "mae": mean(error.abs()),
         "mse": mean(error.square()),
         "r2": _when(varied, lambda: functional.r2_score(predicted, target)),
-        "pearson": _when(answered, lambda: functional.pearson_corrcoef(predicted, target)),
-        "spearman": _when(answered, lambda: functional.spearman_corrcoef(predicted, target)),
+        "pearson": _when(answered, lambda: _correlation(predicted, target)),
+        "spearman": _when(answered, lambda: _correlation(_ranks(predicted), _ranks(target))),
     }
+
+
+def _correlation(first: Tensor, second: Tensor) -> Tensor:
+    return torch.corrcoef(torch.stack([first, second]))[0, 1]
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """The rank of each value; equal values share the mean of theirs."""
+    _, group, count = torch.unique(values, return_inverse=True, return_counts=True)
+    ranks: Tensor = (count.cumsum(0) - (count - 1) / 2)[group]
+    return ranks
 
 
 def mean(values: Tensor) -> float | None:

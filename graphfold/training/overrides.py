@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -46,22 +48,47 @@ def refuse_sweeps(overrides: Sequence[Override]) -> None:
             )
 
 
-def is_group(override: Override, loader: ConfigLoader) -> bool:
-    """Whether it chooses a config file of a group, rather than a value."""
-    return bool(loader.get_group_options(override.key_or_group))
+@dataclass(frozen=True)
+class Groups:
+    """The config groups and their options, graphfold's and the user's.
+
+    Args:
+        loader: Hydra's loader over graphfold's config files.
+        further: the user's folder of config files.
+    """
+
+    loader: ConfigLoader
+    further: Path | None = None
+
+    def names(self) -> list[str]:
+        """The groups."""
+        own = [path.name for path in self._glob("*") if path.is_dir()]
+        return sorted({*self.loader.list_groups(""), *own})
+
+    def options(self, group: str) -> list[str]:
+        """The options of a group; none if there is no such group."""
+        own = [path.stem for path in self._glob(f"{group}/*.yaml")]
+        return sorted({*self.loader.get_group_options(group), *own})
+
+    def _glob(self, pattern: str) -> list[Path]:
+        return [] if self.further is None else list(self.further.glob(pattern))
 
 
-def check_options(overrides: Sequence[Override], loader: ConfigLoader) -> None:
+def is_nothing(override: Override) -> bool:
+    """Whether it is `experiment=null`."""
+    return override.key_or_group == "experiment" and override.value() is None
+
+
+def check_options(overrides: Sequence[Override], groups: Groups) -> None:
     """Raises ConfigError for a group option without a file."""
     for override in overrides:
-        options = loader.get_group_options(override.key_or_group)
-        value = override.value()
-        if not options or override.is_delete() or value is None or value in options:
+        group, value = override.key_or_group, override.value()
+        options = groups.options(group)
+        if override.is_delete() or value in options:
             continue
-        group = override.key_or_group
         raise ConfigError(
             f"no {group} '{value}'.{did_you_mean(str(value), options)} There are: "
-            f"{', '.join(options)}.",
+            f"{', '.join(name for name in options if not name.startswith('_'))}.",
             override=override.input_line,
         )
 
@@ -100,6 +127,9 @@ def dotted_keys(node: Any, prefix: str = "") -> Iterator[str]:
 
 def _parse(parser: OverridesParser, word: str) -> Override:
     try:
-        return parser.parse_overrides([word])[0]
+        (override,) = parser.parse_overrides([word])
     except HydraException as error:
         raise ConfigError(f"override '{word}' cannot be read. {_HOW}", override=word) from error
+    if not override.key_or_group:
+        raise ConfigError(f"override '{word}' names no key. {_HOW}", override=word)
+    return override

@@ -84,7 +84,7 @@ class Predictor:
         try:
             return Record(number, self.adapter.record_of(item).content)
         except RecordError as error:
-            return Prediction(number, error.reason)
+            return Prediction(number, error.fault)
 
     def _predict_chunk(self, path: Path, records: list[Record]) -> Iterator[Prediction]:
         result = read_records(self.adapter, path, records, on_error="skip")
@@ -94,7 +94,7 @@ class Predictor:
             if position in kept:
                 yield next(made)
             else:
-                yield Prediction(record.line, next(reasons).reason)
+                yield Prediction(record.line, next(reasons).fault)
 
     @torch.no_grad()
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:

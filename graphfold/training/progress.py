@@ -15,6 +15,10 @@ from graphfold.training.checkpoints import BestAndLast
 from graphfold.training.learner import Learner
 
 
+#: Seconds between two losses in the bar.
+_PERIOD = 0.2
+
+
 class ProgressLine(CheckpointCallback):
     """One line per epoch; on a terminal also a bar within the epoch.
 
@@ -24,7 +28,7 @@ class ProgressLine(CheckpointCallback):
     def __init__(self) -> None:
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._started = 0.0
+        self._started = self._shown = 0.0
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Starts the clock and the bar."""
@@ -44,8 +48,12 @@ class ProgressLine(CheckpointCallback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Learner, *_: Any) -> None:  # type: ignore[override]
         """Moves the bar."""
-        if self._bar is not None:
-            self._bar.update(self._task, advance=1, loss=pl_module.running_loss)
+        if self._bar is None:
+            return
+        self._bar.advance(self._task)
+        if time.perf_counter() - self._shown > _PERIOD:  # to ask for the loss waits for the device
+            self._shown = time.perf_counter()
+            self._bar.update(self._task, loss=pl_module.running_loss)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Learner) -> None:  # type: ignore[override]
         """Prints the line of the epoch."""

@@ -45,11 +45,21 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def create(self, config: dict[str, Any]) -> None:
-        """Makes the folder and writes its config; an earlier run in it is moved aside."""
+    def create(self, config: dict[str, Any], anew: bool = False) -> None:
+        """Makes the folder and writes its config.
+
+        Args:
+            config: the resolved config.
+            anew: whether to begin the folder's own run again; otherwise another run that it holds
+                is moved aside.
+
+        Raises:
+            ConfigError: if the folder cannot be made.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._move_earlier()
+            if not anew:
+                self._move_earlier()
             self.best.parent.mkdir(exist_ok=True)
         except OSError as error:
             raise ConfigError(

@@ -50,12 +50,13 @@ def train_command(composed: Composed) -> int:
     return 0
 
 
-def train(config: Mapping[str, Any], folder: RunFolder) -> Metrics:
+def train(config: Mapping[str, Any], folder: RunFolder, anew: bool = False) -> Metrics:
     """Trains a model, scores its best checkpoint on val and test, writes the run folder.
 
     Args:
         config: a whole config, as `compose` gives it.
         folder: where everything is written.
+        anew: whether `folder` holds this very run, without an epoch to go on from.
 
     Returns:
         What metrics.json holds.
@@ -71,7 +72,7 @@ def train(config: Mapping[str, Any], folder: RunFolder) -> Metrics:
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     print(describe_data(data), flush=True)
     learner, complete = make_learner(config, data)
-    folder.create(dict(config))
+    folder.create(dict(config), anew)
     print(f"training in {folder.path}", flush=True)
     common = _common_checkpoint(complete, data)
     fit(complete, folder, learner, data, common, resume=False)
@@ -90,7 +91,7 @@ def resume_run(folder: RunFolder) -> Metrics:
     config = folder.read_config()
     if not folder.last.is_file():
         print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
-        return train(config, folder)
+        return train(config, folder, anew=True)
     last = Checkpoint.load(folder.last)
     check_parts(config)
     data = DataModule(**config["data"])

@@ -49,6 +49,7 @@ class TrainedModel:
         try:
             spec = FeatureSpec.from_dict(checkpoint.data)
             model = build_model(checkpoint.config["model"], spec.schema, spec.scalers)
+            model.to(parameter_dtype(checkpoint.config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)
         except (GraphfoldError, KeyError, TypeError, RuntimeError, AttributeError) as error:
             raise CheckpointError(
@@ -119,6 +120,12 @@ def choose_device(trainer: Mapping[str, Any]) -> torch.device:
     if wanted in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("cpu")
+
+
+def parameter_dtype(trainer: Mapping[str, Any]) -> torch.dtype:
+    """The type of the parameters that the precision of a trainer asks for."""
+    types = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
+    return types.get(str(trainer.get("precision")), torch.float32)
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

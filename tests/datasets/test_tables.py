@@ -90,18 +90,23 @@ def test_any_cells_come_back(tmp_path_factory, cells):
 def test_a_row_of_another_length_is_kept_with_its_fault(table):
     made = table("a,b\n1\n1,2,3\n1,\n")
     assert rows(made) == [
-        (2, ("1", ""), "the row has 1 cells, but the header has 2"),
+        (2, ("1", ""), "the row has 1 cell, but the header has 2"),
         (3, ("1", "2"), "the row has 3 cells, but the header has 2"),
         (4, ("1", ""), None),
     ]
 
 
-@pytest.mark.parametrize("bad", ['"x"y,1', "x\ry,1", '"x,1', "x" * 140_000 + ",1"])
+@pytest.mark.parametrize("bad", ['"x"y,1', "x\ry,1", '"x,1'])
 def test_a_fault_within_the_line_is_that_record_s(table, bad):
     *first, faulty = rows(table(f"a,b\n1,2\n{bad}\n"))
     assert first == [(2, ("1", "2"), None)]
     assert faulty[:2] == (3, ("", ""))
     assert faulty[2].startswith("the quotes or line ends of the row are wrong (")
+
+
+def test_a_long_cell_is_read_whole(table):
+    # Longer than what Python's csv module takes by default.
+    assert rows(table(f"a,b\n{'x' * 140_000},1\n")) == [(2, ("x" * 140_000, "1"), None)]
 
 
 @pytest.mark.parametrize("rest", ["3,4\n5,6\n", '3,4\n"5",6\n'])

@@ -1,0 +1,89 @@
+"""Every config composes, and every experiment trains, on a few records of its corpus's format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_runs import read_json, train, write_corpora
+
+from graphfold.training.check_parts import check_parts
+from graphfold.training.compose import compose, config_folder
+
+EXPERIMENTS = sorted(path.stem for path in (config_folder() / "experiment").glob("*.yaml"))
+MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
+OPTIONS = [
+    f"{group}={path.stem}"
+    for group in ("optimizer", "lr_scheduler", "trainer", "callbacks", "logger")
+    for path in sorted((config_folder() / group).glob("*.yaml"))
+]
+DATA = sorted(p.stem for p in (config_folder() / "data").glob("*.yaml") if p.stem != "_base")
+
+#: What each kind of data cannot do without.
+NEEDED = {
+    "smiles": ["data.path=f.csv", "data.target_columns=[a]"],
+    "brackets": ["data.path=f.txt", "data.num_classes=5"],
+    "conllu": ["data.path={train:f,val:g,test:h}"],
+    "listops": ["data.path=f"],
+    "pairs": ["data.path=f"],
+}
+
+#: experiment -> a metric that it must report on test.
+METRICS = {
+    "bbbp_fingerprint": "roc_auc",
+    "chembl_gcn": "rmse",
+    "esol_gcn": "rmse",
+    "listops_tree_lstm": "accuracy",
+    "sick_tree_lstm": "pearson",
+    "sst_tree_lstm": "root_binary_accuracy",
+    "sst_tree_rnn": "node_accuracy",
+    "ud_upos": "node_accuracy",
+}
+SMALL = ["trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
+LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.max_length=20"]
+MORE = {
+    "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
+    "chembl_gcn": ["data.batch_size=256"],
+}
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpora(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_experiment_trains(experiment: str, corpora: Path, tmp_path: Path) -> None:
+    root = f"data.root={corpora}"
+    more = [*SMALL, *MORE.get(experiment, [])]
+    folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
+    metrics = read_json(folder / "metrics.json")
+    assert f"test/{METRICS[experiment]}" in metrics
+    assert {key.split("/")[0] for key in metrics} == {"val", "test"}
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_data_composes_with_the_model_that_it_chooses(data: str) -> None:
+    composed = compose([f"data={data}", *NEEDED.get(data, [])])
+    check_parts(composed.config)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_model_composes(model: str) -> None:
+    composed = compose([f"model={model}"])
+    check_parts(composed.config)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_option_composes(option: str) -> None:
+    composed = compose([option])
+    check_parts(composed.config)
+
+
+@pytest.mark.parametrize("model", ["child_sum_tree_lstm", "tree_gru", "tree_fc", "tree_rnn"])
+def test_tree_model_trains(model: str, corpora: Path, tmp_path: Path) -> None:
+    train(tmp_path / "run", "data=sst", f"model={model}", f"data.root={corpora}", *SMALL)
+
+
+def test_molecule_model_trains(corpora: Path, tmp_path: Path) -> None:
+    train(tmp_path / "run", "data=esol", "model=gin", f"data.root={corpora}", *SMALL)
