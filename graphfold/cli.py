@@ -6,13 +6,12 @@ import argparse
 import os
 import sys
 import traceback
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from graphfold.commands import bench, check_adapter, evaluate, listing, predict, train, verify
 from graphfold.commands.parser import CommandParser
 from graphfold.errors import GraphfoldError
+from graphfold.training.quiet import readable_warnings
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
-        with _readable_warnings(args.debug):
+        with readable_warnings(args.debug):
             return run(args)
     except SystemExit as end:  # argparse has printed the help, the version or the fault
         return DONE if end.code is None else int(end.code)
@@ -96,17 +95,6 @@ class _Version(argparse.Action):
 
         print(f"graphfold {graphfold.__version__}")
         parser.exit()
-
-
-@contextmanager
-def _readable_warnings(debug: bool) -> Iterator[None]:
-    """Prints graphfold's own warnings in one line each; those of libraries only with --debug."""
-    with warnings.catch_warnings():
-        if not (debug or sys.warnoptions):
-            warnings.simplefilter("ignore")
-            warnings.filterwarnings("always", module=r"graphfold\.")
-            warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
-        yield
 
 
 def _report(message: str, code: int, debug: bool) -> int:

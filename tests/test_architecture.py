@@ -6,9 +6,12 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PACKAGE = Path(__file__).parents[1] / "graphfold"
 
@@ -110,3 +113,13 @@ def test_help_imports_no_heavy_library(module: str) -> None:
 @pytest.mark.parametrize("part", ["errors", "dag", "batching", "datasets.adapter", "layers"])
 def test_models_need_neither_lightning_nor_rdkit(part: str) -> None:
     assert loaded(f"graphfold.{part}", ("lightning", "rdkit", "hydra")) == []
+
+
+def test_every_imported_library_is_a_declared_dependency() -> None:
+    required = [Requirement(line) for line in metadata.requires("graphfold") or ()]
+    declared = {canonicalize_name(r.name) for r in required if "dev" not in str(r.marker)}
+    names = {module.split(".")[0] for path in FILES for module in imports(path)}
+    providers = metadata.packages_distributions()
+    for name in sorted(names - sys.stdlib_module_names - {"graphfold"}):
+        distributions = {canonicalize_name(d) for d in providers.get(name, [name])}
+        assert distributions & declared, f"pyproject.toml does not name what gives '{name}'"

@@ -13,6 +13,7 @@ from graphfold.errors import ConfigError, GraphfoldError
 from graphfold.training.fit import OURS
 from graphfold.training.instantiate import check_targets, find_target, instantiate
 from graphfold.training.model import AUTO, SHARED
+from graphfold.training.quiet import quiet_lightning
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
@@ -51,8 +52,6 @@ def _try_trainer(config: Mapping[str, Any]) -> None:
 
 
 def _call(make: Callable[..., Any], place: str, *args: Any, **kwargs: Any) -> Any:
-    from graphfold.training.fit import quiet_lightning
-
     try:
         with quiet_lightning():
             return make(*args, **kwargs)

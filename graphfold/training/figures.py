@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphfold.layers import Head
 from graphfold.training.metrics import Metrics
+from graphfold.training.prediction import ClassNames
 from graphfold.training.scoring import Rows
 
 _BLUE, _ORANGE, _GREY = "#2b6cb0", "#dd6b20", "#718096"
@@ -53,17 +54,17 @@ def draw_curves(history: Sequence[Metrics], monitor: str) -> str:
         return _to_svg(figure)
 
 
-def draw_predictions(head: Head, rows: Rows) -> str | None:
+def draw_predictions(head: Head, rows: Rows, names: ClassNames) -> str | None:
     """Predicted against measured values, or which class is taken for which; None of nothing."""
     with matplotlib.rc_context(_STYLE):
         if head.kind == "classification":
-            return _draw_confusion(head, rows)
+            return _draw_confusion(head, rows, names)
         if head.kind == "multilabel":
             return _draw_probabilities(head, rows)
         return _draw_scatter(head, rows)
 
 
-def _draw_confusion(head: Head, rows: Rows) -> str | None:
+def _draw_confusion(head: Head, rows: Rows, names: ClassNames) -> str | None:
     known = head.measured(rows.target)
     count = rows.prediction.shape[1]
     if not bool(known.any()) or count > 30:
@@ -71,15 +72,17 @@ def _draw_confusion(head: Head, rows: Rows) -> str | None:
     codes = rows.target[known] * count + rows.prediction[known].argmax(1)
     table = torch.bincount(codes, minlength=count * count).view(count, count).double()
     share = table / table.sum(1, keepdim=True).clamp(min=1)
-    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    figure = Figure(figsize=(5.0, 4.2), layout="constrained")
     axes = figure.subplots()
     axes.grid(False)
     image = axes.imshow(share.numpy(), cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, label="share of the class", shrink=0.8)
     axes.set(xlabel="predicted class", ylabel="class")
+    labels = [str(name) for name in names.get(head.targets[0], range(count))]
+    if count <= 20:
+        axes.set_xticks(range(count), labels, rotation=90 if max(map(len, labels)) > 2 else 0)
+        axes.set_yticks(range(count), labels)
     if count <= 12:
-        axes.set_xticks(range(count))
-        axes.set_yticks(range(count))
         for (row, column), value in np.ndenumerate(share.numpy()):
             colour = "white" if value > 0.5 else "black"
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, size=7)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +23,8 @@ from graphfold.training.instantiate import find_target, instantiate
 from graphfold.training.learner import Learner
 from graphfold.training.metrics import lower_is_better
 from graphfold.training.progress import ProgressLine
+from graphfold.training.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.run_folder import RunFolder
-
-_LOGGERS = ("lightning.pytorch", "lightning.fabric")
 
 #: Arguments of Lightning's trainer that our manual optimisation takes over.
 OURS = ("accumulate_grad_batches", "gradient_clip_val")
@@ -111,8 +108,9 @@ class Loaders(LightningDataModule):
         self.passes = tuple(passes)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrives in a process of its own, where Lightning is loud again."""
+        """Arrives in a process of its own, where everything is loud again."""
         self.__dict__.update(state)
+        choose_warnings()
         silence_lightning()
 
     def train_dataloader(self) -> GraphLoader:
@@ -157,24 +155,6 @@ def _loggers(config: Mapping[str, Any], folder: RunFolder) -> list[Any]:
     return [
         instantiate(node, f"logger.{k}")(save_dir=str(folder.path)) for k, node in nodes.items()
     ]
-
-
-@contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Silences what Lightning says of its own workings; errors still come through."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings():
-        silence_lightning()
-        yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-
-
-def silence_lightning() -> None:
-    """Silences Lightning in this process."""
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module=r"(lightning|torch)\..*")
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from graphfold.training.checkpoints import BestAndLast
 from graphfold.training.learner import Learner
 
-
 #: Seconds between two losses in the bar.
 _PERIOD = 0.2
 

@@ -12,6 +12,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.training.figures import draw_curves, draw_predictions
 from graphfold.training.files import write_text
 from graphfold.training.metrics import Metrics
+from graphfold.training.predictor import Predictor
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.scoring import Rows
 from graphfold.training.tables import describe_data, format_value, without_repeats
@@ -66,8 +67,9 @@ def write_report(
         _section("Curves", f'<div class="card">{draw_curves(history, config["monitor"])}</div>'),
         _section("Metrics of the best checkpoint", _table(metrics)),
     ]
+    head, names = trained.model.head, Predictor(trained).adapter.class_names
     if "test" in rows:
-        figure = draw_predictions(trained.model.head, rows["test"])
+        figure = draw_predictions(head, rows["test"], names)
         parts.append(
             _section("Predictions on test", f'<div class="card">{figure}</div>') if figure else ""
         )

@@ -8,7 +8,7 @@ from html import escape
 from graphfold.dag import TypedDAG
 
 _STEP_X, _STEP_Y, _MARGIN = 46, 44, 26
-_RADIUS = 11
+_RADIUS, _CHARACTER = 11, 7  # of a label, in pixels
 _GOOD, _BAD, _UNKNOWN = "#d7eede", "#f8d3cf", "#e2e8f0"
 _INK = {"value": "#1a202c", "word": "#4a5568", "wanted": "#c53030"}
 
@@ -21,9 +21,15 @@ def draw_tree(dag: TypedDAG, predicted: Sequence[str | None], wanted: Sequence[s
         predicted: what is shown in each node; None for nothing.
         wanted: the target of each node, None where it is unknown; it is shown where it differs.
     """
-    words = _words(dag)
-    x, y = _layout(dag, [word is not None for word in words])
-    width = max(x) + _MARGIN
+    words = [None if word is None else _short(word) for word in _words(dag)]
+    shown = list(zip(predicted, wanted, strict=True))
+    missed = [w if p is not None and w != p else None for p, w in shown]
+    # A node has room for its prediction and, to the right of it, for what was wanted.
+    label = max((len(text) for text in [*predicted, *words] if text), default=0)
+    beside = max((len(text) for text in missed if text), default=0)
+    step = max(_STEP_X, _CHARACTER * (label + beside) + 14)
+    x, y = _layout(dag, [word is not None for word in words], step)
+    width = max(x) + _MARGIN + _CHARACTER * (label / 2 + beside)
     height = max(y) + _MARGIN + 18
     parts = [
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -37,14 +43,18 @@ def draw_tree(dag: TypedDAG, predicted: Sequence[str | None], wanted: Sequence[s
     return "".join([*parts, "</g></svg>"])
 
 
-def _layout(dag: TypedDAG, is_word: Sequence[bool]) -> tuple[list[float], list[float]]:
+def _short(word: str) -> str:
+    return word if len(word) <= 9 else f"{word[:8]}…"
+
+
+def _layout(dag: TypedDAG, is_word: Sequence[bool], step: float) -> tuple[list[float], list[float]]:
     """Words stand in a row in their order, other nodes over the middle of their inputs."""
     slots = is_word if any(is_word) else [d == 0 for d in dag.depth.tolist()]
     x = [0.0] * dag.num_nodes
     place = 0
     for node, has_slot in enumerate(slots):
         if has_slot:
-            x[node] = _MARGIN + place * _STEP_X
+            x[node] = _MARGIN + place * step
             place += 1
     depth = dag.depth.tolist()
     inputs = _inputs(dag)
@@ -89,7 +99,7 @@ def _node(
     else:
         is_wrong = wanted is not None and wanted != predicted
         colour = _UNKNOWN if wanted is None else (_BAD if is_wrong else _GOOD)
-        width = max(2 * _RADIUS, 7 * len(predicted) + 8)
+        width = max(2 * _RADIUS, _CHARACTER * len(predicted) + 8)
         parts.append(
             f'<rect x="{x - width / 2:.1f}" y="{y - _RADIUS:.1f}" width="{width}" '
             f'height="{2 * _RADIUS}" rx="{_RADIUS}" fill="{colour}"/>'
@@ -98,8 +108,7 @@ def _node(
         if is_wrong:
             parts.append(_text(x + width / 2 + 3, y - 5, wanted or "", "wanted"))
     if word is not None:
-        shown = word if len(word) <= 9 else f"{word[:8]}…"
-        parts.append(_text(x, y + (14 if predicted is None else _RADIUS + 14), shown, "word"))
+        parts.append(_text(x, y + (14 if predicted is None else _RADIUS + 14), word, "word"))
     return parts
 
 

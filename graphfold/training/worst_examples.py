@@ -49,12 +49,10 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
 
 
 def _largest_losses(data: DataModule, rows: Rows) -> tuple[Tensor, Tensor]:
-    """Positions in the test part, and mean losses, of the worst records that can be drawn."""
-    count = torch.bincount(rows.graph, minlength=rows.num_graphs).clamp(min=1)
+    """Positions in the test part, and losses, of the worst records that can be drawn."""
     total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
-    mean = total / count
-    mean[data.raw.node_ptr.diff()[data.split.test] > _MOST_NODES] = 0.0
-    losses, numbers = mean.topk(min(_COUNT, rows.num_graphs))
+    total[data.raw.node_ptr.diff()[data.split.test] > _MOST_NODES] = 0.0
+    losses, numbers = total.topk(min(_COUNT, rows.num_graphs))
     return numbers[losses > 0], losses[losses > 0]
 
 

@@ -16,8 +16,9 @@ from graphfold.batching import Batch, build_schedule
 from graphfold.dag import select
 from graphfold.datasets.data_module import DataModule
 from graphfold.training.compose import compose
-from graphfold.training.fit import Loaders, quiet_lightning
+from graphfold.training.fit import Loaders
 from graphfold.training.learner import Learner
+from graphfold.training.quiet import quiet_lightning
 from graphfold.training.scoring import rows_of, split_metrics
 from graphfold.training.train import make_learner
 
