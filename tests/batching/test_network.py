@@ -21,7 +21,7 @@ from engine_cells import (
     tree_cells,
 )
 
-from graphfold.batching import Cell, Network, Up
+from graphfold.batching import Cell, Down, Network, Up
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import ConfigError, SchemaError, ShapeError
 
@@ -62,6 +62,36 @@ def test_widths_must_agree():
 def test_arity_must_agree():
     with pytest.raises(ConfigError, match="needs 2 children, but type 'phrase' has any number"):
         make_network(cells=[{"phrase": PairCell()}])
+
+
+def test_a_fixed_number_of_children_is_refused_on_the_way_down_and_in_rounds():
+    for item in (Down(), rounds(1)):
+        with pytest.raises(ConfigError, match=f"in {type(item).__name__} a node has any number"):
+            make_network([item], [{"pair": PairCell()}])
+
+
+def test_a_learned_absent_field_must_exist():
+    with pytest.raises(ConfigError, match="names the field 'hh', which no cell has. Did you mean"):
+        make_network(learned_absent=["hh"])
+
+
+def test_a_field_of_an_earlier_pass_belongs_to_the_types_that_computed_it():
+    class ReadsC(MessageCell):
+        reads = ("c",)
+
+        def forward(self, x, children):
+            return {"m": children.sum("c")}
+
+    cells = [{"word": OnlyH(), "pair": PairCell()}, {"word": ReadsC()}]
+    network = make_network([Up(), rounds(1)], cells)
+    builder = GraphBuilder(SCHEMA)
+    builder.nodes("word", 2)
+    builder.edges("next", [0], [1])
+    builder.output(1)
+    builder.finish()
+    dag = builder.build()
+    with pytest.raises(SchemaError, match="reads field 'c', but its children of type 'word' have"):
+        network(make_batch(dag, network), make_x(dag))
 
 
 def test_passes_and_cells_go_together():

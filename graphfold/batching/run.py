@@ -1,0 +1,184 @@
+"""One forward of a network: what the passes hand on to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.batch import Batch
+from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.engine import run_fast
+from graphfold.batching.kernels import get_kernel
+from graphfold.batching.pass_inputs import PassInputs
+from graphfold.batching.passes import Pass, Rounds
+from graphfold.batching.plain import initial_state, run_plain, run_round
+from graphfold.batching.reference import ReferenceInputs, run_reference
+from graphfold.batching.schedule import PassSchedule
+from graphfold.batching.states import States
+from graphfold.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class RunInputs:
+    """What a forward is given; see `Network`."""
+
+    batch: Batch
+    x: Mapping[str, NodeInput]  # type name -> [num_nodes_of_type, ...] in node order
+    shared: Mapping[str, Tensor]
+    absent: Mapping[str, Tensor]  # field -> [width], learned
+    engine: str
+    kernel: str
+
+    def of_type(self, op_type: int) -> NodeInput:
+        """The input of a type; raises ShapeError if there is none."""
+        name = self.batch.dag.schema.types[op_type].name
+        if name not in self.x:
+            raise ShapeError(
+                f"type '{name}' has a cell but no input. Give x['{name}'] of shape "
+                "[num_nodes_of_type, width]; the width may be 0."
+            )
+        return self.x[name]
+
+    def nodes(self, op_type: int) -> Tensor:
+        """[num_nodes_of_type] the nodes of a type, in node order."""
+        return self.batch.dag.nodes_of_type(self.batch.dag.schema.types[op_type].name)
+
+    def edge_columns(self, item: Pass) -> Mapping[str, Tensor]:
+        """The columns of the edges that a pass follows, in the order of the graph."""
+        space = f"relation:{item.relation}" if isinstance(item, Rounds) else "inputs"
+        return self.batch.dag.columns[space]
+
+
+class RowRun:
+    """A forward of the fast or the plain engine: state in rows, permuted between passes."""
+
+    def __init__(self, inputs: RunInputs) -> None:
+        self.inputs = inputs
+        self.batch = inputs.batch
+        self.fields: dict[str, Tensor] = {}
+        self.plan = inputs.batch.schedule.passes[0]
+
+    def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
+        """Runs a pass, or one round."""
+        plan = self.batch.schedule.passes[index]
+        given = self._given(plan)
+        fields = {*given, *(name for cell in cells.values() for name in cell.fields)}
+        inputs = PassInputs(
+            plan=plan,
+            cells=cells,
+            x={t: self._rows(t, cell, plan) for t, cell in cells.items()},
+            given=given,
+            absent={n: value for n, value in self.inputs.absent.items() if n in fields},
+            edge=self._edge(item, plan),
+            shared=self.inputs.shared,
+            kernel=get_kernel(self.inputs.kernel),
+        )
+        self.plan = plan
+        if not isinstance(item, Rounds):
+            run = run_fast if self.inputs.engine == "fast" else run_plain
+            self.fields = run(inputs)
+            return
+        if first:
+            inputs = replace(inputs, given=initial_state(inputs))
+        self.fields = run_round(inputs)
+
+    def after(self, op_type: int, cell: Cell) -> list[str]:
+        """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
+        if type(cell).after is Cell.after:
+            return []
+        rows = self.plan.row[self.inputs.nodes(op_type)]
+        own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
+        new = cell.after(own)
+        for field, values in new.items():
+            base = self.fields.get(field)
+            if base is None:
+                base = values.new_zeros(self.plan.num_nodes + 1, values.shape[1])
+            self.fields[field] = base.index_copy(0, rows, values)
+        return list(new)
+
+    def result(self, has: Mapping[str, frozenset[int]]) -> States:
+        """The state after all passes; `has` says which types have a field."""
+        return States(self.fields, self.plan.row, has)
+
+    def _rows(self, op_type: int, cell: Cell, plan: PassSchedule) -> NodeInput:
+        """The cell's input in row order."""
+        x = cell.before(self.inputs.of_type(op_type))
+        order = plan.type_order[op_type]
+        if order is None:
+            return x
+        if isinstance(x, Tensor):
+            return x.index_select(0, order)
+        return {name: value.index_select(0, order) for name, value in x.items()}
+
+    def _given(self, plan: PassSchedule) -> dict[str, Tensor]:
+        """The state so far, in the row order of the next pass."""
+        if plan is self.plan or not self.fields:
+            return self.fields
+        moved = torch.cat([plan.row.new_zeros(1), self.plan.row[plan.node]])
+        return {name: value.index_select(0, moved) for name, value in self.fields.items()}
+
+    def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
+        columns = self.inputs.edge_columns(item)
+        return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
+
+
+class ReferenceRun:
+    """A forward of the reference: a dict of tensors per node."""
+
+    def __init__(self, inputs: RunInputs) -> None:
+        self.inputs = inputs
+        self.batch = inputs.batch
+        self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
+        self.widths: dict[str, int] = {}
+
+    def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
+        """Runs a pass, or one round."""
+        inputs = ReferenceInputs(
+            dag=self.batch.dag,
+            cells=cells,
+            x={t: cell.before(self.inputs.of_type(t)) for t, cell in cells.items()},
+            absent=self.inputs.absent,
+            edge=self.inputs.edge_columns(item),
+            shared=self.inputs.shared,
+        )
+        for cell in cells.values():
+            self.widths |= cell.fields
+        if isinstance(item, Rounds) and first:
+            self._initial(inputs)
+        self.states = run_reference(inputs, item, self.states)
+
+    def _initial(self, inputs: ReferenceInputs) -> None:
+        for op_type, cell in inputs.cells.items():
+            nodes = self.inputs.nodes(op_type).tolist()
+            if nodes and any(f not in self.states[nodes[0]] for f in cell.fields):
+                state = cell.initial(inputs.x[op_type])
+                for position, node in enumerate(nodes):
+                    own = {name: state[name][position] for name in cell.fields}
+                    self.states[node] = {**own, **self.states[node]}
+
+    def after(self, op_type: int, cell: Cell) -> list[str]:
+        """Joins what `Cell.after` makes of each node; returns the names of the new fields."""
+        nodes = self.inputs.nodes(op_type).tolist()
+        empty = {n: torch.zeros(0, w, dtype=torch.float64) for n, w in cell.fields.items()}
+        new = cell.after(empty)
+        self.widths |= {name: value.shape[1] for name, value in new.items()}
+        for node in nodes:
+            state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
+            values = cell.after(state)
+            self.states[node] |= {name: value[0] for name, value in values.items()}
+        return list(new)
+
+    def result(self, has: Mapping[str, frozenset[int]]) -> States:
+        """The state after all passes; `has` says which types have a field."""
+        fields = {name: self._field(name, width) for name, width in self.widths.items()}
+        row = torch.arange(1, self.batch.dag.num_nodes + 1)
+        return States(fields, row, has)
+
+    def _field(self, name: str, width: int) -> Tensor:
+        present = [state[name] for state in self.states if name in state]
+        dtype = present[0].dtype if present else torch.float64
+        zeros = torch.zeros(width, dtype=dtype)
+        return torch.stack([zeros, *(state.get(name, zeros) for state in self.states)])
