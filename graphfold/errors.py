@@ -135,8 +135,9 @@ _GAP = " ... "
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The hint " Did you mean 'x'?" for a message, or nothing where no known name is close."""
-    close = get_close_matches(name, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    folded = {candidate.casefold(): candidate for candidate in known}
+    close = get_close_matches(name.casefold(), list(folded), n=1)
+    return f" Did you mean '{folded[close[0]]}'?" if close else ""
 
 
 def shortened(text: str, most: int = 80) -> str:

@@ -22,10 +22,12 @@ class Record:
     Args:
         line: the 1-based line where it begins.
         content: whatever the adapter's `parse` needs; it travels to worker processes.
+        fault: why it cannot even be read as text, so that `parse` need not see it.
     """
 
     line: int
     content: Any
+    fault: RecordError | None = None
 
 
 class Adapter(ABC):
@@ -164,6 +166,8 @@ def _result(dag: TypedDAG, skipped: dict[int, RecordError], kept: Iterable[int])
 
 
 def _parse(adapter: Adapter, record: Record, builder: GraphBuilder) -> RecordError | None:
+    if record.fault is not None:
+        return record.fault
     before = builder.num_graphs
     try:
         adapter.parse(record, builder)

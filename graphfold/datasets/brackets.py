@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
@@ -17,8 +17,8 @@ from graphfold.datasets.bracket_tree import (
     remove_traces,
     strip_functions,
 )
-from graphfold.datasets.text_files import at_least_one, read_lines
-from graphfold.errors import ConfigError, LeftOut
+from graphfold.datasets.text_files import Line, at_least_one, scan_lines
+from graphfold.errors import ConfigError, LeftOut, RecordError
 
 
 class BracketsAdapter(Adapter):
@@ -83,9 +83,11 @@ class BracketsAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per tree, `content` being its `BracketText`; see `Adapter.records`."""
-        indent = find_tree_indent(read_lines(path))
-        texts = cut_trees(read_lines(path), indent)
-        yield from at_least_one((Record(text.line, text) for text in texts), path, "trees")
+        indent = find_tree_indent(_texts(scan_lines(path), {}))
+        faults: dict[int, RecordError] = {}
+        trees = cut_trees(_texts(scan_lines(path), faults), indent)
+        records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
+        yield from at_least_one(records, path, "trees")
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one tree; see `Adapter.parse`."""
@@ -121,6 +123,21 @@ def _schema(num_classes: int | None, arity: int | None) -> Schema:
         ),
         node_targets=() if num_classes is None else (Column("label", "int64", size=num_classes),),
     )
+
+
+def _texts(lines: Iterable[Line], faults: dict[int, RecordError]) -> Iterator[tuple[int, str]]:
+    """The numbered texts of the lines; what is wrong with their bytes goes to `faults`."""
+    for number, text, fault in lines:
+        if fault is not None:
+            faults[number] = fault
+        yield number, text
+
+
+def _first_fault(tree: BracketText, faults: dict[int, RecordError]) -> RecordError | None:
+    if not faults:
+        return None
+    numbers = range(tree.line, tree.line + tree.text.count("\n") + 1)
+    return next((faults[number] for number in numbers if number in faults), None)
 
 
 def _check_labels(source: BracketText, tree: BracketTree, codes: dict[str, int]) -> None:

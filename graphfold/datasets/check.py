@@ -22,6 +22,7 @@ from graphfold.datasets.corpora import CORPORA
 from graphfold.datasets.corpus import DataFile
 from graphfold.datasets.data_card import describe_graphs, is_published
 from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.option_types import option_faults, parameters
 from graphfold.datasets.packing import PackedCorpus, pack, refuse_empty
 from graphfold.datasets.registry import adapter_paths
 from graphfold.errors import ConfigError, SchemaError, did_you_mean
@@ -80,8 +81,9 @@ def check_data(
 
 
 def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]) -> DataModule:
+    _check_settings(path, settings)
     if name in CORPORA:
-        return DataModule(corpus=name, path=path, **settings)
+        return DataModule(corpus=name, **{"path": path, **settings})
     adapters = adapter_paths()
     if name not in adapters and "." not in name:
         raise ConfigError(
@@ -93,6 +95,20 @@ def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]
             f"'{name}' is an adapter, not a corpus, so it needs a file to read. Give --data PATH."
         )
     return DataModule(adapter=name, **{"path": path, **settings})
+
+
+def _check_settings(path: str | Path | None, settings: Mapping[str, Any]) -> None:
+    """Refuses what NAME or PATH has said already, and values of the wrong type."""
+    said = {"corpus", "adapter"} if path is None else {"corpus", "adapter", "path"}
+    faults = [
+        f"data.{key} is given twice, by the command and by a setting. Leave out the setting."
+        for key in settings
+        if key in said
+    ]
+    own = {key: settings[key] for key in parameters(DataModule) if key in settings}
+    faults += option_faults("data", DataModule, own)
+    if faults:
+        raise ConfigError("\n".join(faults))
 
 
 def _check(adapter: Adapter, corpus: PackedCorpus) -> None:

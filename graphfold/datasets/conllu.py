@@ -12,7 +12,7 @@ from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.alignment import Span, align
 from graphfold.datasets.conllu_sentence import Sentence, Token, read_sentence
 from graphfold.datasets.dependency_tree import find_dependents, parse_head
-from graphfold.datasets.text_files import at_least_one, read_lines
+from graphfold.datasets.text_files import Line, at_least_one, scan_lines
 from graphfold.errors import ConfigError, RecordError, did_you_mean
 
 #: The universal part-of-speech tags; the code of a tag is its position here.
@@ -152,16 +152,20 @@ def _schema(features: tuple[str, ...], is_enhanced: bool) -> Schema:
 
 
 def _sentences(path: Path) -> Iterator[Record]:
-    lines: list[str] = []
-    number = 0
-    for number, line in read_lines(path):
-        if line.strip(" \t"):
+    lines: list[Line] = []
+    for line in scan_lines(path):
+        if line.text.strip(" \t"):
             lines.append(line)
         elif lines:
-            yield Record(number - len(lines), lines)
+            yield _sentence(lines)
             lines = []
     if lines:
-        yield Record(number - len(lines) + 1, lines)
+        yield _sentence(lines)
+
+
+def _sentence(lines: list[Line]) -> Record:
+    faults = (line.fault for line in lines if line.fault is not None)
+    return Record(lines[0].number, [line.text for line in lines], next(faults, None))
 
 
 def _cell(token: Token, name: str) -> str | None:

@@ -94,18 +94,20 @@ def find_files(
         corpus: the corpus.
         root: the folder that holds the corpora.
         variant: which of its alternatives; None for the first.
-        every_variant: all alternatives at once.
+        every_variant: all alternatives that are there at once.
 
     Raises:
         ConfigError: if the corpus has no such variant.
         DataError: if a file is absent; says where it is to be had.
     """
     corpus.spec(variant)
-    chosen = variant or next(iter(corpus.variants), None)
+    there = [f.variant for f in corpus.files if _candidates(corpus, root, f.name)]
+    chosen = [variant or next(iter(corpus.variants), None)]
+    wanted = there if every_variant and there else chosen
     return [
         DataFile(_find(corpus, root, file.name), corpus.spec(file.variant), file.part)
         for file in corpus.files
-        if every_variant or file.variant in (None, chosen)
+        if file.variant in (None, *wanted)
     ]
 
 
@@ -122,16 +124,22 @@ def known_hashes() -> Mapping[str, str]:
 
 
 def _find(corpus: Corpus, root: Path, name: str) -> Path:
+    for candidate in _candidates(corpus, root, name):
+        return candidate
     path = root / corpus.name / name
-    for candidate in (path, path.with_name(f"{path.name}.gz"), _without_gz(path)):
-        if candidate.exists():
-            return candidate
     raise DataError(
         f"{path}: no such file. Get it from {corpus.source}; or set data.root to the folder that "
         f"holds '{corpus.name}'.",
         path=str(path),
         corpus=corpus.name,
     )
+
+
+def _candidates(corpus: Corpus, root: Path, name: str) -> list[Path]:
+    """The files that are there under this name, gzipped or not."""
+    path = root / corpus.name / name
+    names = (path, path.with_name(f"{path.name}.gz"), _without_gz(path))
+    return [candidate for candidate in names if candidate.exists()]
 
 
 def _without_gz(path: Path) -> Path:

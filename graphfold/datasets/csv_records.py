@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from graphfold.datasets.text_files import read_lines
+from graphfold.datasets.text_files import Line, scan_lines
 from graphfold.errors import DataError
 
 #: The longest cell, in characters. It bounds what a quote that is never closed can swallow; csv's
@@ -24,8 +24,8 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
     Raises:
         DataError: if the file cannot be read, or a quote that is not closed has swallowed records.
     """
-    lines = (text + "\n" for _, text in read_lines(path))
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    faults: list[str] = []  # of the lines that the reader has taken for the next record
+    reader = csv.reader(_texts(scan_lines(path), faults), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -38,9 +38,19 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
             if reader.line_num > line:
                 raise _unclosed(path, line, reader.line_num) from error
             yield line, (), f"the quotes or line ends of the row are wrong ({error})"
+            faults.clear()
             continue
         if cells and not (len(cells) == 1 and cells[0].isspace()):
-            yield line, cells, None
+            yield line, cells, faults[0] if faults else None
+        faults.clear()
+
+
+def _texts(lines: Iterable[Line], faults: list[str]) -> Iterator[str]:
+    """The texts of the lines; what is wrong with their bytes goes to `faults`."""
+    for line in lines:
+        if line.fault is not None:
+            faults.append(line.fault.fault)
+        yield line.text + "\n"
 
 
 def _next_record(reader: Iterator[list[str]]) -> list[str]:

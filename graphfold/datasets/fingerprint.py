@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,16 @@ if TYPE_CHECKING:
     from graphfold.datasets.registry import AdapterSpec
 
 
-def content_hash(path: Path, sources: Iterable[Path]) -> str:
-    """The sha256 of what is read: of the one file, or of the names and hashes of several.
+def content_hash(adapter: Adapter, path: Path) -> str:
+    """The sha256 of what an adapter reads: of the one file, or of the names and hashes of several.
 
     Raises:
         DataError: if a file is absent or cannot be read.
     """
-    files = list(sources)
+    try:
+        files = adapter.sources(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if files == [path]:
         return file_hash(path)
     lines = [f"{os.path.relpath(file, path)} {file_hash(file)}" for file in sorted(files)]
@@ -36,6 +38,12 @@ def file_hash(path: Path) -> str:
     """The sha256 of a file, in hexadecimal; raises DataError if it cannot be read."""
     digest = hashlib.sha256()
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise DataError(
+                f"{path}: is a pipe or a device, but data are read more than once. Save them in a "
+                "file first.",
+                path=str(path),
+            )
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
@@ -44,9 +52,13 @@ def file_hash(path: Path) -> str:
     except IsADirectoryError as error:
         raise DataError(f"{path}: is a folder. Name a file in it.", path=str(path)) from error
     except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"{path}: cannot be read ({reason}). Check it.", path=str(path)) from error
+        raise _unreadable(path, error) from error
     return digest.hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    reason = error.strerror or error
+    return DataError(f"{path}: cannot be read ({reason}). Check it.", path=str(path))
 
 
 def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_format: int) -> str:
@@ -110,4 +122,4 @@ def _version(distribution: str) -> str:
 
 
 def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

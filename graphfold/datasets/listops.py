@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.text_files import at_least_one, read_lines
+from graphfold.datasets.text_files import at_least_one, scan_lines
 from graphfold.errors import RecordError
 
 #: The operators as they stand in the files: minimum, maximum, median, sum modulo 10.
@@ -68,7 +68,7 @@ class ListOpsAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per line that is not blank, `content` being the line."""
-        lines = (Record(number, line) for number, line in read_lines(path) if line.strip(" \t"))
+        lines = (Record(*line) for line in scan_lines(path) if line.text.strip(" \t"))
         yield from at_least_one(lines, path, "expressions")
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:

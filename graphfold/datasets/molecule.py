@@ -70,7 +70,7 @@ def label_stereo(molecule: Chem.Mol, atoms: Sequence[Atom], bonds: Sequence[Bond
             AssignCIPLabels(molecule, centres, doubles, _CIP_STEPS)
 
 
-_MOST_OPEN = 100
+_LONGEST_LOG = 10_000_000
 _RELATIVE = {BondStereo.STEREOCIS, BondStereo.STEREOTRANS}
 _CIP_STEPS = 10_000
 
@@ -87,10 +87,10 @@ def _parse(smiles: str, explicit_hydrogens: bool) -> Chem.Mol | None:
 def _reason(smiles: str, explicit_hydrogens: bool) -> str:
     """RDKit only logs why it refuses a SMILES, so it is read once more with an ear on the log.
 
-    It would log a long SMILES once for each bracket that stays open, which may fill the memory.
+    It logs the SMILES once for each bracket that stays open, which may fill the memory.
     """
     num_open = smiles.count("(") - smiles.count(")")
-    if num_open > _MOST_OPEN:
+    if num_open * len(smiles) > _LONGEST_LOG:
         return f"{num_open} parentheses are never closed"
     with rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
         _parse(smiles, explicit_hydrogens)

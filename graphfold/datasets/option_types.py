@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from graphfold.errors import did_you_mean
 
+_PLURALS = {int: "whole numbers", float: "numbers", str: "strings"}
 _NUMBERS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 
 
@@ -88,7 +89,7 @@ def describe(hint: Any) -> str:
     if _is(origin or hint, Mapping):
         return "a mapping"
     if _is(origin or hint, Sequence):
-        return "a list"
+        return f"a list of {_PLURALS[parts[0]]}" if parts and parts[0] in _PLURALS else "a list"
     return getattr(hint, "__name__", str(hint))
 
 

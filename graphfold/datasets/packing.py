@@ -76,7 +76,7 @@ def pack(
         RecordError: for the first bad record, with its line, under "raise".
     """
     adapter = spec.make()
-    content = content_hash(path, adapter.sources(path))
+    content = content_hash(adapter, path)
     facts = {
         "fingerprint": fingerprint(adapter, spec, content, STORAGE_FORMAT),
         "content": content,

@@ -13,7 +13,7 @@ from graphfold.dag.builder import NO_SPAN
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.alignment import align
 from graphfold.datasets.dependency_tree import find_dependents, parse_head
-from graphfold.datasets.text_files import at_least_one, read_lines
+from graphfold.datasets.text_files import Line, at_least_one, read_lines, scan_lines
 from graphfold.errors import DataError, RecordError
 
 #: The judgments of SICK; the code of one is its position here.
@@ -112,17 +112,26 @@ def _pairs(folder: Path) -> Iterator[Record]:
     files = {name: file for name, file in files.items() if name in REQUIRED or file.exists()}
     count = _common_length(folder, files)
     judgments = _read_judgments(folder) if "id.txt" in files else {}
-    lines = zip(*(read_lines(file) for file in files.values()), strict=False)
+    lines = zip(*(scan_lines(file) for file in files.values()), strict=False)
     for row in islice(lines, count):
-        texts = {name: text.strip(" \t") for name, (_, text) in zip(files, row, strict=True)}
+        texts = {name: line.text.strip(" \t") for name, line in zip(files, row, strict=True)}
         judgment = judgments.get(texts.get("id.txt", ""))
-        yield Record(row[0][0], PairLines(folder, texts, judgment))
+        pair = PairLines(folder, texts, judgment)
+        yield Record(row[0].number, pair, _first_fault(files, row))
+
+
+def _first_fault(files: Mapping[str, Path], row: tuple[Line, ...]) -> RecordError | None:
+    """Why a line cannot be read as text, with its file; None where all of them can."""
+    for file, line in zip(files.values(), row, strict=True):
+        if line.fault is not None:
+            return line.fault.at(file, line.number)
+    return None
 
 
 def _common_length(folder: Path, files: Mapping[str, Path]) -> int:
     """The number of lines of every file, blank lines at its end not counted."""
     lengths = {
-        name: max((number for number, line in read_lines(file) if line.strip(" \t")), default=0)
+        name: max((line.number for line in scan_lines(file) if line.text.strip(" \t")), default=0)
         for name, file in files.items()
     }
     first, *others = lengths

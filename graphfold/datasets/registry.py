@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -72,6 +73,12 @@ def adapter_class(name: str) -> type[Adapter]:
         fault = "has no such class" if found is None else "does not derive it from Adapter"
         raise ConfigError(
             f"adapter '{name}': {module_name} {fault}: {class_name}. Correct the path.",
+            adapter=name,
+        )
+    if inspect.isabstract(found):
+        raise ConfigError(
+            f"adapter '{name}': {class_name} lacks {', '.join(sorted(found.__abstractmethods__))}. "
+            "Write them, or name a class that has them.",
             adapter=name,
         )
     return found

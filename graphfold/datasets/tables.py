@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphfold.datasets.csv_records import csv_records
-from graphfold.datasets.text_files import at_least_one, open_bytes, read_lines
+from graphfold.datasets.text_files import at_least_one, open_bytes, scan_lines
 from graphfold.errors import DataError, did_you_mean
 
 
@@ -121,7 +121,7 @@ def open_table(path: Path) -> Table:
 
 
 def _open_csv(path: Path, separators: str = ",;\t") -> Table:
-    first = next((text for _, text in read_lines(path) if text.strip()), "")
+    first = next((line.text for line in scan_lines(path) if line.text.strip()), "")
     unquoted = re.sub('"[^"]*"', "", first)
     delimiter = next((mark for mark in separators if mark in unquoted), separators[0])
     header = next(csv_records(path, delimiter), None)
@@ -158,10 +158,10 @@ def _open_smi(path: Path) -> Table:
 
 
 def _smi_rows(path: Path) -> Iterator[Row]:
-    for line, text in read_lines(path):
+    for line, text, fault in scan_lines(path):
         smiles, _, name = text.replace("\t", " ").strip(" ").partition(" ")
         if smiles:
-            yield Row(line, (smiles, name.strip(" ")))
+            yield Row(line, (smiles, name.strip(" ")), None if fault is None else fault.fault)
 
 
 def _open_parquet(path: Path) -> Table:

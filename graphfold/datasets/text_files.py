@@ -6,9 +6,9 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, NamedTuple, TypeVar, cast
 
-from graphfold.errors import DataError
+from graphfold.errors import DataError, RecordError
 
 Item = TypeVar("Item")
 
@@ -47,14 +47,41 @@ def open_bytes(path: Path) -> IO[bytes]:
         ) from error
 
 
+class Line(NamedTuple):
+    """One line of a text file.
+
+    Args:
+        number: its 1-based number.
+        text: its characters, without LF or CR LF; U+FFFD stands for what is not UTF-8.
+        fault: which byte is not UTF-8; None if all are.
+    """
+
+    number: int
+    text: str
+    fault: RecordError | None = None
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 text file with their 1-based numbers, without LF or CR LF.
+    """The numbers and texts of `scan_lines`, for a file that must be UTF-8 throughout.
+
+    Raises:
+        DataError: also if a line is not UTF-8.
+    """
+    for number, text, fault in scan_lines(path):
+        if fault is not None:
+            message = f"{path}:{number}: {fault.fault}. Convert the file to UTF-8."
+            raise DataError(message, path=str(path), line=number) from fault
+        yield number, text
+
+
+def scan_lines(path: Path) -> Iterator[Line]:
+    """The lines of a text file.
 
     Only LF ends a line (with the CR before it, if any): U+2028 and its like stay in the text. A
     byte order mark is dropped. The file is read as a stream, in constant memory.
 
     Raises:
-        DataError: if the file cannot be opened, is not UTF-8 (names the line) or is a broken gzip.
+        DataError: if the file cannot be opened, is UTF-16 or is a broken gzip.
     """
     number = 0
     with open_bytes(path) as file:
@@ -62,8 +89,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             for raw in file:
                 number += 1
                 if number == 1:
+                    _refuse_utf16(path, raw)
                     raw = raw.removeprefix(_BOM)
-                yield number, _decode(path, number, raw)
+                yield _decode(number, raw.removesuffix(b"\n").removesuffix(b"\r"))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             fault = "ends too early" if isinstance(error, EOFError) else "is damaged"
             raise DataError(
@@ -93,15 +121,18 @@ def at_least_one(items: Iterable[Item], path: Path, what: str) -> Iterator[Item]
         )
 
 
-def _decode(path: Path, number: int, raw: bytes) -> str:
-    text = raw.removesuffix(b"\n").removesuffix(b"\r")
+def _refuse_utf16(path: Path, first: bytes) -> None:
+    if first.startswith(_UTF16):
+        raise DataError(f"{path}:1: is UTF-16. Convert the file to UTF-8.", path=str(path), line=1)
+
+
+def _decode(number: int, raw: bytes) -> Line:
     try:
-        return text.decode("utf-8")
+        return Line(number, raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        if number == 1 and raw.startswith(_UTF16):
-            fault = "is UTF-16"
-        else:
-            fault = f"byte {error.start + 1} of the line (0x{text[error.start]:02x}) is not UTF-8"
-        raise DataError(
-            f"{path}:{number}: {fault}. Convert the file to UTF-8.", path=str(path), line=number
-        ) from error
+        fault = RecordError(
+            f"byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8",
+            "Convert the file to UTF-8, or set data.on_error=skip.",
+            line=number,
+        )
+        return Line(number, raw.decode("utf-8", "replace"), fault)

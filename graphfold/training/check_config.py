@@ -51,6 +51,7 @@ _SPLITS = ("given", "random", "stratified", "scaffold", "scaffold_balanced", "kf
 RULES: Mapping[str, Rule] = {
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
+    "threads": Rule(int, least=1, optional=True),
     "data.root": Rule(str, optional=True),
     "data.cache_dir": Rule(str, optional=True),
     "data.on_error": Rule(str, choices=("raise", "skip")),

@@ -22,7 +22,7 @@ FORMAT = "graphfold checkpoint"
 #: Grows when a reader of older files has to do something about them.
 SCHEMA_NUMBER = 1
 
-_JSON = ("config", "data", "split", "packages", "versions")
+_JSON = ("config", "spec", "split", "packages", "versions")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Checkpoint:
     """All that is needed to score and to predict, and, in last.ckpt, to go on training."""
 
     config: dict[str, Any]  # the resolved config of the run
-    data: dict[str, Any]  # the feature spec: schema, vocabularies, scalers
+    spec: dict[str, Any]  # the feature spec: schema, vocabularies, scalers
     split: dict[str, Any]  # which record is in which part, and the fingerprint of its files
     packages: list[str]  # third-party packages whose classes the config names
     state_dict: dict[str, Tensor]  # of the model

@@ -18,6 +18,7 @@ from graphfold.training.overrides import parse_settings
 from graphfold.training.run_folder import find_checkpoint
 from graphfold.training.scoring import Rows
 from graphfold.training.tables import describe_data, metrics_table
+from graphfold.training.threads import use_threads
 from graphfold.training.trained import TrainedModel, coverage
 
 
@@ -44,7 +45,7 @@ def evaluate(
     trusted: Collection[str] = (),
     verbose: bool = False,
 ) -> Metrics:
-    """Scores a trained model.
+    """Scores a trained model, on as many threads of torch as it was trained with.
 
     Args:
         run: a run folder or a checkpoint file.
@@ -65,9 +66,10 @@ def evaluate(
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
+    use_threads(trained.checkpoint.config)
     if path is None:
         data = trained.data(settings or {})
-        data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.data})
+        data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
         metrics = _score_parts(trained, data, [split] if split else ["val", "test"])
     else:
         data = trained.data({**(settings or {}), "path": str(path)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ class Predictor:
     def _cut(self, item: str, number: int) -> Record | Prediction:
         """The record in a string, or the answer that says why there is none."""
         try:
-            return Record(number, self.adapter.record_of(item).content)
+            return replace(self.adapter.record_of(item), line=number)
         except RecordError as error:
             return Prediction(number, error.fault)
 

@@ -68,6 +68,11 @@ class RunFolder:
             ) from error
         write_text(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
 
+    def remove_leftovers(self) -> None:
+        """Removes what a killed process had begun to write."""
+        for leftover in [*self.path.glob(".*.tmp"), *self.best.parent.glob(".*.tmp")]:
+            leftover.unlink(missing_ok=True)
+
     def read_config(self) -> dict[str, Any]:
         """The config of the run.
 

@@ -17,6 +17,7 @@ from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_me
 from graphfold.layers import GraphModel
 from graphfold.training.check_parts import check_parts
 from graphfold.training.checkpoint import Checkpoint
+from graphfold.training.checkpoints import write_history
 from graphfold.training.compose import Composed
 from graphfold.training.evaluate import score_part
 from graphfold.training.files import write_json
@@ -30,6 +31,7 @@ from graphfold.training.report import write_report
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.scoring import Rows, metric_names
 from graphfold.training.tables import describe_data, metrics_table
+from graphfold.training.threads import use_threads
 from graphfold.training.trained import TrainedModel, named_packages
 
 
@@ -39,8 +41,10 @@ def train_command(composed: Composed) -> int:
     folder = composed.folder if resume is None else Path(resume)
     try:
         if resume is None:
+            use_threads(composed.config)
             train(composed.config, RunFolder(folder))
         else:
+            use_threads(RunFolder(folder).read_config())
             resume_run(RunFolder(folder))
     except KeyboardInterrupt:
         if not RunFolder(folder).config.is_file():
@@ -89,13 +93,14 @@ def resume_run(folder: RunFolder) -> Metrics:
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     config = folder.read_config()
+    folder.remove_leftovers()
     if not folder.last.is_file():
         print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
         return train(config, folder, anew=True)
     last = Checkpoint.load(folder.last)
     check_parts(config)
     data = DataModule(**config["data"])
-    data.prepare({"split": last.split, "spec": last.data})
+    data.prepare({"split": last.split, "spec": last.spec})
     if _is_finished(last):
         print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
         return finish(folder, data)
@@ -118,7 +123,9 @@ def finish(folder: RunFolder, data: DataModule) -> Metrics:
             metrics |= scores
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
-    write_report(folder, trained, data, rows, metrics, _history(folder))
+    history = _history(folder)
+    write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
+    write_report(folder, trained, data, rows, metrics, history)
     print(metrics_table(metrics))
     print(f"report: {folder.report}", flush=True)
     return metrics
@@ -173,7 +180,7 @@ def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
     state = data.state_dict()
     return Checkpoint(
         config=config,
-        data=state["spec"],
+        spec=state["spec"],
         split=state["split"],
         packages=named_packages(config),
         state_dict={},

@@ -47,7 +47,7 @@ class TrainedModel:
         checkpoint = Checkpoint.load(path)
         refuse_untrusted(checkpoint, trusted)
         try:
-            spec = FeatureSpec.from_dict(checkpoint.data)
+            spec = FeatureSpec.from_dict(checkpoint.spec)
             model = build_model(checkpoint.config["model"], spec.schema, spec.scalers)
             model.to(parameter_dtype(checkpoint.config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import accumulate
 
 from graphfold.dag import TypedDAG
 
@@ -48,21 +49,17 @@ def _short(word: str) -> str:
 
 
 def _layout(dag: TypedDAG, is_word: Sequence[bool], step: float) -> tuple[list[float], list[float]]:
-    """Words stand in a row in their order, other nodes over the middle of their inputs."""
+    """Words stand in a row in their order, other nodes over the middle of the words below them."""
     slots = is_word if any(is_word) else [d == 0 for d in dag.depth.tolist()]
-    x = [0.0] * dag.num_nodes
-    place = 0
-    for node, has_slot in enumerate(slots):
-        if has_slot:
-            x[node] = _MARGIN + place * step
-            place += 1
-    depth = dag.depth.tolist()
-    inputs = _inputs(dag)
+    left = [_MARGIN + (place - 1) * step for place in accumulate(slots)]
+    right = list(left)
+    depth, inputs = dag.depth.tolist(), _inputs(dag)
     for node in sorted(range(dag.num_nodes), key=depth.__getitem__):
         if not slots[node] and inputs[node]:
-            x[node] = sum(x[child] for child in inputs[node]) / len(inputs[node])
-    top = max(depth)
-    return x, [_MARGIN + (top - d) * _STEP_Y for d in depth]
+            left[node] = min(left[child] for child in inputs[node])
+            right[node] = max(right[child] for child in inputs[node])
+    x = [(a + b) / 2 for a, b in zip(left, right, strict=True)]
+    return x, [_MARGIN + (max(depth) - d) * _STEP_Y for d in depth]
 
 
 def _inputs(dag: TypedDAG) -> list[list[int]]:

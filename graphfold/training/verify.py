@@ -159,7 +159,7 @@ def _from_run(run: Path) -> tuple[GraphModel, TypedDAG]:
     path = folder.best if run.is_dir() else run
     trained = TrainedModel.load(path)
     data = trained.data({})
-    data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.data})
+    data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
     return trained.model.cpu(), _some_part(data)
 
 

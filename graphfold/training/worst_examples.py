@@ -17,8 +17,8 @@ from graphfold.training.tables import format_value
 from graphfold.training.trained import TrainedModel
 from graphfold.training.tree_drawing import draw_tree
 
-#: How many are drawn, and how many nodes a drawing may have.
-_COUNT, _MOST_NODES = 8, 48
+#: How many are drawn, and how many words a tree that is drawn may have.
+_COUNT, _MOST_WORDS = 8, 16
 
 
 def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
@@ -44,16 +44,26 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
         caption = escape(f"{caption} · loss {loss:.3g}")
         figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
     kind = "worst" if _is_molecule(raw) else "worst wide"
-    note = f"Of the test records with at most {_MOST_NODES} nodes, those with the largest loss."
+    size = "" if _is_molecule(raw) else f" of at most {_MOST_WORDS} words"
+    note = f"The test records{size} with the largest loss."
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
 
 
 def _largest_losses(data: DataModule, rows: Rows) -> tuple[Tensor, Tensor]:
     """Positions in the test part, and losses, of the worst records that can be drawn."""
     total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
-    total[data.raw.node_ptr.diff()[data.split.test] > _MOST_NODES] = 0.0
+    total[_num_words(data.raw)[data.split.test] > _MOST_WORDS] = 0.0
     losses, numbers = total.topk(min(_COUNT, rows.num_graphs))
     return numbers[losses > 0], losses[losses > 0]
+
+
+def _num_words(dag: TypedDAG) -> Tensor:
+    """[num_graphs] how many nodes have a word."""
+    count = torch.zeros(dag.num_graphs, dtype=torch.int64)
+    for node_type in dag.schema.types:
+        if (f"type:{node_type.name}", "form") in dag.dictionaries:
+            count += dag.row_ptr(f"type:{node_type.name}").diff()
+    return count
 
 
 def _is_molecule(dag: TypedDAG) -> bool:

@@ -174,6 +174,20 @@ def test_faults_in_a_tree_of_many_lines_name_their_own_line(tmp_path):
     assert result.dag.num_graphs == 1
 
 
+def test_bytes_that_are_no_text_cost_their_tree_only(tmp_path):
+    path = write(tmp_path, b"(S (A a)\n  (B b))\n(S (A a)\n  (B \xe9))\n(S c)\n")
+    with pytest.raises(RecordError, match=r"data\.txt:4: byte 6 of the line \(0xe9\) is not UTF-8"):
+        read(BracketsAdapter(), path)
+    result = read(BracketsAdapter(), path, "skip")
+    assert (result.dag.num_graphs, [error.line for error in result.skipped]) == (2, [4])
+
+
+def test_what_cannot_be_seen_is_escaped_in_a_message(tmp_path):
+    path = write(tmp_path, "(S a)\r\x0c\u00a0\n")
+    with pytest.raises(RecordError, match=r"text '\\r\\x0c\\xa0' at column 6 is outside the tree"):
+        read(BracketsAdapter(), path)
+
+
 def test_a_second_tree_on_a_line_counts_columns_from_the_line(tmp_path):
     with pytest.raises(RecordError, match="bracket opened at column 10 holds two words"):
         read(BracketsAdapter(), write(tmp_path, "(A x) (B (C y z))"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,11 +129,27 @@ def test_bad_records(tmp_path: Path) -> None:
         ("no.Adapter", {"path": "f"}, r"no module 'no'"),
         ("sst", {"num_clases": 3}, r"no option 'num_clases'\. Did you mean 'num_classes'"),
         ("sst", {"on_error": "x"}, r"data\.on_error is 'x'"),
+        ("sst", {"batch_size": "x"}, r"'batch_size' of data is 'x', but it takes a whole number"),
+        ("sst", {"corpus": "qm7"}, r"data\.corpus is given twice, by the command and by a setting"),
+        ("brackets", {"adapter": "pairs", "path": "f"}, r"data\.adapter is given twice"),
     ],
 )
 def test_wrong_use(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_data(name, None, settings)
+
+
+def test_a_file_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.path is given twice.*Leave out the setting"):
+        check_data("brackets", tmp_path, {"path": "f"})
+
+
+def test_what_cannot_be_read_twice_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"pipe: is a pipe or a device, .*Save them in a file"):
+        check("brackets", tmp_path / "pipe", tmp_path / "cache")
+    with pytest.raises(DataError, match=r"cannot be read \(File name too long\)"):
+        check("brackets", tmp_path / ("x" * 400), tmp_path / "cache")
 
 
 def test_a_missing_corpus_says_where_it_is_to_be_had(tmp_path: Path) -> None:

@@ -135,6 +135,11 @@ def test_line_ends_and_blank_lines(tmp_path):
     assert dag.strings("type:word", "form") == ["a", "b"] * 2
 
 
+def test_a_head_may_have_leading_zeros(tmp_path):
+    dag = read(ConlluAdapter(), write(tmp_path, sentence(("a", "0" * 5000 + "2"), ("b", 0)))).dag
+    assert inputs_of(dag, 1) == [0]
+
+
 def test_a_non_projective_tree_is_read(tmp_path):
     text = sentence(("a", 3), ("b", 4), ("c", 0), ("d", 3))
     dag = read(ConlluAdapter(), write(tmp_path, text)).dag
@@ -176,6 +181,11 @@ FAULTS = {
     "id is text": ("x" + ROW[1:] + "\n", 0, "token id 'x' is neither a number, a range nor"),
     "range out of order": (f"2-3{ROW[1:]}\n{ROW}\n", 0, "token id 2-3 is out of order"),
     "range too long": (f"1-2{ROW[1:]}\n{ROW}\n", 0, "multiword token 1-2 ends after the last word"),
+    "range after the words": (f"{ROW}\n2-3{ROW[1:]}\n", 1, "multiword token 2-3 ends after the la"),
+    "head of many digits": (sentence(("a", "9" * 5000)), 0, r"token 1 has head 9{200,} \.\.\. 9"),
+    "id of many digits": (f"{'9' * 5000}{ROW[1:]}\n", 0, "token id '9{200,}.* is neither a number"),
+    "range of many digits": (f"1-{'9' * 5000}{ROW[1:]}\n", 0, "token id '1-9{200,}.* is neither"),
+    "bytes": (f"# x\n{ROW}\n".replace("a", "\udce9"), 1, r"byte 3 of the line \(0xe9\) is not U"),
     "empty node out of order": (
         f"0.2{ROW[1:]}\n{ROW}\n",
         0,
@@ -189,7 +199,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_sentence_is_named_and_left_out(tmp_path, name):
     text, offset, message = FAULTS[name]
-    path = write(tmp_path, f"{GOOD}\n{text}\n{GOOD}", "en.conllu")
+    whole = f"{GOOD}\n{text}\n{GOOD}".encode("utf-8", "surrogateescape")
+    path = write(tmp_path, whole, "en.conllu")
     line = 5 + offset
     with pytest.raises(RecordError, match=rf"en\.conllu:{line}: {message}") as caught:
         read(ConlluAdapter(), path)

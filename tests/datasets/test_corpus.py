@@ -46,6 +46,16 @@ def test_real_files_are_those_of_the_table(data_root: Path) -> None:
         assert digest == known_hashes()[name]
 
 
+def test_of_every_variant_those_are_found_that_are_there(tmp_path: Path) -> None:
+    corpus = find_corpus("listops")
+    with pytest.raises(DataError, match=r"test_d20s\.tsv\.gz: no such file"):
+        find_files(corpus, tmp_path, every_variant=True)
+    (tmp_path / "listops").mkdir()
+    (tmp_path / "listops" / "test_d20a.tsv").touch()
+    files = find_files(corpus, tmp_path, every_variant=True)
+    assert [file.path.name for file in files] == ["test_d20a.tsv"]
+
+
 def test_a_file_may_be_gzipped_or_not(tmp_path: Path) -> None:
     corpus = find_corpus("ud_chinese_gsdsimp")
     folder = tmp_path / corpus.name

@@ -80,6 +80,8 @@ FAULTS = {
     "two expressions": ("4\t4 4", "is not one digit or one bracket that ends with"),
     "operator alone": ("4\t[MAX", "is not one digit or one bracket that ends with"),
     "no values": ("4\t( [MAX ] )", "column 3 holds neither an operator and a value, nor"),
+    "a blank of another kind": ("\u00a0", "the line has no tabs"),
+    "bytes": ("4\t4\udce9", r"byte 4 of the line \(0xe9\) is not UTF-8"),
     "two digits": ("4\t( 4 4 )", "column 3 holds neither an operator and a value, nor"),
 }
 
@@ -87,7 +89,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_line_is_named_and_left_out(tmp_path, name):
     line, message = FAULTS[name]
-    path = write(tmp_path, f"{GOOD}\n{line}\n{GOOD}\n", "x.tsv")
+    whole = f"{GOOD}\n{line}\n{GOOD}\n".encode("utf-8", "surrogateescape")
+    path = write(tmp_path, whole, "x.tsv")
     with pytest.raises(RecordError, match=rf"x\.tsv:2: .*{message}"):
         read(ListOpsAdapter(), path)
     result = read(ListOpsAdapter(), path, "skip")

@@ -79,6 +79,7 @@ def test_the_sources_are_all_files_that_are_read(folder):
 FAULTS = {
     "head out of range": ("a.parents", "2 9 0 3", "token 2 has head 9, but the sentence has 4"),
     "head is text": ("b.parents", "x 0", "token 1 has head 'x', which is not a number"),
+    "head of many digits": ("b.parents", "9" * 5000 + " 0", "token 1 has head 9{200,}"),
     "negative head": ("b.parents", "-1 0", "token 1 has head '-1', which is not a number"),
     "own head": ("b.parents", "1 0", "token 1 is its own head"),
     "no root": ("b.parents", "2 1", "no token has head 0"),
@@ -124,6 +125,14 @@ def test_files_of_different_lengths_are_refused(folder):
     replace_line(folder, "b.parents", 3, "")
     with pytest.raises(DataError, match=r"a\.toks has 3 lines, but b\.parents has 2"):
         read(PairsAdapter(), folder, "skip")
+
+
+def test_bytes_that_are_no_text_name_their_file(folder):
+    (folder / "b.toks").write_bytes(b"Dogs bark\nR\xe9gen\nStay\n")
+    with pytest.raises(RecordError, match=r"b\.toks:2: byte 2 of the line \(0xe9\) is not UTF-8"):
+        read(PairsAdapter(), folder)
+    result = read(PairsAdapter(), folder, "skip")
+    assert result.dag.strings("graph", "pair_id") == ["11", "13"]
 
 
 def test_blank_lines_at_the_end_do_not_count(folder):

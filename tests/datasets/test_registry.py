@@ -44,6 +44,7 @@ def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> Non
         ("bracket", r"no adapter 'bracket'\. Did you mean 'brackets'\? Use one of brackets, con"),
         ("nowhere.Adapter", r"no module 'nowhere'\. Correct the path, or install the package"),
         ("postfix_adapter.Postfix", r"postfix_adapter has no such class: Postfix\. Correct"),
+        ("graphfold.datasets.adapter.Adapter", r"Adapter lacks parse, records\. Write them"),
         ("postfix_adapter.Path", r"does not derive it from Adapter: Path\. Correct"),
     ],
 )

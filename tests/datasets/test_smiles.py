@@ -232,6 +232,17 @@ def test_a_bad_smiles_is_refused_with_rdkit_s_reason(smiles, message, explicit_h
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_long_smiles_of_open_brackets_does_not_fill_the_memory():
+    with pytest.raises(RecordError, match=r"\(50000 parentheses are never closed\)"):
+        molecule("C(" * 50_000)
+
+
+def test_the_bonds_of_a_large_molecule_are_in_the_order_of_the_smiles():
+    dag = molecule("C1" + "CO" * 1000 + "1")
+    ends = [(node, node + 1) for node in range(2000)]
+    assert {pair for pair in bonds(dag) if pair[0] < pair[1]} == {*ends, (0, 2000)}
+
+
 def test_the_reason_fits_the_option():
     assert molecule("C1CC1=[H]").num_nodes == 3
     with pytest.raises(RecordError, match=r"Explicit valence for atom # 3 H, 2, is greater"):

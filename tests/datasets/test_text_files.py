@@ -3,7 +3,7 @@ import gzip
 import pytest
 from tree_files import write
 
-from graphfold.datasets.text_files import at_least_one, read_lines
+from graphfold.datasets.text_files import at_least_one, read_lines, scan_lines
 from graphfold.errors import DataError
 
 
@@ -56,6 +56,17 @@ def test_text_that_is_not_utf8_names_the_line(tmp_path):
     path = write(tmp_path, "gut\ngrün\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"data\.txt:2: byte 3 of the line \(0xfc\) is not UTF-8"):
         lines_of(path)
+
+
+def test_a_line_that_is_not_utf8_does_not_hide_the_next(tmp_path):
+    path = write(tmp_path, b"a\r\n\xe9b\nc")
+    numbers, texts, faults = zip(*scan_lines(path), strict=True)
+    assert (numbers, texts) == ((1, 2, 3), ("a", "\ufffdb", "c"))
+    assert [fault and fault.fault for fault in faults] == [
+        None,
+        "byte 1 of the line (0xe9) is not UTF-8",
+        None,
+    ]
 
 
 def test_utf16_is_named(tmp_path):

@@ -18,7 +18,7 @@ from graphfold.training.checkpoint import FORMAT, SCHEMA_NUMBER, Checkpoint
 def make() -> Checkpoint:
     return Checkpoint(
         config={"seed": 1, "name": "ünï"},
-        data={"source": {}},
+        spec={"source": {}},
         split={"train": [0, 2]},
         packages=["mine"],
         state_dict={"weight": torch.arange(3.0)},
@@ -42,7 +42,7 @@ def test_everything_but_tensors_is_json(tmp_path: Path) -> None:
     make().save(tmp_path / "x.ckpt")
     content = torch.load(tmp_path / "x.ckpt", weights_only=True)
     assert content["schema_number"] == SCHEMA_NUMBER
-    for key in ("config", "data", "split", "packages", "versions"):
+    for key in ("config", "spec", "split", "packages", "versions"):
         json.loads(content[key])
 
 

@@ -193,11 +193,13 @@ def test_kill_9_leaves_a_resumable_run(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.kill()
     process.wait()
+    (killed / "checkpoints" / ".last.ckpt.abc.tmp").write_bytes(b"half")
     assert Checkpoint.load(last).progress["epoch"] < 29
     torch.set_num_threads(1)
     assert run("train", f"resume={killed}") == 0
     assert read_json(killed / "metrics.json") == read_json(whole / "metrics.json")
     assert (killed / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    assert not list(killed.rglob("*.tmp"))
 
 
 def test_data_that_changed_cannot_be_resumed(

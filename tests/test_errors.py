@@ -1,0 +1,41 @@
+"""What a message shows of the input, and what it suggests."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from graphfold.errors import RecordError, did_you_mean, readable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain \u00e9 \u65e5", "plain \u00e9 \u65e5"),
+        ("a\rb\x00\u00a0\u2028", "a\\rb\\x00\\xa0\\u2028"),
+        ("\udce9", "\\udce9"),
+    ],
+)
+def test_what_cannot_be_seen_is_escaped(text: str, shown: str) -> None:
+    assert readable(text) == shown
+
+
+def test_of_long_text_the_middle_is_left_out() -> None:
+    shown = readable("a" * 1000 + "b" * 1000, most=25)
+    assert shown == "a" * 10 + " ... " + "b" * 10
+    assert readable(shown, most=25) == shown
+
+
+def test_a_fault_stays_as_it_is_on_its_way_to_the_user() -> None:
+    error = RecordError("\n" * 1000)
+    assert len(error.fault) <= 600
+    assert pickle.loads(pickle.dumps(error.at("f", 1))).fault == error.fault
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("smils", " Did you mean 'SMILES'?"), ("SST", " Did you mean 'sst'?"), ("xyz", "")],
+)
+def test_upper_case_does_not_hide_the_likely_name(name: str, hint: str) -> None:
+    assert did_you_mean(name, ["sst", "SMILES"]) == hint
