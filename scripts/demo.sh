@@ -39,13 +39,11 @@ run evaluate "$molecule"
 run predict "$molecule" "$out/molecules.csv" --output "$out/molecules_pred.csv"
 cat "$out/molecules_pred.csv"
 
-cat <<END
-
-The results are in $out/:
-  $tree/report.html         curves, metrics and the worst examples of the tree model
-  $tree/metrics.json        its metrics; checkpoints/best.ckpt is the model
-  $out/expressions.jsonl                its predictions for $out/expressions.tsv
-  $molecule/report.html                the same of the molecule model
-  $molecule/metrics.json
-  $out/molecules_pred.csv               its predictions for $out/molecules.csv
-END
+printf '\nThe results are in %s/:\n' "$out"
+printf '  %-38s %s\n' \
+    "$tree/report.html" 'curves, metrics and the worst examples of the tree model' \
+    "$tree/metrics.json" 'its metrics; checkpoints/best.ckpt beside it is the model' \
+    "$out/expressions.jsonl" "its predictions for $out/expressions.tsv" \
+    "$molecule/report.html" 'the same of the molecule model' \
+    "$molecule/metrics.json" 'its metrics' \
+    "$out/molecules_pred.csv" "its predictions for $out/molecules.csv"

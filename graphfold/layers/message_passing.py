@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -124,9 +125,22 @@ def _normalise_together(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
     return (h - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
 
 
-def _sum_over_processes(values: Tensor) -> Tensor:
+class _SumOverProcesses(torch.autograd.Function):
     """The sum over all processes; its gradient is summed in the same way."""
-    from torch.distributed.nn.functional import all_reduce  # absent from some builds of torch
 
-    total: Tensor = all_reduce(values)  # type: ignore[no-untyped-call]
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
+def _sum_over_processes(values: Tensor) -> Tensor:
+    total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
     return total
