@@ -42,10 +42,10 @@ def get_kernel(name: str) -> Kernel:
 def _scatter() -> Kernel:
     try:
         import torch_scatter
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: it was built against another torch
         raise ConfigError(
-            "the kernel 'scatter' needs the package torch-scatter, which is not installed. "
-            "Install graphfold[scatter], or use the kernel 'native'."
+            f"the kernel 'scatter' needs the package torch-scatter, which cannot be loaded "
+            f"({error}). Install graphfold[scatter], or use the kernel 'native'."
         ) from error
 
     def total(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
