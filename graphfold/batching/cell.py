@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor, nn
 
+from graphfold.errors import ConfigError
+
 if TYPE_CHECKING:
     from graphfold.batching.children import Children
 
@@ -52,8 +54,11 @@ class Cell(nn.Module, ABC):
         Shape:
             x: what `before` returned, [num_nodes_of_type, ...]
             returns: field -> [num_nodes_of_type, width]
+
+        Raises:
+            ConfigError: if the cell has no initial state of its own and no earlier pass gave one.
         """
-        raise NotImplementedError(
+        raise ConfigError(
             f"{type(self).__name__} has no initial state for rounds of message passing. "
             "Define initial(x), or run an earlier pass that computes its fields."
         )

@@ -114,7 +114,7 @@ def test_rounds_without_initial_state_are_named():
         initial = Cell.initial
 
     network, dag = make_network([rounds(1)], [{"word": NoStart()}]), chain(1)
-    with pytest.raises(NotImplementedError, match="NoStart has no initial state"):
+    with pytest.raises(ConfigError, match="NoStart has no initial state"):
         network(make_batch(dag, network), make_x(dag))
 
 
