@@ -35,13 +35,13 @@ def refuse_captured(cell: Cell, outputs: Iterable[Tensor], known: Iterable[Tenso
 
 
 @contextmanager
-def refuse_changed_buffers(cell: Cell, check: bool) -> Iterator[None]:
+def refuse_changed_buffers(cell: Cell) -> Iterator[None]:
     """Raises if the cell's modules change their buffers in training while the block runs.
 
     Raises:
         EngineError: with the name of the buffer.
     """
-    if not check or not cell.training or torch.is_inference_mode_enabled():
+    if not cell.training or torch.is_inference_mode_enabled():
         yield
         return
     before = {name: (buffer, buffer._version) for name, buffer in cell.named_buffers()}

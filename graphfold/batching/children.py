@@ -14,7 +14,15 @@ from graphfold.errors import ShapeError
 
 
 class StateReader(ABC):
-    """Where the rows of a group's children come from; each engine has its own."""
+    """Where the rows of a group's children come from; each engine has its own.
+
+    Attributes:
+        ptr: [group_size + 1] where each node's edges begin.
+        parent: [num_child_edges] the position in the group of each edge's parent.
+    """
+
+    ptr: Tensor
+    parent: Tensor
 
     @abstractmethod
     def rows(self, field: str) -> Tensor:
@@ -39,9 +47,8 @@ class Children:
     Edges are sorted by parent: those of the group's first node come first.
 
     Args:
-        reader: where state is read.
-        ptr: [group_size + 1] where each node's edges begin.
-        parent: [num_child_edges] the position in the group of each edge's parent.
+        reader: where state is read, with the edges' layout.
+        group_size: how many nodes the group has.
         arity: the number of children of every node, or None if it differs.
         edge: columns of the edges, name -> [num_child_edges, ...].
         shared: tensors that every node may read, by name.
@@ -51,8 +58,7 @@ class Children:
     def __init__(
         self,
         reader: StateReader,
-        ptr: Tensor,
-        parent: Tensor,
+        group_size: int,
         arity: int | None,
         edge: Mapping[str, Tensor],
         shared: Mapping[str, Tensor],
@@ -60,16 +66,20 @@ class Children:
     ) -> None:
         self._reader = reader
         self._kernel = kernel
-        self.ptr = ptr
-        self.parent = parent
+        self.group_size = group_size
         self.arity = arity
         self.edge = edge
         self.shared = shared
 
     @property
-    def group_size(self) -> int:
-        """How many nodes the group has."""
-        return self.ptr.shape[0] - 1
+    def ptr(self) -> Tensor:
+        """[group_size + 1] where each node's edges begin."""
+        return self._reader.ptr
+
+    @property
+    def parent(self) -> Tensor:
+        """[num_child_edges] the position in the group of each edge's parent."""
+        return self._reader.parent
 
     @property
     def count(self) -> Tensor:

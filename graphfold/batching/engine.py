@@ -1,24 +1,29 @@
 """The fast engine: one state buffer per field, one autograd function per pass.
 
 Forward runs each group on leaves that are cut off from what came before, and keeps the group's own
-small autograd graph. Backward replays the groups in reverse, each graph on its own, and adds the
-gradients of the leaves to the rows they were read from. The state is never concatenated or copied.
+small autograd graph. Backward replays the groups in reverse, each graph on its own; a group's
+gradient is pulled from those that read it. The state is never concatenated or copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from graphfold.batching.aliases import aliased, unique_parameters
 from graphfold.batching.captured import refuse_captured, refuse_changed_buffers
+from graphfold.batching.cell import Cell, State
 from graphfold.batching.children import Children
-from graphfold.batching.lazy import LazyGradients, LazyParameter
+from graphfold.batching.differentiate import gradients as gradients_of
+from graphfold.batching.lazy import Aliases, LazyGradients, cut
 from graphfold.batching.pass_inputs import PassInputs, check_state
-from graphfold.batching.schedule import Group
+from graphfold.batching.row_gradients import RowGradients
+from graphfold.batching.schedule import Group, PassSchedule
 from graphfold.batching.tape import Gradients, Tape, TapeReader, read_edge, read_x
 from graphfold.errors import EngineError
 
@@ -27,18 +32,19 @@ def run_fast(inputs: PassInputs) -> dict[str, Tensor]:
     """Runs one pass.
 
     Returns:
-        field -> [num_nodes + 1, width], rows in plan order; row 0 is what absent children read.
+        field -> [num_rows + 1, width], rows in plan order; row 0 is what absent children read.
 
     Raises:
         EngineError: if a cell reads a tensor that requires a gradient and is neither an argument
-            nor a registered parameter, or a module of it changes its buffers in training.
+            nor a registered parameter, a module of it changes its buffers in training, or it
+            changes its children's state.
         ShapeError: if a cell returns something else than its fields.
     """
     run = _Run(inputs)
     # Inside a Function's forward grad mode is always off, so the decision to record falls here.
     run.keep = torch.is_grad_enabled() and any(t.requires_grad for t in run.tensors)
     buffers = _Levels.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
-    return {**inputs.given, **dict(zip(run.fields, buffers, strict=True))}
+    return {**inputs.given, **dict(zip(inputs.fields, buffers, strict=True))}
 
 
 class _Levels(torch.autograd.Function):
@@ -53,7 +59,8 @@ class _Levels(torch.autograd.Function):
             keeper = torch.empty(0)
             keeper.run = run  # type: ignore[attr-defined]
             ctx.save_for_backward(keeper)
-        return tuple(buffers)
+            ctx.set_materialize_grads(False)
+        return tuple(buffers.values())
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -71,12 +78,9 @@ class _Run:
 
     def __init__(self, inputs: PassInputs) -> None:
         self.inputs = inputs
-        self.fields = inputs.fields
         self.keep = False
         self.tapes: list[Tape] = []
-        cells = list(inputs.cells.values())
-        self.parameters: Sequence[Tensor] = unique_parameters(cells)
-        self.shared = list(inputs.shared)
+        self.parameters: Sequence[Tensor] = unique_parameters(inputs.cells.values())
         self.x_keys = [
             (op_type, name, tensor)
             for op_type, value in inputs.x.items()
@@ -91,134 +95,178 @@ class _Run:
             *inputs.given.values(),
             *inputs.absent.values(),
         ]
-        self.outside = [_cut(t) for t in (*self.parameters, *inputs.shared.values())]
-        self.lazy = LazyGradients()
+        self.shared = {name: cut(tensor) for name, tensor in inputs.shared.items()}
 
-    def forward(self) -> list[Tensor]:
+    def forward(self) -> dict[str, Tensor]:
         inputs = self.inputs
         self.autocast = _autocast_state(inputs.device)
-        buffers = {
-            name: torch.zeros(
-                inputs.plan.num_nodes + 1, width, dtype=inputs.dtype(name), device=inputs.device
-            )
-            for name, width in self.fields.items()
-        }
-        for name, value in inputs.absent.items():
-            buffers[name][0] = value
-        shared = dict(zip(self.shared, self.outside[len(self.parameters) :], strict=True))
+        self.buffers = self._empty_buffers()
+        self.aliases = Aliases(self.parameters) if self.keep else None
+        # What children are read from; a field of an earlier pass that this one does not write too.
+        state = {**inputs.given, **self.buffers}
         seen: set[int] = set()
-        with aliased(inputs.cells.values(), self._aliases()):
+        with torch.set_grad_enabled(self.keep), self._aliased():
             for group in inputs.plan.groups:
-                if group.op_type in inputs.cells:
-                    first = group.op_type not in seen
+                cell = inputs.cells.get(group.op_type)
+                if cell is not None:
+                    self._forward_group(cell, group, state, group.op_type not in seen)
                     seen.add(group.op_type)
-                    self._forward_group(group, buffers, shared, first)
-                rows = slice(group.start, group.stop)
-                for name in inputs.carried(group):
-                    buffers[name][rows] = inputs.given[name][rows]
-        return list(buffers.values())
+                for name in inputs.carried[group.op_type]:
+                    rows = slice(group.start, group.stop)
+                    self.buffers[name][rows] = inputs.given[name][rows].detach()
+        return self.buffers
 
-    def _aliases(self) -> dict[int, Tensor]:
-        """What stands for each parameter while the cells run, by the parameter's id."""
-        return {
-            id(p): LazyParameter.wrap(leaf, self.lazy) if self.keep and p.requires_grad else leaf
-            for p, leaf in zip(self.parameters, self.outside, strict=False)
-        }
+    def _empty_buffers(self) -> dict[str, Tensor]:
+        """field -> [num_rows + 1, width]; zero wherever no group writes."""
+        inputs, buffers = self.inputs, {}
+        size = inputs.plan.num_rows + 1
+        for name, width in inputs.fields.items():
+            buffer = torch.empty(size, width, dtype=inputs.dtype(name), device=inputs.device)
+            buffer[0] = inputs.absent.get(name, 0)
+            buffers[name] = buffer
+        for group in inputs.plan.groups:
+            for name in inputs.lacking[group.op_type]:
+                buffers[name][group.start : group.stop] = 0
+        return buffers
+
+    def _aliased(self) -> AbstractContextManager[None]:
+        """The cells with what stands for their parameters while they run."""
+        if self.aliases is None:
+            return nullcontext()
+        return aliased(self.inputs.cells.values(), self.aliases.by_parameter)
 
     def _forward_group(
-        self, group: Group, buffers: dict[str, Tensor], shared: dict[str, Tensor], first: bool
+        self, cell: Cell, group: Group, state: Mapping[str, Tensor], first: bool
     ) -> None:
-        inputs, cell = self.inputs, self.inputs.cells[group.op_type]
         tape = Tape(group) if self.keep else None
-        ptr = inputs.plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
+        if first:
+            with refuse_changed_buffers(cell):
+                new = self._call(cell, group, state, tape)
+        else:
+            new = self._call(cell, group, state, tape)
+        check_state(cell, new, group)
+        for name in cell.fields:
+            self.buffers[name][group.start : group.stop] = new[name].detach()
+        if tape is not None and self.aliases is not None:
+            tape.outputs = {n: new[n] for n in cell.fields if new[n].requires_grad}
+            tape.uses, self.aliases.uses = self.aliases.uses, []
+            if first:
+                known = [*self.aliases.plain, *self.aliases.deferred, *self.shared.values()]
+                refuse_captured(cell, tape.outputs.values(), [*tape.leaves, *known])
+            self.tapes.append(tape)
+
+    def _call(
+        self, cell: Cell, group: Group, state: Mapping[str, Tensor], tape: Tape | None
+    ) -> State:
+        inputs = self.inputs
         children = Children(
-            TapeReader(inputs, buffers, group, ptr, tape),
-            ptr,
-            inputs.plan.parent[group.edge_start : group.edge_stop],
+            TapeReader(inputs, state, group, tape),
+            group.stop - group.start,
             cell.arity,
-            read_edge(inputs, group, tape),
-            shared,
+            read_edge(inputs, group, tape) if inputs.edge else {},
+            self.shared,
             inputs.kernel,
         )
-        with torch.set_grad_enabled(self.keep), refuse_changed_buffers(cell, first):
-            state = cell(read_x(inputs, group, tape), children)
-        check_state(cell, state, group)
-        for name in cell.fields:
-            buffers[name][group.start : group.stop] = state[name].detach()
-        if tape is not None:
-            tape.outputs = {n: s for n, s in state.items() if n in cell.fields and s.requires_grad}
-            if first:
-                refuse_captured(cell, tape.outputs.values(), [*tape.leaves, *self.outside])
-            self.tapes.append(tape)
+        new: State = cell(read_x(inputs, group, tape), children)
+        return new
 
     def backward(
         self, grads: Sequence[Tensor | None], needs: Sequence[bool]
     ) -> list[Tensor | None]:
+        """The gradient of every one of `tensors` that needs it."""
         inputs = self.inputs
         gradients = Gradients(
-            state=self._incoming(grads),
-            given={name: torch.zeros_like(t) for name, t in inputs.given.items()},
-            x={(op_type, name): torch.zeros_like(t) for op_type, name, t in self.x_keys},
-            edge={name: torch.zeros_like(t) for name, t in inputs.edge.items()},
+            state=self._row_gradients(grads),
+            given={n: torch.zeros_like(t) for n, t in inputs.given.items() if t.requires_grad},
         )
-        totals: list[Tensor | None] = [None] * len(self.outside)
+        lazy = LazyGradients(self.parameters)
+        first_read = _first_reads(inputs.plan)
         with self.autocast:
             for tape in reversed(self.tapes):
-                self._backward_group(tape, gradients, totals)
-            self.lazy.take(self.outside, totals)
-        self._return_carried(gradients)
-        outside = [
-            torch.zeros_like(t) if total is None else total
-            for t, total in zip(self.outside, totals, strict=True)
+                self._backward_group(tape, gradients, lazy, first_read[tape.group.start])
+            lazy.take(gradients.outside)
+        self._add_given(gradients, first_read)
+        outside = [*self.parameters, *self.shared.values()]
+        found = [
+            *(gradients.outside.get(number) for number in range(len(outside))),
+            *(gradients.x.get((op_type, name)) for op_type, name, _ in self.x_keys),
+            *(gradients.edge.get(name) for name in inputs.edge),
+            *(gradients.given.get(name) for name in inputs.given),
+            *(gradients.state[name].absent() for name in inputs.absent),
         ]
-        absent = [gradients.state[name][0] for name in inputs.absent]
-        found = [*outside, *gradients.x.values(), *gradients.edge.values()]
-        found += [*gradients.given.values(), *absent]
-        return [grad if need else None for grad, need in zip(found, needs, strict=True)]
+        # What no node of this batch used gets zeros, not None, as it does in a layer.
+        return [
+            (torch.zeros_like(tensor) if grad is None else grad) if need else None
+            for tensor, grad, need in zip(self.tensors, found, needs, strict=True)
+        ]
+
+    def _row_gradients(self, grads: Sequence[Tensor | None]) -> dict[str, RowGradients]:
+        plan = self.inputs.plan
+        incoming = dict(zip(self.inputs.fields, grads, strict=True))
+        found = {}
+        for name, state in {**self.inputs.given, **self.buffers}.items():
+            readers = [tape.group for tape in self.tapes if name in tape.gathered]
+            num_edges = sum(group.edge_stop - group.edge_start for group in readers)
+            complete = num_edges == len(plan.child_row)
+            found[name] = RowGradients(plan, state, incoming.get(name), complete)
+        return found
 
     def _backward_group(
-        self, tape: Tape, gradients: Gradients, totals: list[Tensor | None]
+        self, tape: Tape, gradients: Gradients, lazy: LazyGradients, first_read: int
     ) -> None:
-        if not tape.outputs:
-            return
-        rows = slice(tape.group.start, tape.group.stop)
-        outputs = list(tape.outputs.values())
-        wanted = [index for index, t in enumerate(self.outside) if t.requires_grad]
-        found = torch.autograd.grad(
-            outputs,
-            [*tape.leaves, *(self.outside[index] for index in wanted)],
-            [gradients.state[n][rows].to(o.dtype) for n, o in tape.outputs.items()],
-            retain_graph=True,  # the keeper frees the tapes, so that retain_graph=True works
-            allow_unused=True,
-        )
-        for grad, deposit in zip(found, tape.deposits, strict=False):
+        pulled = {name: gradients.state[name].pull(tape.group, first_read) for name in tape.outputs}
+        outputs = {name: grad for name, grad in pulled.items() if grad is not None}
+        outside = self._outside_leaves()
+        wanted: list[Tensor | GradientEdge]
+        wanted = [*tape.leaves, *(use.output for use in tape.uses), *outside.values()]
+        found: Sequence[Tensor | None] = [None] * len(wanted)
+        if outputs:
+            found = gradients_of(
+                [tape.outputs[name] for name in outputs],
+                [grad.to(tape.outputs[name].dtype) for name, grad in outputs.items()],
+                wanted,
+            )
+        grads = iter(found)
+        for leaf, deposit in zip(tape.leaves, tape.deposits, strict=True):
+            grad = next(grads)
+            deposit(torch.zeros_like(leaf) if grad is None else grad, gradients)
+        for use in tape.uses:
+            grad = next(grads)
             if grad is not None:
-                deposit(grad, gradients)
-        for index, grad in zip(wanted, found[len(tape.leaves) :], strict=True):
+                lazy.add(use, grad)
+        for number, grad in zip(outside, grads, strict=True):
             if grad is not None:
-                total = totals[index]
-                totals[index] = grad.clone() if total is None else total.add_(grad)
+                gradients.add_outside(number, grad)
 
-    def _incoming(self, grads: Sequence[Tensor | None]) -> dict[str, Tensor]:
-        """Gradients of the outputs, each in memory of its own that can be added to."""
-        inputs = self.inputs
-        shape = inputs.plan.num_nodes + 1
-        return {
-            name: torch.zeros(shape, width, dtype=inputs.dtype(name), device=inputs.device)
-            if grad is None
-            else grad.clone(memory_format=torch.contiguous_format)
-            for (name, width), grad in zip(self.fields.items(), grads, strict=True)
-        }
+    def _outside_leaves(self) -> dict[int, Tensor]:
+        """The leaves of parameters and shared tensors whose gradient is not deferred."""
+        assert self.aliases is not None
+        leaves = {number: self.aliases.plain[number] for number in self.aliases.plain_used}
+        shared = enumerate(self.shared.values(), start=len(self.parameters))
+        return leaves | {number: tensor for number, tensor in shared if tensor.requires_grad}
 
-    def _return_carried(self, gradients: Gradients) -> None:
+    def _add_given(self, gradients: Gradients, first_read: Mapping[int, int]) -> None:
+        """Adds what the state of earlier passes got as children or was carried over."""
+        for name, total in gradients.given.items():
+            if name not in self.buffers:
+                inside = gradients.state[name].pull_all()
+                if inside is not None:
+                    total += inside
         for group in self.inputs.plan.groups:
-            rows = slice(group.start, group.stop)
-            for name in self.inputs.carried(group):
-                gradients.given[name][rows] += gradients.state[name][rows]
+            for name in self.inputs.carried[group.op_type]:
+                grad = gradients.state[name].pull(group, first_read[group.start])
+                if grad is not None and name in gradients.given:
+                    gradients.given[name][group.start : group.stop] += grad
 
 
-def _cut(tensor: Tensor) -> Tensor:
-    return tensor.detach().requires_grad_(tensor.requires_grad)
+def _first_reads(plan: PassSchedule) -> dict[int, int]:
+    """Where the readers of each group begin in `plan.reader_edge`, by the group's first row."""
+    first = len(plan.reader_edge) - sum(group.num_read for group in plan.groups)
+    found = {}
+    for group in plan.groups:
+        found[group.start] = first
+        first += group.num_read
+    return found
 
 
 def _autocast_state(device: torch.device) -> torch.autocast:

@@ -2,174 +2,241 @@
 
 Cavs (Xu et al., 2018, https://arxiv.org/abs/1712.04048, section 3.4) defers the gradients of
 parameters to the end of the backward pass. A cell does not notice: inside the engine its weights
-are `LazyParameter`s, and `torch.nn.functional.linear` and `embedding` record what the gradient
-needs instead of computing it. Any other use of a weight is differentiated per group, as usual.
+are `LazyParameter`s. Where one is used in a linear product or an embedding, the use is noted with
+the place of its output in the autograd graph; backward asks for the gradient at that place and the
+weight's own gradient follows later, for many groups at once. Any other use of a weight is
+differentiated per group, as usual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 from torch.nn import functional as F
 
+#: Functions with two arguments, (input, weight), whose result is a matrix product.
+MATRIX_PRODUCTS = {torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
 #: Products are taken once this many rows have come together: enough for full speed, so that
 #: waiting for more would only hold memory.
 ROWS_PER_PRODUCT = 1024
+
+
+class Kind(Enum):
+    """What was done with a weight."""
+
+    LINEAR = "input @ weight.T"
+    PRODUCT = "input @ weight"
+    EMBEDDING = "weight[input]"
+
+
+class Use(NamedTuple):
+    """One deferred use of parameters, by their numbers: a linear product or an embedding."""
+
+    kind: Kind
+    weight: int | None
+    bias: int | None
+    input: Tensor  # [..., in], or the index of an embedding
+    version: int  # of the input
+    output: GradientEdge
+
+
+class Aliases:
+    """What stands for the parameters while the engine runs cells that must be differentiated.
+
+    Attributes:
+        plain: one leaf per parameter, for uses that are differentiated per group.
+        plain_used: the numbers of those that were used so.
+        uses: the deferred uses of the group that runs.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.plain = [cut(parameter) for parameter in parameters]
+        # Nobody asks for the gradient of these, so autograd does not compute it.
+        self.deferred = [cut(parameter) for parameter in parameters]
+        self.plain_used: dict[int, None] = {}
+        self.uses: list[Use] = []
+        self.by_parameter = {
+            id(p): LazyParameter.wrap(self, number) if p.requires_grad else self.plain[number]
+            for number, p in enumerate(parameters)
+        }
+
+    def note(
+        self, kind: Kind, weight: int | None, bias: int | None, x: Tensor, output: Tensor
+    ) -> Tensor:
+        """Notes a deferred use; returns its output."""
+        if output.grad_fn is not None:
+            edge = GradientEdge(output.grad_fn, output.output_nr)
+            self.uses.append(Use(kind, weight, bias, x, x._version, edge))
+        return output
 
 
 class LazyParameter(Tensor):
     """Stands for a parameter while the engine runs a cell.
 
     Attributes:
-        leaf: the plain tensor, whose gradient is collected per group.
-        recorder: where deferred uses are recorded.
+        aliases: all that stand for parameters.
+        number: the parameter's among them.
     """
 
-    leaf: Tensor
-    recorder: LazyGradients
+    aliases: Aliases
+    number: int
 
     @staticmethod
-    def wrap(leaf: Tensor, recorder: LazyGradients) -> LazyParameter:
-        """A lazy alias of `leaf`."""
-        alias: LazyParameter = Tensor._make_subclass(LazyParameter, leaf.detach())
-        alias.leaf = leaf
-        alias.recorder = recorder
+    def wrap(aliases: Aliases, number: int) -> LazyParameter:
+        """The lazy parameter with a number."""
+        alias: LazyParameter = Tensor._make_subclass(LazyParameter, aliases.plain[number].detach())
+        alias.aliases = aliases
+        alias.number = number
         return alias
 
     @classmethod
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
             if func is F.linear:
-                return _linear(*args, **kwargs)
+                return _linear(*args, **(kwargs or {}))
             if func is F.embedding:
-                return _embedding(*args, **kwargs)
-            return func(*_plain(args), **{k: _plain(v) for k, v in kwargs.items()})
+                return _embedding(*args, **(kwargs or {}))
+            if func in MATRIX_PRODUCTS and not kwargs:
+                return _product(func, *args)
+            return func(*_plain(args), **{k: _plain(v) for k, v in (kwargs or {}).items()})
 
 
 class LazyGradients:
-    """Collects what the deferred gradients need, and computes them."""
+    """Collects what the deferred gradients need, and computes them.
 
-    def __init__(self) -> None:
-        self._products: dict[tuple[int, int | None], _Product] = {}
+    Args:
+        parameters: what the numbers of uses stand for.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self._parameters = parameters
+        self._products: dict[tuple[Kind, int | None, int | None], _Product] = {}
         self._totals: dict[int, Tensor] = {}
 
-    def add_product(self, weight: Tensor, bias: Tensor | None, x: Tensor, grad: Tensor) -> None:
-        """Records one linear product: x [rows, in] gave an output with gradient [rows, out]."""
-        key = (id(weight), None if bias is None else id(bias))
-        product = self._products.setdefault(key, _Product(weight, bias))
-        product.rows.append((x, grad))
-        product.num_rows += len(x)
-        if product.num_rows >= ROWS_PER_PRODUCT:
-            self._flush(product)
+    def add(self, use: Use, grad: Tensor) -> None:
+        """Notes the gradient of a use's output.
 
-    def add_rows(self, weight: Tensor, index: Tensor, grad: Tensor) -> None:
-        """Records an embedding: rows `index` of the weight were read."""
-        rows = grad.reshape(-1, weight.shape[1]).to(weight.dtype)
-        self._total(weight).index_add_(0, index.reshape(-1), rows)
-
-    def take(self, leaves: list[Tensor], totals: list[Tensor | None]) -> None:
-        """Adds all deferred gradients to `totals` [one per leaf], and forgets them."""
-        for product in self._products.values():
-            self._flush(product)
-        for position, leaf in enumerate(leaves):
-            lazy = self._totals.pop(id(leaf), None)
-            if lazy is not None:
-                total = totals[position]
-                totals[position] = lazy if total is None else total.add_(lazy)
-        self._products.clear()
-
-    def _flush(self, product: _Product) -> None:
-        if not product.rows:
+        Raises:
+            RuntimeError: if the use's input was changed in place since.
+        """
+        if use.input._version != use.version:
+            raise RuntimeError(
+                "the input of a linear product or an embedding was modified by an inplace "
+                "operation before its gradient was computed."
+            )
+        rows = grad.reshape(-1, grad.shape[-1])
+        if use.kind is Kind.EMBEDDING and use.weight is not None:
+            total = self._total(use.weight)
+            total.index_add_(0, use.input.reshape(-1), rows.to(total.dtype))
             return
-        x, grad = product.joined()
-        if product.weight.requires_grad:
-            # dtypes differ under autocast; the product is taken as the forward one was.
-            change = grad.T @ x.to(grad.dtype)
-            self._total(product.weight).add_(change)
-        if product.bias is not None and product.bias.requires_grad:
-            self._total(product.bias).add_(grad.sum(0))
+        product = self._products.setdefault(use[:3], _Product())
+        product.inputs.append(use.input.detach().reshape(-1, use.input.shape[-1]))
+        product.grads.append(rows)
+        product.num_rows += len(rows)
+        if product.num_rows >= ROWS_PER_PRODUCT:
+            self._flush(*use[:3], product)
 
-    def _total(self, leaf: Tensor) -> Tensor:
-        if id(leaf) not in self._totals:
-            self._totals[id(leaf)] = torch.zeros_like(leaf)
-        return self._totals[id(leaf)]
+    def take(self, totals: dict[int, Tensor]) -> None:
+        """Adds all deferred gradients to `totals` [by the parameters' numbers]."""
+        for key, product in self._products.items():
+            self._flush(*key, product)
+        for number, total in self._totals.items():
+            totals[number] = totals[number].add_(total) if number in totals else total
+
+    def _flush(self, kind: Kind, weight: int | None, bias: int | None, product: _Product) -> None:
+        if not product.num_rows:
+            return
+        x, grad = product.take()
+        if weight is not None:
+            x = x.to(grad.dtype)  # they differ under autocast
+            self._add(weight, grad.T @ x if kind is Kind.LINEAR else x.T @ grad)
+        if bias is not None:
+            self._add(bias, grad.sum(0))
+
+    def _add(self, number: int, change: Tensor) -> None:
+        if number in self._totals:
+            self._totals[number].add_(change)
+        else:
+            self._totals[number] = change.to(self._parameters[number].dtype)
+
+    def _total(self, number: int) -> Tensor:
+        if number not in self._totals:
+            self._totals[number] = torch.zeros_like(self._parameters[number])
+        return self._totals[number]
 
 
 class _Product:
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight = weight
-        self.bias = bias
-        self.rows: list[tuple[Tensor, Tensor]] = []
+    """The factors of a product whose rows are still coming together."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Tensor] = []
+        self.grads: list[Tensor] = []
         self.num_rows = 0
 
-    def joined(self) -> tuple[Tensor, Tensor]:
-        """All recorded rows as two matrices; forgets them."""
-        xs, grads = zip(*self.rows, strict=True)
-        self.rows, self.num_rows = [], 0
-        if len(xs) == 1:
-            return xs[0], grads[0]
-        return torch.cat(xs), torch.cat(grads)
+    def take(self) -> tuple[Tensor, Tensor]:
+        """All inputs [num_rows, in] and all gradients [num_rows, out]; forgets them."""
+        inputs, grads = self.inputs, self.grads
+        self.inputs, self.grads, self.num_rows = [], [], 0
+        return _joined(inputs), _joined(grads)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    recorder = (weight if isinstance(weight, LazyParameter) else bias).recorder  # type: ignore[union-attr]
-    output: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
-        _plain(x), _plain(weight), _plain(bias), recorder
-    )
-    return output
+def cut(tensor: Tensor) -> Tensor:
+    """The tensor as the beginning of an autograd graph of its own."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
-def _embedding(index: Tensor, weight: LazyParameter, *args: Any, **kwargs: Any) -> Tensor:
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    lazy = weight if isinstance(weight, LazyParameter) else bias
+    if not isinstance(lazy, LazyParameter):  # the input is a parameter, not the weight
+        return F.linear(_plain(input), weight, bias)
+    x = _plain(input)
+    weight, weight_number = _deferred(weight)
+    bias, bias_number = (None, None) if bias is None else _deferred(bias)
+    output = F.linear(x, weight, bias)
+    return lazy.aliases.note(Kind.LINEAR, weight_number, bias_number, x, output)
+
+
+def _product(func: Callable[..., Any], *args: Any) -> Tensor:
+    x, weight = args
+    if not isinstance(weight, LazyParameter) or weight.dim() != 2 or x.dim() < 2:
+        output: Tensor = func(*_plain(args))
+        return output
+    x = _plain(x)
+    output = func(x, weight.aliases.deferred[weight.number])
+    return weight.aliases.note(Kind.PRODUCT, weight.number, None, x, output)
+
+
+def _embedding(input: Tensor, weight: LazyParameter, *args: Any, **kwargs: Any) -> Tensor:
     if any(value not in (None, False, 2.0) for value in (*args, *kwargs.values())):
         # A padding row, a norm limit or sparse gradients are rare in a cell: left to autograd.
-        return F.embedding(index, weight.leaf, *args, **kwargs)
-    output: Tensor = _Embedding.apply(  # type: ignore[no-untyped-call]
-        index, weight.leaf, weight.recorder
-    )
-    return output
+        return F.embedding(input, _plain(weight), *args, **kwargs)
+    output = F.embedding(input, weight.aliases.deferred[weight.number])
+    return weight.aliases.note(Kind.EMBEDDING, weight.number, None, input, output)
 
 
-class _Linear(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, recorder: LazyGradients
-    ) -> Tensor:
-        ctx.recorder, ctx.weight, ctx.bias = recorder, weight, bias
-        ctx.save_for_backward(x)
-        return F.linear(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (x,) = ctx.saved_tensors
-        weight: Tensor = ctx.weight
-        rows = grad.reshape(-1, grad.shape[-1])
-        ctx.recorder.add_product(weight, ctx.bias, x.reshape(-1, x.shape[-1]), rows)
-        grad_x = (grad @ weight.to(grad.dtype)).to(x.dtype) if ctx.needs_input_grad[0] else None
-        return grad_x, None, None, None
-
-
-class _Embedding(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, index: Tensor, weight: Tensor, recorder: LazyGradients) -> Tensor:
-        ctx.recorder, ctx.weight, ctx.index = recorder, weight, index
-        return F.embedding(index, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.recorder.add_rows(ctx.weight, ctx.index, grad)
-        return None, None, None
+def _deferred(value: Tensor) -> tuple[Tensor, int | None]:
+    """The tensor whose gradient nobody asks for, and its number, if the value has one."""
+    if isinstance(value, LazyParameter):
+        return value.aliases.deferred[value.number], value.number
+    return value, None
 
 
 def _plain(value: Any) -> Any:
     """The value with plain leaves in the place of lazy parameters."""
     if isinstance(value, LazyParameter):
-        return value.leaf
+        value.aliases.plain_used[value.number] = None
+        return value.aliases.plain[value.number]
     if isinstance(value, (list, tuple)):
         return type(value)(_plain(item) for item in value)
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ class PassInputs:
     shared: Mapping[str, Tensor]
     kernel: Kernel
 
-    @property
+    @cached_property
     def fields(self) -> dict[str, int]:
         """The fields that the pass writes, name -> width; the other given ones stay as they are."""
         widths: dict[str, int] = {}
@@ -35,11 +36,30 @@ class PassInputs:
             widths |= cell.fields
         return widths
 
-    def carried(self, group: Group) -> list[str]:
-        """The written fields that the group's nodes keep from before, for want of a cell's."""
-        cell = self.cells.get(group.op_type)
-        own = cell.fields if cell is not None else {}
-        return [name for name in self.fields if name in self.given and name not in own]
+    @cached_property
+    def carried(self) -> dict[int, list[str]]:
+        """op type -> the written fields that its nodes keep from before, for want of a cell's."""
+        return {
+            op_type: [name for name in lacking if name in self.given]
+            for op_type, lacking in self._without_cell.items()
+        }
+
+    @cached_property
+    def lacking(self) -> dict[int, list[str]]:
+        """op type -> the written fields that its nodes have neither from a cell nor from before."""
+        return {
+            op_type: [name for name in lacking if name not in self.given]
+            for op_type, lacking in self._without_cell.items()
+        }
+
+    @cached_property
+    def _without_cell(self) -> dict[int, list[str]]:
+        found = {}
+        for op_type in {group.op_type for group in self.plan.groups}:
+            cell = self.cells.get(op_type)
+            own = cell.fields if cell is not None else {}
+            found[op_type] = [name for name in self.fields if name not in own]
+        return found
 
     def dtype(self, field: str) -> torch.dtype:
         """The dtype of a field: as given, else that of the cells' parameters or inputs.
@@ -72,7 +92,7 @@ def check_state(cell: Cell, state: State, group: Group) -> None:
                 f"{describe(cell)} declares the field '{name}' but returns only "
                 f"{', '.join(state) or 'nothing'}. Return every field."
             )
-        if tuple(state[name].shape) != (size, width):
+        if state[name].shape != (size, width):
             raise ShapeError(
                 f"{describe(cell)} returns '{name}' of shape {list(state[name].shape)} for "
                 f"{size} nodes; its fields say [{size}, {width}]. Return one row per node."

@@ -75,8 +75,8 @@ class PlainReader(StateReader):
         self._given = given
         self._own = slice(group.start, group.stop)
         self._index = plan.child_row[edges]
-        self._parent = plan.parent[edges]
-        self._ptr = ptr
+        self.parent = plan.parent[edges]
+        self.ptr = ptr
 
     def rows(self, field: str) -> Tensor:
         return self._state[field].index_select(0, self._index)
@@ -86,12 +86,13 @@ class PlainReader(StateReader):
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         plan, state = self._plan, self._state[field]
-        if plan.reader is None or len(self._ptr) != plan.num_nodes + 1:
+        # The readers are those of the whole plan: of use to a group that is all of it.
+        if not len(state) == len(self.ptr) == plan.num_rows + 1:
             rows = self.rows(field)
             rows = rows if weight is None else rows * weight.unsqueeze(1)
-            return segment_sum(rows, self._ptr, self._parent)
+            return segment_sum(rows, self.ptr, self.parent)
         total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-            state, self._index, self._ptr, plan.reader, plan.reader_ptr, weight, plan.reader_edge
+            state, self._index, self.ptr, plan.reader, plan.reader_ptr, weight, plan.reader_edge
         )
         return total
 
@@ -103,7 +104,7 @@ def _run_group(inputs: PassInputs, group: Group, state: Mapping[str, Tensor]) ->
     """[group_size, width] every field that the pass writes, for one group."""
     cell = inputs.cells.get(group.op_type)
     rows = slice(group.start, group.stop)
-    new = {name: inputs.given[name][rows] for name in inputs.carried(group)}
+    new = {name: inputs.given[name][rows] for name in inputs.carried[group.op_type]}
     if cell is not None:
         new |= _call(cell, inputs, group, state)
     return {name: _rows(inputs, new, name, width, group) for name, width in inputs.fields.items()}
@@ -117,8 +118,7 @@ def _call(
     ptr = plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
     children = Children(
         PlainReader(plan, state, inputs.given, group, ptr),
-        ptr,
-        plan.parent[edges],
+        group.stop - group.start,
         cell.arity,
         {name: column[edges] for name, column in inputs.edge.items()},
         inputs.shared,

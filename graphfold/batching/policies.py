@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphfold.dag.depth import IntArray, longest_path, runs
+from graphfold.dag.depth import (
+    IntArray,
+    count_pointers,
+    longest_path,
+    runs,
+    sorted_set,
+    stable_order,
+)
 from graphfold.errors import ConfigError, did_you_mean
 
 
@@ -53,9 +60,8 @@ def by_agenda(graph: PassGraph) -> IntArray:
     count = np.bincount(graph.op_type, minlength=num_types)
     total_depth = np.bincount(graph.op_type, weights=graph.depth, minlength=num_types)
     mean_depth = total_depth / np.maximum(count, 1)
-    order = np.argsort(graph.child, kind="stable")
-    reader = graph.parent[order]
-    ptr = np.searchsorted(graph.child[order], np.arange(graph.num_nodes + 1))
+    reader = graph.parent[stable_order(graph.child)]
+    ptr = count_pointers(graph.child, graph.num_nodes)
     waiting = np.bincount(graph.parent, minlength=graph.num_nodes)
     ready: list[list[IntArray]] = [[] for _ in range(num_types)]
     _add_ready(ready, np.flatnonzero(waiting == 0), graph.op_type)
@@ -69,7 +75,7 @@ def by_agenda(graph: PassGraph) -> IntArray:
         launch += 1
         reached = reader[runs(ptr[nodes], ptr[nodes + 1])]
         np.subtract.at(waiting, reached, 1)
-        _add_ready(ready, np.unique(reached[waiting[reached] == 0]), graph.op_type)
+        _add_ready(ready, sorted_set(reached[waiting[reached] == 0]), graph.op_type)
     return step
 
 

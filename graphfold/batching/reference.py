@@ -82,14 +82,15 @@ class NodeReader(StateReader):
         self._edges = edges[node]
         self._all_edges = edges
         self._states = states
+        self.ptr = pointers(torch.tensor([len(self._edges)]))
+        self.parent = torch.zeros(len(self._edges), dtype=torch.int64)
 
     def children(self) -> Children:
         """The view that the cell is called with."""
         numbers = torch.tensor([number for number, _ in self._edges], dtype=torch.int64)
         return Children(
             self,
-            pointers(torch.tensor([len(self._edges)])),
-            torch.zeros(len(self._edges), dtype=torch.int64),
+            1,
             self._cell.arity,
             {name: column[numbers] for name, column in self._inputs.edge.items()},
             self._inputs.shared,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.cell import NodeInput
 from graphfold.batching.children import StateReader
+from graphfold.batching.lazy import Use
 from graphfold.batching.pass_inputs import PassInputs
+from graphfold.batching.row_gradients import RowGradients
 from graphfold.batching.schedule import Group
 from graphfold.batching.segment import gather_sum, segment_sum
 
@@ -22,20 +26,30 @@ Deposit = Callable[[Tensor, "Gradients"], None]
 class Gradients:
     """The gradients that backward collects, laid out as the tensors they belong to."""
 
-    state: dict[str, Tensor]  # field -> [num_nodes + 1, width]
-    given: dict[str, Tensor]
-    x: dict[tuple[int, str], Tensor]
-    edge: dict[str, Tensor]
+    state: dict[str, RowGradients]
+    given: dict[str, Tensor]  # field -> [num_rows + 1, width]
+    x: dict[tuple[int, str], Tensor] = field(default_factory=dict)
+    edge: dict[str, Tensor] = field(default_factory=dict)
+    outside: dict[int, Tensor] = field(default_factory=dict)  # parameters, then shared tensors
+
+    def add_outside(self, number: int, grad: Tensor) -> None:
+        """Adds to the gradient of a parameter or a shared tensor."""
+        if number in self.outside:
+            self.outside[number].add_(grad)
+        else:  # autograd may hand out one tensor twice, and ours is written to
+            self.outside[number] = grad.clone()
 
 
 @dataclass
 class Tape:
-    """One group's leaves with where they came from, and its outputs by field."""
+    """One group's leaves with where they came from, its outputs and its deferred uses."""
 
     group: Group
     leaves: list[Tensor] = field(default_factory=list)
     deposits: list[Deposit] = field(default_factory=list)
     outputs: dict[str, Tensor] = field(default_factory=dict)
+    uses: list[Use] = field(default_factory=list)
+    gathered: set[str] = field(default_factory=set)  # fields of which the children's rows were read
 
     def leaf(self, value: Tensor, deposit: Deposit) -> Tensor:
         """`value` as the beginning of the group's own autograd graph."""
@@ -49,73 +63,92 @@ class TapeReader(StateReader):
     """Reads rows of the state buffers; with a tape, as leaves whose gradients find their way back.
 
     A field that a cell reads twice in the same way is gathered once.
+
+    Args:
+        inputs: the pass.
+        state: field -> [num_rows + 1, width] what children are read from.
+        group: the group that reads.
+        tape: where leaves are noted, or None.
     """
 
     def __init__(
-        self,
-        inputs: PassInputs,
-        buffers: dict[str, Tensor],
-        group: Group,
-        ptr: Tensor,
-        tape: Tape | None,
+        self, inputs: PassInputs, state: Mapping[str, Tensor], group: Group, tape: Tape | None
     ) -> None:
-        edges = slice(group.edge_start, group.edge_stop)
-        self._state = {**inputs.given, **buffers}
-        self._given = inputs.given
-        self._written = buffers.keys()
-        self._own = slice(group.start, group.stop)
+        self._inputs = inputs
         self._plan = inputs.plan
-        self._index = inputs.plan.child_row[edges]
-        self._parent = inputs.plan.parent[edges]
-        self._ptr = ptr
+        self._state = state
+        self._group = group
         self._tape = tape
         self._seen: dict[tuple[str, str], Tensor] = {}
 
+    @cached_property
+    def ptr(self) -> Tensor:  # type: ignore[override]
+        """[group_size + 1] where each node's edges begin."""
+        group = self._group
+        return self._plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
+
+    @cached_property
+    def parent(self) -> Tensor:  # type: ignore[override]
+        """[num_child_edges] the position in the group of each edge's parent."""
+        return self._plan.parent[self._group.edge_start : self._group.edge_stop]
+
+    @cached_property
+    def _index(self) -> Tensor:
+        return self._plan.child_row[self._group.edge_start : self._group.edge_stop]
+
     def rows(self, field: str) -> Tensor:
-        def read() -> Tensor:
-            return self._state[field].index_select(0, self._index)
+        if ("rows", field) in self._seen:
+            return self._seen["rows", field]
+        group = self._group
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            self._of(gradients, field).index_add_(0, self._index, grad)
+            gradients.state[field].put(group, grad)
 
-        return self._read("rows", field, read, deposit)
+        if self._tape is not None:
+            self._tape.gathered.add(field)
+        return self._keep("rows", field, self._gathered(field), deposit)
 
     def child_count(self) -> Tensor:
         return self._plan.child_count(self._index)
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         if weight is not None:
-            return segment_sum(self.rows(field) * weight.unsqueeze(1), self._ptr, self._parent)
-
-        def read() -> Tensor:
-            return gather_sum(self._state[field], self._index, self._ptr)
+            return segment_sum(self.rows(field) * weight.unsqueeze(1), self.ptr, self.parent)
+        if ("sum", field) in self._seen:
+            return self._seen["sum", field]
+        group = self._group
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            rows = grad.index_select(0, self._parent)
-            self._of(gradients, field).index_add_(0, self._index, rows)
+            gradients.state[field].put_sum(group, grad)
 
-        return self._read("sum", field, read, deposit)
+        total = gather_sum(self._state[field].detach(), self._index, self.ptr)
+        return self._keep("sum", field, total, deposit)
 
     def previous(self, field: str) -> Tensor:
-        def read() -> Tensor:
-            return self._given[field][self._own]
+        if ("previous", field) in self._seen:
+            return self._seen["previous", field]
+        rows = slice(self._group.start, self._group.stop)
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            gradients.given[field][self._own] += grad
+            gradients.given[field][rows] += grad
 
-        return self._read("previous", field, read, deposit)
+        return self._keep("previous", field, self._inputs.given[field][rows], deposit)
 
-    def _of(self, gradients: Gradients, field: str) -> Tensor:
-        return (gradients.state if field in self._written else gradients.given)[field]
+    def _gathered(self, field: str) -> Tensor:
+        """[num_child_edges, width] a view where the children lie side by side, else a copy."""
+        group, state = self._group, self._state[field]
+        if group.first_child < 0:
+            return state.detach().index_select(0, self._index)
+        rows = slice(group.first_child, group.first_child + group.edge_stop - group.edge_start)
+        # Later groups write into other rows of the buffer. `data` has a version of its own, so
+        # autograd does not take that for a change of these.
+        return state.detach()[rows] if self._tape is None else state.data[rows]
 
-    def _read(self, how: str, field: str, read: Callable[[], Tensor], deposit: Deposit) -> Tensor:
-        if (how, field) not in self._seen:
-            with torch.no_grad():
-                value = read()
-            if self._tape is not None:
-                value = self._tape.leaf(value, deposit)
-            self._seen[how, field] = value
-        return self._seen[how, field]
+    def _keep(self, how: str, field: str, value: Tensor, deposit: Deposit) -> Tensor:
+        if self._tape is not None:
+            value = self._tape.leaf(value, deposit)
+        self._seen[how, field] = value
+        return value
 
 
 def read_x(inputs: PassInputs, group: Group, tape: Tape | None) -> NodeInput:
@@ -123,12 +156,12 @@ def read_x(inputs: PassInputs, group: Group, tape: Tape | None) -> NodeInput:
     rows = slice(group.type_start, group.type_start + group.stop - group.start)
 
     def read(name: str, value: Tensor) -> Tensor:
-        part = value[rows]
+        part = value.detach()[rows]
         if tape is None or not value.requires_grad:
             return part
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            gradients.x[group.op_type, name][rows] = grad
+            _put(gradients.x, (group.op_type, name), value, rows, grad)
 
         return tape.leaf(part, deposit)
 
@@ -143,13 +176,23 @@ def read_edge(inputs: PassInputs, group: Group, tape: Tape | None) -> dict[str, 
     edges = slice(group.edge_start, group.edge_stop)
 
     def read(name: str, value: Tensor) -> Tensor:
-        part = value[edges]
+        part = value.detach()[edges]
         if tape is None or not value.requires_grad:
             return part
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            gradients.edge[name][edges] = grad
+            _put(gradients.edge, name, value, edges, grad)
 
         return tape.leaf(part, deposit)
 
     return {name: read(name, value) for name, value in inputs.edge.items()}
+
+
+def _put(found: dict[Any, Tensor], key: object, whole: Tensor, rows: slice, grad: Tensor) -> None:
+    """Puts the gradient of some rows where that of the whole tensor is collected."""
+    if len(grad) == len(whole):
+        found[key] = grad
+        return
+    if key not in found:
+        found[key] = torch.zeros_like(whole)
+    found[key][rows] = grad

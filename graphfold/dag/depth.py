@@ -58,9 +58,9 @@ def longest_path(num_nodes: int, source: IntArray, target: IntArray) -> IntArray
 
     Kahn's algorithm, one array step per level: the work of a level is that of its own edges.
     """
-    order = np.argsort(source, kind="stable")
+    order = stable_order(source)
     successor = target[order]
-    ptr = np.searchsorted(source[order], np.arange(num_nodes + 1))
+    ptr = count_pointers(source, num_nodes)
     waiting = np.bincount(target, minlength=num_nodes)
     length = np.full(num_nodes, -1, dtype=np.int64)
     ready = np.flatnonzero(waiting == 0)
@@ -69,7 +69,7 @@ def longest_path(num_nodes: int, source: IntArray, target: IntArray) -> IntArray
         length[ready] = level
         reached = successor[runs(ptr[ready], ptr[ready + 1])]
         np.subtract.at(waiting, reached, 1)
-        ready = np.unique(reached[waiting[reached] == 0])
+        ready = sorted_set(reached[waiting[reached] == 0])
         level += 1
     return length
 
@@ -96,3 +96,28 @@ def runs(start: IntArray, stop: IntArray) -> IntArray:
     total = int(ends[-1]) if len(ends) else 0
     numbers: IntArray = np.arange(total) + np.repeat(start - ends + count, count)
     return numbers
+
+
+def stable_order(key: IntArray) -> IntArray:
+    """`argsort(key)` where equal keys keep their order; `key` is not negative.
+
+    Keys of up to 16 bits are sorted by their digits, which takes a third of the time.
+    """
+    small = len(key) > 0 and int(key.max()) < 1 << 16
+    order: IntArray = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
+    return order
+
+
+def count_pointers(numbers: IntArray, size: int) -> IntArray:
+    """[size + 1] where the run of each number from 0 to size - 1 begins, once they are sorted."""
+    ptr = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(numbers, minlength=size), out=ptr[1:])
+    return ptr
+
+
+def sorted_set(numbers: IntArray) -> IntArray:
+    """Each number once, ascending; for the few numbers of a level faster than `numpy.unique`."""
+    numbers = np.sort(numbers)
+    keep = np.ones(len(numbers), dtype=bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=keep[1:])
+    return numbers[keep]

@@ -8,7 +8,7 @@ import torch
 from engine_cells import SCHEMA, chain, random_dag
 
 from graphfold.batching import POLICIES, Down, Rounds, Up, build_schedule
-from graphfold.dag import GraphBuilder, compute_height
+from graphfold.dag import GraphBuilder, collate, compute_height
 from graphfold.errors import ConfigError, SchemaError
 
 SEEDS = range(8)
@@ -146,3 +146,97 @@ def test_a_schedule_moves_to_a_device_whole():
     moved = build_schedule(random_dag(2, 0), [Up(), Rounds("next", 2)]).to("meta")
     assert all(plan.row.device.type == "meta" for plan in moved.passes)
     assert moved.passes[1].reader.device.type == "meta"
+
+
+@pytest.mark.parametrize("item", [Up(), Down(), Rounds("next", 1)])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_readers_are_the_edges_sorted_by_what_they_read(item, policy, seed):
+    dag = random_dag(3, seed, size=seed)
+    (plan,) = build_schedule(dag, [item], policy).passes
+    owner = torch.repeat_interleave(torch.arange(plan.num_rows), plan.child_ptr.diff())
+    for row in range(plan.num_rows + 1):
+        own = slice(int(plan.reader_ptr[row]), int(plan.reader_ptr[row + 1]))
+        edges = plan.reader_edge[own].tolist()
+        assert edges == [e for e, read in enumerate(plan.child_row.tolist()) if read == row]
+        assert plan.reader[own].tolist() == owner[edges].tolist()
+    assert plan.reader_ptr[-1] == len(plan.child_row)
+    count = plan.reader_ptr.diff()[1:]
+    assert plan.single_reader == (count <= 1).all()
+    if plan.reader_of_row is not None:
+        ones = torch.zeros(plan.num_rows + 1, dtype=torch.int64)
+        present = plan.child_row > 0
+        ones[plan.child_row[present]] = torch.nonzero(present).view(-1) + 1
+        assert plan.reader_of_row.tolist() == ones.tolist()
+
+
+@pytest.mark.parametrize("item", [Up(), Down(), Rounds("next", 1)])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_groups_know_when_they_read_or_are_read_in_one_piece(item, policy, seed):
+    dag = random_dag(2, seed, size=seed)
+    (plan,) = build_schedule(dag, [item], policy).passes
+    child_row = plan.child_row.tolist()
+    for group in plan.groups:
+        read = child_row[group.edge_start : group.edge_stop]
+        consecutive = read and read == list(range(read[0], read[0] + len(read))) and read[0] > 0
+        assert group.first_child == (read[0] if consecutive else -1)
+        edges = [e for e, row in enumerate(child_row) if group.start <= row < group.stop]
+        assert group.num_read == len(edges)
+        in_one_piece = edges == list(range(edges[0], edges[0] + len(edges))) if edges else True
+        rows = [child_row[e] for e in edges]
+        in_one_piece &= rows == list(range(group.start, group.start + len(edges)))
+        assert group.first_edge == ((edges[0] if edges else 0) if in_one_piece else -1)
+
+
+def perfect_trees(depths):
+    builder = GraphBuilder(SCHEMA)
+    for depth in depths:
+        nodes = [builder.node("word") for _ in range(2**depth)]
+        while len(nodes) > 1:
+            pairs = list(zip(nodes[::2], nodes[1::2], strict=True))
+            nodes = [builder.node("pair") for _ in pairs]
+            for node, pair in zip(nodes, pairs, strict=True):
+                builder.inputs(node, pair, weight=[0.0, 0.0])
+        builder.output(nodes[0])
+        builder.finish()
+    return builder.build()
+
+
+def chains(lengths):
+    return collate([chain(length) for length in lengths])
+
+
+def assert_read_in_one_piece(dag, item, policy):
+    (plan,) = build_schedule(dag, [item], policy).passes
+    assert plan.single_reader
+    for group in plan.groups:
+        assert group.first_child > 0 or group.edge_start == group.edge_stop
+        assert group.first_edge >= 0
+
+
+@pytest.mark.parametrize("policy", ["depth", "agenda"])
+@pytest.mark.parametrize("lengths", [(3, 3, 3), (2, 4, 0, 3)])
+@pytest.mark.parametrize("make", [perfect_trees, chains])
+def test_perfect_trees_and_chains_are_read_in_one_piece(make, lengths, policy):
+    assert_read_in_one_piece(make(lengths), Up(), policy)
+
+
+@pytest.mark.parametrize("make", [perfect_trees, chains])
+def test_graphs_of_one_depth_are_read_in_one_piece_by_height_too(make):
+    assert_read_in_one_piece(make((3, 3, 3)), Up(), "height")
+
+
+@pytest.mark.parametrize("policy", ["depth", "height"])
+def test_chains_read_consecutive_rows_on_the_way_down(policy):
+    (plan,) = build_schedule(chains((3, 7, 0, 5)), [Down()], policy).passes
+    for group in plan.groups:
+        assert group.first_child > 0 or group.edge_start == group.edge_stop
+
+
+def test_node_order_is_kept_where_sorting_would_not_help():
+    dag = random_dag(12, 1)
+    (plan,) = build_schedule(dag, [Up()]).passes
+    for group in plan.groups:
+        nodes = plan.node[group.start - 1 : group.stop - 1]
+        assert (nodes.diff() > 0).all()

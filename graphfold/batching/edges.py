@@ -1,0 +1,60 @@
+"""Edges: the child edges of a pass, as the scheduler sees them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from graphfold.dag.depth import IntArray, count_pointers, runs, stable_order
+
+
+class Edges(NamedTuple):
+    """Edges sorted by the node that reads; child -1 for an absent slot."""
+
+    ptr: IntArray  # [num_nodes + 1] where each node's edges begin
+    child: IntArray  # [num_edges] the node that is read
+    parent: IntArray  # [num_edges] the node that reads
+    number: IntArray  # [num_edges] the edge's number in the `TypedDAG`
+
+    @staticmethod
+    def from_csr(ptr: IntArray, child: IntArray) -> Edges:
+        """The edges of inputs or of a relation."""
+        parent = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+        return Edges(ptr, child, parent, np.arange(len(child)))
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.ptr) - 1
+
+    def present(self) -> tuple[IntArray, IntArray]:
+        """(child, parent) of the edges that are not absent."""
+        present = self.child >= 0
+        if present.all():
+            return self.child, self.parent
+        return self.child[present], self.parent[present]
+
+    def reversed(self) -> Edges:
+        """Each node's readers in edge order; absent slots drop out."""
+        present = np.flatnonzero(self.child >= 0)
+        order = present[stable_order(self.child[present])]
+        parent, child = self.child[order], self.parent[order]
+        return Edges(count_pointers(parent, self.num_nodes), child, parent, self.number[order])
+
+    def select(self, node: IntArray, position: IntArray) -> Edges:
+        """The edges of some nodes only, with the nodes numbered anew.
+
+        Args:
+            node: [num_selected] the nodes whose edges stay, in their new order.
+            position: [num_nodes] the new number of what is read; that of nobody read is not used.
+        """
+        take = runs(self.ptr[node], self.ptr[node + 1])
+        count = self.ptr[node + 1] - self.ptr[node]
+        old = self.child[take]
+        child = np.where(old < 0, -1, position[old]) if len(node) else old
+        return Edges(
+            np.concatenate([[0], np.cumsum(count)]),
+            child,
+            np.repeat(np.arange(len(node)), count),
+            self.number[take],
+        )

@@ -1,0 +1,85 @@
+"""PassSchedule: the plan of one pass, as index arrays in execution order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Group(NamedTuple):
+    """Nodes of one type that run together: a contiguous slice of rows."""
+
+    op_type: int
+    start: int  # first row
+    stop: int  # last row plus one
+    edge_start: int  # first child edge
+    edge_stop: int
+    type_start: int  # first row among the rows of this type
+    first_child: int  # the row of the first edge if the edges read consecutive rows, else -1
+    first_edge: int  # the edge that reads row `start` if the group is read in one piece, else -1
+    num_read: int  # how many edges read rows of the group
+
+
+@dataclass(frozen=True, eq=False)
+class PassSchedule:
+    """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
+
+    Every node has a row of its own, unless the plan shares (see `build_schedule`): then nodes whose
+    states must be equal have one row, `row` maps many to one, and `node` names one node of each.
+
+    Rows are in execution order, so a group writes one slice; edges are sorted by the row that
+    reads, so a group's edges are one slice as well. "Position" of a row is the row minus one: that
+    of its node among `node`; "position" of an edge is its place in `child_row`.
+
+    A group is read in one piece (`Group.first_edge`) if edges first_edge, first_edge + 1, ...
+    first_edge + num_read - 1 read its rows start, start + 1, ... and no other edge reads it.
+    """
+
+    groups: tuple[Group, ...]
+    row: Tensor  # [num_nodes] int64, the row of each node
+    node: Tensor  # [num_rows] int64, the node of each row, row 1 first
+    child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
+    child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
+    parent: Tensor  # [num_edges] int64, the reading node's position in its group
+    edge: Tensor  # [num_edges] int64, the number of the edge in the `TypedDAG`
+    type_order: tuple[Tensor | None, ...]  # per type, its nodes in row order; None: node order
+    read_types: frozenset[tuple[int, int]]  # (type that reads, type that is read) in this batch
+    reader_ptr: Tensor  # [num_rows + 2] int64, where the readers of each row begin; row 0 first
+    reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
+    reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
+    reader_of_row: Tensor | None  # [num_rows + 1] 1 + the edge that reads a row, 0 for none
+
+    @property
+    def single_reader(self) -> bool:
+        """Whether every row is read at most once; otherwise `reader_of_row` is None."""
+        return self.reader_of_row is not None
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows are computed; a buffer has one more, for absent children."""
+        return self.node.shape[0]
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the graphs have: as many as rows, unless the plan shares."""
+        return self.row.shape[0]
+
+    def child_count(self, row: Tensor) -> Tensor:
+        """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
+        return self.child_ptr[row] - self.child_ptr[(row - 1).clamp(min=0)]
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> PassSchedule:
+        """A copy with `function` applied to every tensor."""
+        moved: dict[str, Any] = {
+            item.name: function(value)
+            for item in fields(self)
+            if isinstance(value := getattr(self, item.name), Tensor)
+        }
+        return replace(
+            self,
+            **moved,
+            type_order=tuple(None if t is None else function(t) for t in self.type_order),
+        )
