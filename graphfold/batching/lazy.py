@@ -136,24 +136,28 @@ class LazyGradients:
             total = self._total(use.weight)
             total.index_add_(0, use.input.reshape(-1), rows.to(total.dtype))
             return
+        x = use.input.detach().reshape(-1, use.input.shape[-1])
+        if len(rows) >= ROWS_PER_PRODUCT:
+            self._multiply(*use[:3], x, rows)
+            return
         product = self._products.setdefault(use[:3], _Product())
-        product.inputs.append(use.input.detach().reshape(-1, use.input.shape[-1]))
+        product.inputs.append(x)
         product.grads.append(rows)
         product.num_rows += len(rows)
         if product.num_rows >= ROWS_PER_PRODUCT:
-            self._flush(*use[:3], product)
+            self._multiply(*use[:3], *product.take())
 
     def take(self, totals: dict[int, Tensor]) -> None:
         """Adds all deferred gradients to `totals` [by the parameters' numbers]."""
         for key, product in self._products.items():
-            self._flush(*key, product)
+            if product.num_rows:
+                self._multiply(*key, *product.take())
         for number, total in self._totals.items():
             totals[number] = totals[number].add_(total) if number in totals else total
 
-    def _flush(self, kind: Kind, weight: int | None, bias: int | None, product: _Product) -> None:
-        if not product.num_rows:
-            return
-        x, grad = product.take()
+    def _multiply(
+        self, kind: Kind, weight: int | None, bias: int | None, x: Tensor, grad: Tensor
+    ) -> None:
         if weight is not None:
             x = x.to(grad.dtype)  # they differ under autocast
             self._add(weight, grad.T @ x if kind is Kind.LINEAR else x.T @ grad)

@@ -20,7 +20,8 @@ class RowGradients:
     Args:
         plan: the plan of the pass.
         state: [num_rows + 1, width] the field.
-        incoming: [num_rows + 1, width] the gradient that comes from outside of the pass, or None.
+        incoming: [num_rows + 1, width] the gradient that comes from outside of the pass, dense or
+            sparse, or None.
         complete: whether every group that has children leaves a gradient for them.
     """
 
@@ -29,7 +30,7 @@ class RowGradients:
     ) -> None:
         self._plan = plan
         self._state = state
-        self._incoming = incoming
+        self._incoming = None if incoming is None else _Incoming(incoming, plan)
         self._complete = complete
         self._pieces: list[tuple[Group, Tensor]] = []  # not yet in `_edges`
         self._edges: Tensor | None = None  # [num_edges + 1, width], row 0 is zero
@@ -52,15 +53,13 @@ class RowGradients:
             group: the group; all groups that read it have left their gradients.
             first_read: where the group's readers begin in `reader_edge`.
         """
-        rows = slice(group.start, group.stop)
         total = self._pull_edges(group, first_read) if group.num_read else None
         if self._sums is not None and group.num_read:
             readers = self._plan.reader[first_read : first_read + group.num_read]
             part = gather_sum(self._sums, readers, self._reader_ptr(group, first_read))
             total = part if total is None else total + part
         if self._incoming is not None:
-            part = self._incoming[rows]
-            total = part if total is None else total + part
+            total = self._incoming.add_to(total, group)
         return total
 
     def pull_all(self) -> Tensor | None:
@@ -85,7 +84,8 @@ class RowGradients:
             part = self._sums.index_select(0, plan.reader[:count]).sum(0)
             total = part if total is None else total + part
         if self._incoming is not None:
-            total = self._incoming[0] if total is None else total + self._incoming[0]
+            part = self._incoming.absent()
+            total = part if total is None else total + part
         return total
 
     def _pull_edges(self, group: Group, first_read: int) -> Tensor | None:
@@ -132,3 +132,40 @@ class RowGradients:
 
     def _reader_ptr(self, group: Group, first_read: int) -> Tensor:
         return self._plan.reader_ptr[group.start : group.stop + 1] - first_read
+
+
+class _Incoming:
+    """The gradient of a field that comes from outside of the pass."""
+
+    def __init__(self, grad: Tensor, plan: PassSchedule) -> None:
+        # Sorting rows by group asks for numbers on this side of the device.
+        if grad.is_sparse and (grad.device.type != "cpu" or 4 * grad._nnz() > len(grad)):
+            grad = grad.to_dense()
+        self._grad = grad
+        if not grad.is_sparse:
+            return
+        rows, order = torch.sort(grad._indices()[0])
+        self._rows, self._values = rows, grad._values().index_select(0, order)
+        starts = torch.tensor([0, *(group.start for group in plan.groups), len(grad)])
+        bounds = torch.searchsorted(rows, starts).tolist()
+        keys = [0, *(group.start for group in plan.groups)]
+        self._bounds = dict(zip(keys, zip(bounds, bounds[1:], strict=False), strict=True))
+
+    def add_to(self, total: Tensor | None, group: Group) -> Tensor | None:
+        """[group_size, width] the gradient of a group's rows, added to `total` if there is one."""
+        if not self._grad.is_sparse:
+            part = self._grad[group.start : group.stop]
+            return part if total is None else total + part
+        begin, end = self._bounds[group.start]
+        if begin == end:
+            return total
+        if total is None:
+            total = self._values.new_zeros(group.stop - group.start, self._values.shape[1])
+        return total.index_add(0, self._rows[begin:end] - group.start, self._values[begin:end])
+
+    def absent(self) -> Tensor:
+        """[width] that of row 0."""
+        if not self._grad.is_sparse:
+            return self._grad[0]
+        begin, end = self._bounds[0]
+        return self._values[begin:end].sum(0)

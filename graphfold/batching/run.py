@@ -60,6 +60,7 @@ class RowRun:
         self.batch = inputs.batch
         self.fields: dict[str, Tensor] = {}
         self.plan = inputs.batch.schedule.passes[0]
+        self.sparse: set[str] = set()  # fields whose gradient may be sparse
 
     def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
         """Runs a pass, or one round."""
@@ -78,12 +79,14 @@ class RowRun:
         )
         self.plan = plan
         if not isinstance(item, Rounds):
-            run = run_fast if self.inputs.engine == "fast" else run_plain
-            self.fields = run(inputs)
+            fast = self.inputs.engine == "fast"
+            self.fields = run_fast(inputs) if fast else run_plain(inputs)
+            self.sparse = self.sparse | inputs.fields.keys() if fast else set()
             return
         if first:
             inputs = replace(inputs, given=initial_state(inputs))
         self.fields = run_round(inputs)
+        self.sparse = set()
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
@@ -97,11 +100,12 @@ class RowRun:
             if base is None:
                 base = values.new_zeros(self.plan.num_nodes + 1, values.shape[1])
             self.fields[field] = base.index_copy(0, rows, values)
+            self.sparse.discard(field)
         return list(new)
 
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         """The state after all passes; `has` says which types have a field."""
-        return States(self.fields, self.plan.row, has)
+        return States(self.fields, self.plan.row, has, self.sparse)
 
     def _rows(self, op_type: int, cell: Cell, plan: PassSchedule) -> NodeInput:
         """The cell's input in row order."""
@@ -117,6 +121,7 @@ class RowRun:
         """The state so far, in the row order of the next pass."""
         if plan is self.plan or not self.fields:
             return self.fields
+        self.sparse = set()
         moved = torch.cat([plan.row.new_zeros(1), self.plan.row[plan.node]])
         return {name: value.index_select(0, moved) for name, value in self.fields.items()}
 

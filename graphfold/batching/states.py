@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,14 +18,20 @@ class States(Mapping[str, Tensor]):
         fields: field -> [num_nodes + 1, width] in row order; row 0 belongs to no node.
         row: [num_nodes] the row of each node.
         has: field -> op types whose nodes have it.
+        sparse: the fields whose gradient may be sparse.
     """
 
     def __init__(
-        self, fields: Mapping[str, Tensor], row: Tensor, has: Mapping[str, frozenset[int]]
+        self,
+        fields: Mapping[str, Tensor],
+        row: Tensor,
+        has: Mapping[str, frozenset[int]],
+        sparse: Collection[str] = (),
     ) -> None:
         self._fields = fields
         self._row = row
         self._has = has
+        self._sparse = sparse
 
     def __getitem__(self, field: str) -> Tensor:
         """[num_nodes, width] in node order; zeros for nodes whose type lacks the field."""
@@ -38,9 +45,30 @@ class States(Mapping[str, Tensor]):
 
     def at(self, field: str, nodes: Tensor) -> Tensor:
         """[len(nodes), width] the field of some nodes only."""
-        return self._fields[field].index_select(0, self._row.index_select(0, nodes))
+        rows = self._row.index_select(0, nodes)
+        if field in self._sparse:
+            values: Tensor = _Rows.apply(self._fields[field], rows)  # type: ignore[no-untyped-call]
+            return values
+        return self._fields[field].index_select(0, rows)
 
     def has(self, field: str, op_type: Tensor) -> Tensor:
         """[num_nodes] bool, whether nodes of these types have the field."""
         types = torch.tensor(sorted(self._has[field]), dtype=torch.int64, device=op_type.device)
         return torch.isin(op_type, types)
+
+
+class _Rows(torch.autograd.Function):
+    """Some rows of a field, with a sparse gradient: a loss at the roots says nothing of the rest."""
+
+    @staticmethod
+    def forward(ctx: Any, state: Tensor, rows: Tensor) -> Tensor:
+        ctx.shape = state.shape
+        ctx.save_for_backward(rows)
+        return state.index_select(0, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        return torch.sparse_coo_tensor(
+            rows.unsqueeze(0), grad, ctx.shape, check_invariants=False
+        ), None
