@@ -22,6 +22,8 @@ from graphfold.batching.children import Children
 from graphfold.batching.differentiate import gradients as gradients_of
 from graphfold.batching.lazy import Aliases, LazyGradients, cut
 from graphfold.batching.pass_inputs import PassInputs, check_state
+from graphfold.batching.program import Program
+from graphfold.batching.programs import CellPrograms, read_slots
 from graphfold.batching.row_gradients import RowGradients
 from graphfold.batching.schedule import Group, PassSchedule
 from graphfold.batching.tape import Gradients, Tape, TapeReader, read_edge, read_x
@@ -95,6 +97,14 @@ class _Run:
             *inputs.given.values(),
             *inputs.absent.values(),
         ]
+        # Each cell's parameters as a program gets them, and their numbers among all; None is None.
+        number = {id(p): index for index, p in enumerate(self.parameters)}
+        own = {op_type: list(cell.parameters()) for op_type, cell in inputs.cells.items()}
+        self._values = {op_type: [p.detach() for p in ps] for op_type, ps in own.items()}
+        self._numbers: dict[int, dict[int | None, Any]] = {
+            op_type: {None: None, **{index: number[id(p)] for index, p in enumerate(ps)}}
+            for op_type, ps in own.items()
+        }
         self.shared = {name: cut(tensor) for name, tensor in inputs.shared.items()}
 
     def forward(self) -> dict[str, Tensor]:
@@ -104,17 +114,30 @@ class _Run:
         self.aliases = Aliases(self.parameters) if self.keep else None
         # What children are read from; a field of an earlier pass that this one does not write too.
         state = {**inputs.given, **self.buffers}
-        seen: set[int] = set()
+        programs = {
+            op_type: CellPrograms(cell, op_type, inputs, self.keep)
+            for op_type, cell in inputs.cells.items()
+        }
         with torch.set_grad_enabled(self.keep), self._aliased():
-            for group in inputs.plan.groups:
-                cell = inputs.cells.get(group.op_type)
-                if cell is not None:
-                    self._forward_group(cell, group, state, group.op_type not in seen)
-                    seen.add(group.op_type)
-                for name in inputs.carried[group.op_type]:
-                    rows = slice(group.start, group.stop)
-                    self.buffers[name][rows] = inputs.given[name][rows].detach()
+            self._forward_groups(state, programs)
+        for known in programs.values():
+            known.finish()
         return self.buffers
+
+    def _forward_groups(
+        self, state: Mapping[str, Tensor], programs: Mapping[int, CellPrograms]
+    ) -> None:
+        inputs, seen = self.inputs, set()
+        for group in inputs.plan.groups:
+            cell = inputs.cells.get(group.op_type)
+            if cell is not None:
+                first = group.op_type not in seen
+                seen.add(group.op_type)
+                run = self._check_group if first else self._forward_group
+                run(cell, group, state, programs[group.op_type])
+            for name in inputs.carried[group.op_type]:
+                rows = slice(group.start, group.stop)
+                self.buffers[name][rows] = inputs.given[name][rows].detach()
 
     def _empty_buffers(self) -> dict[str, Tensor]:
         """field -> [num_rows + 1, width]; zero wherever no group writes."""
@@ -135,40 +158,65 @@ class _Run:
             return nullcontext()
         return aliased(self.inputs.cells.values(), self.aliases.by_parameter)
 
-    def _forward_group(
-        self, cell: Cell, group: Group, state: Mapping[str, Tensor], first: bool
+    def _check_group(
+        self, cell: Cell, group: Group, state: Mapping[str, Tensor], programs: CellPrograms
     ) -> None:
-        tape = Tape(group) if self.keep else None
-        if first:
-            with refuse_changed_buffers(cell):
-                new = self._call(cell, group, state, tape)
+        """The first group of a type, in which a cell that is run for itself is watched."""
+        if programs.program is not None:
+            self._forward_group(cell, group, state, programs)
+            return
+        with refuse_changed_buffers(cell):
+            self._forward_group(cell, group, state, programs)
+        if self.aliases is not None:
+            tape = self.tapes[-1]
+            known = [*self.aliases.plain, *self.aliases.deferred, *self.shared.values()]
+            refuse_captured(cell, tape.outputs.values(), [*tape.leaves, *known])
+
+    def _forward_group(
+        self, cell: Cell, group: Group, state: Mapping[str, Tensor], programs: CellPrograms
+    ) -> None:
+        program = programs.program
+        tape = Tape(group, program=program) if self.keep else None
+        reader = TapeReader(self.inputs, state, group, tape)
+        if program is not None:
+            new = self._run_program(cell, program, reader, group, tape)
         else:
-            new = self._call(cell, group, state, tape)
-        check_state(cell, new, group)
+            new = self._run_cell(cell, reader, group, tape)
+            programs.has_run(reader)
         for name in cell.fields:
             self.buffers[name][group.start : group.stop] = new[name].detach()
-        if tape is not None and self.aliases is not None:
-            tape.outputs = {n: new[n] for n in cell.fields if new[n].requires_grad}
-            tape.uses, self.aliases.uses = self.aliases.uses, []
-            if first:
-                known = [*self.aliases.plain, *self.aliases.deferred, *self.shared.values()]
-                refuse_captured(cell, tape.outputs.values(), [*tape.leaves, *known])
+        if tape is not None:
             self.tapes.append(tape)
 
-    def _call(
-        self, cell: Cell, group: Group, state: Mapping[str, Tensor], tape: Tape | None
-    ) -> State:
+    def _run_cell(self, cell: Cell, reader: TapeReader, group: Group, tape: Tape | None) -> State:
         inputs = self.inputs
         children = Children(
-            TapeReader(inputs, state, group, tape),
+            reader,
             group.stop - group.start,
             cell.arity,
-            read_edge(inputs, group, tape) if inputs.edge else {},
+            read_edge(inputs, group, tape),
             self.shared,
             inputs.kernel,
         )
-        new: State = cell(read_x(inputs, group, tape), children)
-        return new
+        state: State = cell(read_x(inputs, group, tape), children)
+        check_state(cell, state, group)
+        if tape is not None and self.aliases is not None:
+            tape.outputs = {n: state[n] for n in cell.fields if state[n].requires_grad}
+            tape.uses, self.aliases.uses = self.aliases.uses, []
+        return state
+
+    def _run_program(
+        self, cell: Cell, program: Program, reader: TapeReader, group: Group, tape: Tape | None
+    ) -> State:
+        x, edge = read_x(self.inputs, group, tape), read_edge(self.inputs, group, tape)
+        slots = read_slots(program, x, edge, reader)
+        parameters = self._values[group.op_type]
+        with torch.no_grad():
+            found = program.forward(*slots, *parameters, *parameters)
+        state = dict(zip(cell.fields, found, strict=False))
+        if tape is not None:
+            tape.outputs, tape.saved = state, found[program.num_outputs :]
+        return state
 
     def backward(
         self, grads: Sequence[Tensor | None], needs: Sequence[bool]
@@ -215,26 +263,59 @@ class _Run:
         self, tape: Tape, gradients: Gradients, lazy: LazyGradients, first_read: int
     ) -> None:
         pulled = {name: gradients.state[name].pull(tape.group, first_read) for name in tape.outputs}
+        if all(grad is None for grad in pulled.values()):
+            for leaf, deposit in zip(tape.leaves, tape.deposits, strict=True):
+                deposit(torch.zeros_like(leaf), gradients)
+        elif tape.program is not None:
+            self._run_backward(tape.program, tape, pulled, gradients, lazy)
+        else:
+            self._replay(tape, pulled, gradients, lazy)
+
+    def _run_backward(
+        self,
+        program: Program,
+        tape: Tape,
+        pulled: Mapping[str, Tensor | None],
+        gradients: Gradients,
+        lazy: LazyGradients,
+    ) -> None:
+        grads = [torch.zeros_like(tape.outputs[n]) if g is None else g for n, g in pulled.items()]
+        found = iter(program.backward(*tape.saved, *grads))
+        for leaf, deposit in zip(tape.leaves, tape.deposits, strict=True):
+            deposit(next(found).view_as(leaf), gradients)
+        numbers = self._numbers[tape.group.op_type]
+        for kind, weight, bias in program.layout.uses:
+            lazy.add(kind, numbers[weight], numbers[bias], next(found), next(found))
+        for number, grad in zip(program.layout.plain, found, strict=True):
+            gradients.add_outside(numbers[number], grad)
+
+    def _replay(
+        self,
+        tape: Tape,
+        pulled: Mapping[str, Tensor | None],
+        gradients: Gradients,
+        lazy: LazyGradients,
+    ) -> None:
         outputs = {name: grad for name, grad in pulled.items() if grad is not None}
         outside = self._outside_leaves()
         wanted: list[Tensor | GradientEdge]
         wanted = [*tape.leaves, *(use.output for use in tape.uses), *outside.values()]
-        found: Sequence[Tensor | None] = [None] * len(wanted)
-        if outputs:
-            found = gradients_of(
+        found = iter(
+            gradients_of(
                 [tape.outputs[name] for name in outputs],
                 [grad.to(tape.outputs[name].dtype) for name, grad in outputs.items()],
                 wanted,
             )
-        grads = iter(found)
+        )
         for leaf, deposit in zip(tape.leaves, tape.deposits, strict=True):
-            grad = next(grads)
+            grad = next(found)
             deposit(torch.zeros_like(leaf) if grad is None else grad, gradients)
         for use in tape.uses:
-            grad = next(grads)
+            grad = next(found)
             if grad is not None:
-                lazy.add(use, grad)
-        for number, grad in zip(outside, grads, strict=True):
+                use.check()
+                lazy.add(use.kind, use.weight, use.bias, use.input, grad)
+        for number, grad in zip(outside, found, strict=True):
             if grad is not None:
                 gradients.add_outside(number, grad)
 

@@ -21,6 +21,14 @@ from torch.nn import functional as F
 
 #: Functions with two arguments, (input, weight), whose result is a matrix product.
 MATRIX_PRODUCTS = {torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
+#: Functions that say something about a tensor and give none.
+_FACTS = {
+    Tensor.size,
+    Tensor.dim,
+    Tensor.numel,
+    Tensor.__len__,
+    *(getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda")),
+}
 #: Products are taken once this many rows have come together: enough for full speed, so that
 #: waiting for more would only hold memory.
 ROWS_PER_PRODUCT = 1024
@@ -44,9 +52,23 @@ class Use(NamedTuple):
     version: int  # of the input
     output: GradientEdge
 
+    def check(self) -> None:
+        """Raises RuntimeError if the input was changed in place since."""
+        if self.input._version != self.version:
+            raise RuntimeError(
+                "the input of a linear product or an embedding was modified by an inplace "
+                "operation before its gradient was computed."
+            )
+
 
 class Aliases:
     """What stands for the parameters while the engine runs cells that must be differentiated.
+
+    Args:
+        parameters: what they stand for.
+        plain: what has the parameters' values; the parameters if not given.
+        deferred: the same for uses that are deferred.
+        handles: what the cells get to hold; made anew if not given.
 
     Attributes:
         plain: one leaf per parameter, for uses that are differentiated per group.
@@ -54,16 +76,24 @@ class Aliases:
         uses: the deferred uses of the group that runs.
     """
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self.plain = [cut(parameter) for parameter in parameters]
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        plain: Sequence[Tensor] | None = None,
+        deferred: Sequence[Tensor] | None = None,
+        handles: Sequence[LazyParameter] | None = None,
+    ) -> None:
+        self.plain = _leaves(parameters, plain)
         # Nobody asks for the gradient of these, so autograd does not compute it.
-        self.deferred = [cut(parameter) for parameter in parameters]
+        self.deferred = _leaves(parameters, deferred)
         self.plain_used: dict[int, None] = {}
         self.uses: list[Use] = []
-        self.by_parameter = {
-            id(p): LazyParameter.wrap(self, number) if p.requires_grad else self.plain[number]
-            for number, p in enumerate(parameters)
-        }
+        handles = list(map(LazyParameter.wrap, parameters)) if handles is None else handles
+        self.by_parameter: dict[int, Tensor] = {}
+        for number, (parameter, handle) in enumerate(zip(parameters, handles, strict=True)):
+            handle.aliases, handle.number = self, number
+            lazy = parameter.requires_grad
+            self.by_parameter[id(parameter)] = handle if lazy else self.plain[number]
 
     def note(
         self, kind: Kind, weight: int | None, bias: int | None, x: Tensor, output: Tensor
@@ -87,12 +117,10 @@ class LazyParameter(Tensor):
     number: int
 
     @staticmethod
-    def wrap(aliases: Aliases, number: int) -> LazyParameter:
-        """The lazy parameter with a number."""
-        alias: LazyParameter = Tensor._make_subclass(LazyParameter, aliases.plain[number].detach())
-        alias.aliases = aliases
-        alias.number = number
-        return alias
+    def wrap(parameter: Tensor) -> LazyParameter:
+        """What can stand for a parameter; its own values are never read."""
+        handle: LazyParameter = Tensor._make_subclass(LazyParameter, parameter.detach())
+        return handle
 
     @classmethod
     def __torch_function__(
@@ -105,7 +133,7 @@ class LazyParameter(Tensor):
                 return _embedding(*args, **(kwargs or {}))
             if func in MATRIX_PRODUCTS and not kwargs:
                 return _product(func, *args)
-            return func(*_plain(args), **{k: _plain(v) for k, v in (kwargs or {}).items()})
+            return _other(func, args, kwargs or {})
 
 
 class LazyGradients:
@@ -120,32 +148,25 @@ class LazyGradients:
         self._products: dict[tuple[Kind, int | None, int | None], _Product] = {}
         self._totals: dict[int, Tensor] = {}
 
-    def add(self, use: Use, grad: Tensor) -> None:
-        """Notes the gradient of a use's output.
-
-        Raises:
-            RuntimeError: if the use's input was changed in place since.
-        """
-        if use.input._version != use.version:
-            raise RuntimeError(
-                "the input of a linear product or an embedding was modified by an inplace "
-                "operation before its gradient was computed."
-            )
+    def add(
+        self, kind: Kind, weight: int | None, bias: int | None, input: Tensor, grad: Tensor
+    ) -> None:
+        """Notes a use's input and the gradient of its output."""
         rows = grad.reshape(-1, grad.shape[-1])
-        if use.kind is Kind.EMBEDDING and use.weight is not None:
-            total = self._total(use.weight)
-            total.index_add_(0, use.input.reshape(-1), rows.to(total.dtype))
+        if kind is Kind.EMBEDDING and weight is not None:
+            total = self._total(weight)
+            total.index_add_(0, input.reshape(-1), rows.to(total.dtype))
             return
-        x = use.input.detach().reshape(-1, use.input.shape[-1])
+        x = input.detach().reshape(-1, input.shape[-1])
         if len(rows) >= ROWS_PER_PRODUCT:
-            self._multiply(*use[:3], x, rows)
+            self._multiply(kind, weight, bias, x, rows)
             return
-        product = self._products.setdefault(use[:3], _Product())
+        product = self._products.setdefault((kind, weight, bias), _Product())
         product.inputs.append(x)
         product.grads.append(rows)
         product.num_rows += len(rows)
         if product.num_rows >= ROWS_PER_PRODUCT:
-            self._multiply(*use[:3], *product.take())
+            self._multiply(kind, weight, bias, *product.take())
 
     def take(self, totals: dict[int, Tensor]) -> None:
         """Adds all deferred gradients to `totals` [by the parameters' numbers]."""
@@ -196,6 +217,14 @@ def cut(tensor: Tensor) -> Tensor:
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
+def _leaves(parameters: Sequence[Tensor], values: Sequence[Tensor] | None) -> list[Tensor]:
+    values = parameters if values is None else values
+    return [
+        value.detach().requires_grad_(parameter.requires_grad)
+        for value, parameter in zip(values, parameters, strict=True)
+    ]
+
+
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -236,11 +265,26 @@ def _deferred(value: Tensor) -> tuple[Tensor, int | None]:
     return value, None
 
 
+def _other(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Any other function; what it gives of tensors is differentiated per group."""
+    if func in _FACTS:
+        return func(*_map_lazy(args, lambda lazy: lazy.aliases.plain[lazy.number]))
+    return func(*_plain(args), **{name: _plain(value) for name, value in kwargs.items()})
+
+
 def _plain(value: Any) -> Any:
     """The value with plain leaves in the place of lazy parameters."""
+
+    def leaf(lazy: LazyParameter) -> Tensor:
+        lazy.aliases.plain_used[lazy.number] = None
+        return lazy.aliases.plain[lazy.number]
+
+    return _map_lazy(value, leaf)
+
+
+def _map_lazy(value: Any, function: Callable[[LazyParameter], Tensor]) -> Any:
     if isinstance(value, LazyParameter):
-        value.aliases.plain_used[value.number] = None
-        return value.aliases.plain[value.number]
+        return function(value)
     if isinstance(value, (list, tuple)):
-        return type(value)(_plain(item) for item in value)
+        return type(value)(_map_lazy(item, function) for item in value)
     return value

@@ -16,6 +16,8 @@ from graphfold.batching.states import States
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 
+#: Tracing takes about as long as a thousand groups save.
+TRACE_AFTER = 1000
 ENGINES = ("fast", "autograd", "reference")
 CellsByType = Mapping[str, Cell | Sequence[Cell]]
 
@@ -35,6 +37,8 @@ class Network(nn.Module):
             a time.
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, see `graphfold.batching.kernels`.
+        trace_after: how many groups a cell runs before the fast engine replaces it by its trace,
+            straight-line code that gives the same numbers with less overhead; None for never.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -50,6 +54,7 @@ class Network(nn.Module):
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
+        trace_after: int | None = TRACE_AFTER,
     ) -> None:
         super().__init__()
         if engine not in ENGINES:
@@ -62,6 +67,7 @@ class Network(nn.Module):
         self.passes = tuple(passes)
         self.engine = engine
         self.kernel = kernel
+        self.trace_after = trace_after
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
@@ -88,7 +94,9 @@ class Network(nn.Module):
             x: type name -> [num_nodes_of_type, ...] in node order, or a mapping of such tensors
         """
         absent = dict(self.absent.items())
-        inputs = RunInputs(batch, x, shared or {}, absent, self.engine, self.kernel)
+        inputs = RunInputs(
+            batch, x, shared or {}, absent, self.engine, self.kernel, self.trace_after
+        )
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
         for index, item in enumerate(self.passes):

@@ -27,6 +27,7 @@ class PassInputs:
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
     shared: Mapping[str, Tensor]
     kernel: Kernel
+    trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
 
     @cached_property
     def fields(self) -> dict[str, int]:

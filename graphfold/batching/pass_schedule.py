@@ -67,6 +67,11 @@ class PassSchedule:
         """How many nodes the graphs have: as many as rows, unless the plan shares."""
         return self.row.shape[0]
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether some rows stand for several nodes."""
+        return self.num_rows < self.num_nodes
+
     def child_count(self, row: Tensor) -> Tensor:
         """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
         return self.child_ptr[row] - self.child_ptr[(row - 1).clamp(min=0)]

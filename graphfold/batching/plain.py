@@ -14,9 +14,10 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
+from graphfold.batching.gather import GatherSum
 from graphfold.batching.pass_inputs import PassInputs, check_state
 from graphfold.batching.schedule import Group, PassSchedule
-from graphfold.batching.segment import GatherSum, segment_sum
+from graphfold.batching.segment import segment_sum
 
 
 def run_plain(inputs: PassInputs) -> dict[str, Tensor]:

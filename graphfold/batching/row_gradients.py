@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -149,7 +151,7 @@ class _Incoming:
         starts = torch.tensor([0, *(group.start for group in plan.groups), len(grad)])
         bounds = torch.searchsorted(rows, starts).tolist()
         keys = [0, *(group.start for group in plan.groups)]
-        self._bounds = dict(zip(keys, zip(bounds, bounds[1:], strict=False), strict=True))
+        self._bounds = dict(zip(keys, pairwise(bounds), strict=True))
 
     def add_to(self, total: Tensor | None, group: Group) -> Tensor | None:
         """[group_size, width] the gradient of a group's rows, added to `total` if there is one."""

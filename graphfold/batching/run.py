@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +16,7 @@ from graphfold.batching.kernels import get_kernel
 from graphfold.batching.pass_inputs import PassInputs
 from graphfold.batching.passes import Pass, Rounds
 from graphfold.batching.plain import initial_state, run_plain, run_round
+from graphfold.batching.randomness import refuse_random
 from graphfold.batching.reference import ReferenceInputs, run_reference
 from graphfold.batching.schedule import PassSchedule
 from graphfold.batching.states import States
@@ -31,6 +33,7 @@ class RunInputs:
     absent: Mapping[str, Tensor]  # field -> [width], learned
     engine: str
     kernel: str
+    trace_after: int | None
 
     def of_type(self, op_type: int) -> NodeInput:
         """The input of a type; raises ShapeError if there is none."""
@@ -53,7 +56,7 @@ class RunInputs:
 
 
 class RowRun:
-    """A forward of the fast or the plain engine: state in rows, permuted between passes."""
+    """A forward of the fast or the plain engine: state in rows, moved between passes."""
 
     def __init__(self, inputs: RunInputs) -> None:
         self.inputs = inputs
@@ -65,6 +68,12 @@ class RowRun:
     def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
         """Runs a pass, or one round."""
         plan = self.batch.schedule.passes[index]
+        names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells.values()))
+        device = plan.row.device
+        with refuse_random(names, device) if plan.is_shared else nullcontext():
+            self._step(plan, item, cells, first)
+
+    def _step(self, plan: PassSchedule, item: Pass, cells: dict[int, Cell], first: bool) -> None:
         given = self._given(plan)
         fields = {*given, *(name for cell in cells.values() for name in cell.fields)}
         inputs = PassInputs(
@@ -76,6 +85,7 @@ class RowRun:
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
+            trace_after=self.inputs.trace_after,
         )
         self.plan = plan
         if not isinstance(item, Rounds):
@@ -92,13 +102,16 @@ class RowRun:
         """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
         if type(cell).after is Cell.after:
             return []
-        rows = self.plan.row[self.inputs.nodes(op_type)]
+        nodes, order = self.inputs.nodes(op_type), self.plan.type_order[op_type]
+        if self.plan.is_shared and order is not None:
+            nodes = nodes[order]  # those that stand for others: `after` sees each row once
+        rows = self.plan.row[nodes]
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
         new = cell.after(own)
         for field, values in new.items():
             base = self.fields.get(field)
             if base is None:
-                base = values.new_zeros(self.plan.num_nodes + 1, values.shape[1])
+                base = values.new_zeros(self.plan.num_rows + 1, values.shape[1])
             self.fields[field] = base.index_copy(0, rows, values)
             self.sparse.discard(field)
         return list(new)
@@ -109,13 +122,10 @@ class RowRun:
 
     def _rows(self, op_type: int, cell: Cell, plan: PassSchedule) -> NodeInput:
         """The cell's input in row order."""
-        x = cell.before(self.inputs.of_type(op_type))
-        order = plan.type_order[op_type]
-        if order is None:
-            return x
-        if isinstance(x, Tensor):
-            return x.index_select(0, order)
-        return {name: value.index_select(0, order) for name, value in x.items()}
+        x, order = self.inputs.of_type(op_type), plan.type_order[op_type]
+        if plan.is_shared:
+            return cell.before(_select(x, order))
+        return _select(cell.before(x), order)
 
     def _given(self, plan: PassSchedule) -> dict[str, Tensor]:
         """The state so far, in the row order of the next pass."""
@@ -128,6 +138,14 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
+
+
+def _select(x: NodeInput, order: Tensor | None) -> NodeInput:
+    if order is None:
+        return x
+    if isinstance(x, Tensor):
+        return x.index_select(0, order)
+    return {name: value.index_select(0, order) for name, value in x.items()}
 
 
 class ReferenceRun:

@@ -16,6 +16,7 @@ from graphfold.batching.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.passes import Pass, Rounds, Up
 from graphfold.batching.plan import plan_pass
 from graphfold.batching.policies import PassGraph, get_policy
+from graphfold.batching.schedule_report import ScheduleReport
 from graphfold.batching.sharing import Distinct, find_distinct
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, longest_path
@@ -34,6 +35,14 @@ class Schedule:
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
         """A copy on `device`."""
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def report(self, passes: Sequence[Pass]) -> ScheduleReport:
+        """How many calls of cells the passes take, and how few could do; on the CPU.
+
+        Args:
+            passes: those that the schedule was built for.
+        """
+        return ScheduleReport.of(zip(passes, self.passes, strict=True))
 
 
 def build_schedule(

@@ -2,31 +2,54 @@
 
 Rows are sorted by segment; segment i owns the rows ptr[i] .. ptr[i+1]. An empty segment gives
 zeros. `parent` [num_rows], the segment of each row, is derived from `ptr` where it is not given.
+The ways to compute them are measured against each other in `graphfold.batching.kernels`.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-#: So many neighbour rows may be held at once where an edge's own gradient needs them.
-EDGES_PER_CHUNK = 1 << 16
+from graphfold.batching.gather import GatherRows, SumRows, parents
+from graphfold.batching.gather import gather_sum as gather_sum
 
-
-def parents(ptr: Tensor) -> Tensor:
-    """[num_rows] the segment of each row."""
-    count = ptr[1:] - ptr[:-1]
-    return torch.repeat_interleave(torch.arange(len(count), device=ptr.device), count)
+#: Below so many numbers the few operations of `sum_by_index_add` are quicker on a CPU.
+SMALL = 1 << 16
 
 
 def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_segments, ...] the sum of each segment's rows of `values` [num_rows, ...]."""
+    if values.is_cpu and values.numel() < SMALL:
+        return sum_by_index_add(values, ptr, parent)
+    return sum_by_runs(values, ptr, parent)
+
+
+def sum_by_runs(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
+    """`segment_sum` by one call that knows the runs: nothing is filled with zeros first."""
     parent = parents(ptr) if parent is None else parent
-    # On a CPU index_add is six times as fast as segment_reduce, and its backward is one gather.
+    rows = values.reshape(len(values), math.prod(values.shape[1:]))
+    edge = torch.arange(len(parent), device=ptr.device)
+    total: Tensor = SumRows.apply(rows, parent, edge, ptr)  # type: ignore[no-untyped-call]
+    return total.view(len(ptr) - 1, *values.shape[1:])
+
+
+def sum_by_index_add(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
+    """`segment_sum` by adding every row to its segment; in any order, on a GPU."""
+    parent = parents(ptr) if parent is None else parent
     total = values.new_zeros(len(ptr) - 1, *values.shape[1:])
     return total.index_add(0, parent, values)
+
+
+def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    """[num_rows, width] for each row the value of its segment; its gradient is `segment_sum`."""
+    if values.is_cpu and len(parent) * values.shape[1] < SMALL:
+        return values.index_select(0, parent)
+    edge = torch.arange(len(parent), device=ptr.device)
+    rows: Tensor = GatherRows.apply(values, parent, edge, ptr)  # type: ignore[no-untyped-call]
+    return rows
 
 
 def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
@@ -42,9 +65,32 @@ def segment_max(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Te
     Where several rows reach the maximum, the gradient is shared equally among them.
     """
     parent = parents(ptr) if parent is None else parent
-    index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-    zeros = values.new_zeros(len(ptr) - 1, *values.shape[1:])
-    return zeros.scatter_reduce(0, index, values, "amax", include_self=False)
+    highest: Tensor = _Max.apply(values, ptr, parent)  # type: ignore[no-untyped-call]
+    return highest
+
+
+class _Max(torch.autograd.Function):
+    """`segment_max`, by scatter_reduce but for the gradient.
+
+    That of torch takes five times as long, and is halved where the maximum equals the zero which
+    the reduction starts from, although that zero does not take part.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+        index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+        zeros = values.new_zeros(len(ptr) - 1, *values.shape[1:])
+        highest = zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
+        ctx.save_for_backward(values, highest, ptr, parent)
+        return highest
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        values, highest, ptr, parent = ctx.saved_tensors
+        is_highest = highest.detach().index_select(0, parent)  # and its memory is used again
+        torch.eq(values.detach(), is_highest, out=is_highest)
+        share = grad / segment_sum(is_highest, ptr, parent).clamp(min=1)
+        return share.index_select(0, parent).mul_(is_highest), None, None
 
 
 def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
@@ -53,68 +99,3 @@ def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) ->
     highest = segment_max(score.detach(), ptr, parent)
     weight = torch.exp(score - highest.index_select(0, parent))
     return weight / segment_sum(weight, ptr, parent).index_select(0, parent)
-
-
-class GatherSum(torch.autograd.Function):
-    """Sums of gathered rows, without ever holding the gathered rows.
-
-    Forward and backward are the same operation: the gradient of a row is the sum of the gradients
-    of the segments that read it. So it can be differentiated any number of times.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        values: Tensor,
-        index: Tensor,
-        ptr: Tensor,
-        reader: Tensor,
-        reader_ptr: Tensor,
-        weight: Tensor | None,
-        reader_edge: Tensor,
-    ) -> Tensor:
-        """Sums `values[index]`, each times its weight, over the segments of `ptr`.
-
-        Shape:
-            values: [num_rows, width]
-            index: [num_edges] the row that each edge reads, sorted by segment
-            ptr: [num_segments + 1]
-            reader: [num_edges] the segment that reads, sorted by the row that is read
-            reader_ptr: [num_rows + 1] where the readers of each row begin
-            weight: [num_edges] sorted by segment, or None for ones
-            reader_edge: [num_edges] the edge of each reader, sorted by the row that is read
-            returns: [num_segments, width]
-        """
-        kept = values if ctx.needs_input_grad[5] else None
-        ctx.save_for_backward(index, ptr, reader, reader_ptr, weight, reader_edge, kept)
-        return gather_sum(values, index, ptr, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        index, ptr, reader, reader_ptr, weight, reader_edge, kept = ctx.saved_tensors
-        back = None
-        if weight is not None:
-            back, reader_edge = weight.index_select(0, reader_edge), torch.argsort(reader_edge)
-        grad_values = GatherSum.apply(  # type: ignore[no-untyped-call]
-            grad, reader, reader_ptr, index, ptr, back, reader_edge
-        )
-        grad_weight = None if kept is None else _edge_products(kept, index, grad, parents(ptr))
-        return grad_values, None, None, None, None, grad_weight, None
-
-
-def _edge_products(values: Tensor, index: Tensor, grad: Tensor, parent: Tensor) -> Tensor:
-    """[num_edges] values[index] · grad[parent], some edges at a time to bound the memory."""
-    chunks = zip(
-        torch.split(index, EDGES_PER_CHUNK), torch.split(parent, EDGES_PER_CHUNK), strict=True
-    )
-    products = [(values[i] * grad[p]).sum(1) for i, p in chunks]
-    return torch.cat(products)
-
-
-def gather_sum(values: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -> Tensor:
-    """[num_segments, width] sums of `values[index]` per segment; not differentiable by itself."""
-    if len(index) == 0 or len(ptr) == 1 or values.shape[1] == 0:
-        return values.new_zeros(len(ptr) - 1, values.shape[1])
-    return torch.nn.functional.embedding_bag(
-        index, values, ptr, mode="sum", include_last_offset=True, per_sample_weights=weight
-    )

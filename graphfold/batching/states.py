@@ -15,8 +15,8 @@ class States(Mapping[str, Tensor]):
     The rows stay where the engine put them until a field is asked for.
 
     Args:
-        fields: field -> [num_nodes + 1, width] in row order; row 0 belongs to no node.
-        row: [num_nodes] the row of each node.
+        fields: field -> [num_rows + 1, width] in row order; row 0 belongs to no node.
+        row: [num_nodes] the row of each node; equal nodes may have one row.
         has: field -> op types whose nodes have it.
         sparse: the fields whose gradient may be sparse.
     """
@@ -58,7 +58,7 @@ class States(Mapping[str, Tensor]):
 
 
 class _Rows(torch.autograd.Function):
-    """Some rows of a field, with a sparse gradient: a loss at the roots says nothing of the rest."""
+    """Some rows of a field, with a sparse gradient: a loss at roots says nothing of other rows."""
 
     @staticmethod
     def forward(ctx: Any, state: Tensor, rows: Tensor) -> Tensor:

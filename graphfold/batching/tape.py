@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from graphfold.batching.cell import NodeInput
 from graphfold.batching.children import StateReader
 from graphfold.batching.lazy import Use
 from graphfold.batching.pass_inputs import PassInputs
+from graphfold.batching.program import Program
 from graphfold.batching.row_gradients import RowGradients
 from graphfold.batching.schedule import Group
 from graphfold.batching.segment import gather_sum, segment_sum
@@ -51,9 +52,13 @@ class Tape:
     uses: list[Use] = field(default_factory=list)
     gathered: set[str] = field(default_factory=set)  # fields of which the children's rows were read
 
+    program: Program | None = None  # what ran instead of the cell
+    saved: Sequence[Any] = ()  # what the program's backward is given
+
     def leaf(self, value: Tensor, deposit: Deposit) -> Tensor:
-        """`value` as the beginning of the group's own autograd graph."""
-        value = value.detach().requires_grad_()
+        """`value` as the beginning of the group's own autograd graph, which a program has not."""
+        if self.program is None:
+            value = value.detach().requires_grad_()
         self.leaves.append(value)
         self.deposits.append(deposit)
         return value
@@ -109,7 +114,18 @@ class TapeReader(StateReader):
         return self._keep("rows", field, self._gathered(field), deposit)
 
     def child_count(self) -> Tensor:
-        return self._plan.child_count(self._index)
+        if ("child_count", "") not in self._seen:
+            self._seen["child_count", ""] = self._plan.child_count(self._index)
+        return self._seen["child_count", ""]
+
+    @property
+    def seen(self) -> dict[tuple[str, str], Tensor]:
+        """(how, field) -> what was read so far."""
+        found = dict(self._seen)
+        for how in ("ptr", "parent"):
+            if how in self.__dict__:
+                found[how, ""] = self.__dict__[how]
+        return found
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         if weight is not None:

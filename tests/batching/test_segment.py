@@ -7,10 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphfold.batching import segment
-from graphfold.batching.segment import (
+from graphfold.batching import gather
+from graphfold.batching.gather import (
     GatherSum,
+    gather_rows,
     gather_sum,
+    select_rows,
+    sort_readers,
+)
+from graphfold.batching.segment import (
     segment_max,
     segment_mean,
     segment_softmax,
@@ -56,7 +61,7 @@ def test_softmax_survives_large_scores():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gather_sum_equals_gather_then_sum_and_differentiates_twice(weighted, monkeypatch):
-    monkeypatch.setattr(segment, "EDGES_PER_CHUNK", 2)
+    monkeypatch.setattr(gather, "EDGES_PER_CHUNK", 2)
     values = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(5, dtype=torch.float64, requires_grad=True) if weighted else None
     index, ptr = torch.tensor([2, 0, 2, 3, 1]), torch.tensor([0, 2, 2, 5])
@@ -71,6 +76,17 @@ def test_gather_sum_equals_gather_then_sum_and_differentiates_twice(weighted, mo
     torch.testing.assert_close(run(values, weight), segment_sum(rows, ptr))
     assert torch.autograd.gradcheck(run, [values, weight])
     assert torch.autograd.gradgradcheck(run, [values, weight])
+
+
+def test_gathering_rows_has_the_exact_gradient_and_differentiates_twice():
+    values = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([2, 0, 2, 3, 2])
+    edge, ptr = sort_readers(index, 4)
+    assert (edge.tolist(), ptr.tolist()) == ([1, 0, 2, 4, 3], [0, 1, 1, 4, 5])
+    assert torch.equal(gather_rows(values, index, edge, ptr), values[index])
+    assert torch.equal(select_rows(values, index), values[index])
+    assert torch.autograd.gradcheck(lambda v: gather_rows(v, index, edge, ptr), [values])
+    assert torch.autograd.gradgradcheck(lambda v: gather_rows(v, index, edge, ptr), [values])
 
 
 def test_gather_sum_of_nothing_is_zero():

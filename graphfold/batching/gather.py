@@ -1,0 +1,165 @@
+"""Rows read through an index, and the sums that are the gradient of that.
+
+Each function here is linear, and the gradient of each is another of them, so all of them can be
+differentiated any number of times. No sum is made by atomic additions: equal input gives equal bits
+on every device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: So many neighbour rows may be held at once where an edge's own gradient needs them.
+EDGES_PER_CHUNK = 1 << 16
+
+
+def gather_sum(values: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -> Tensor:
+    """[num_segments, width] sums of `values[index]` per segment; not differentiable by itself."""
+    if len(index) == 0 or len(ptr) == 1 or values.shape[1] == 0:
+        return values.new_zeros(len(ptr) - 1, values.shape[1])
+    # Detached, it does not note what only a gradient of its own would need.
+    return torch.nn.functional.embedding_bag(
+        index,
+        values.detach(),
+        ptr,
+        mode="sum",
+        include_last_offset=True,
+        per_sample_weights=None if weight is None else weight.detach(),
+    )
+
+
+def select_rows(values: Tensor, index: Tensor) -> Tensor:
+    """[num_edges, width] `values[index]` for an index whose readers nobody has sorted."""
+    if values.is_cpu or not values.requires_grad:
+        return values.index_select(0, index)  # one after another on a CPU, so always alike
+    return gather_rows(values, index, *sort_readers(index, len(values)))
+
+
+def sort_readers(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+    """The edges sorted by the row that they read, and where those of each row begin among them.
+
+    Shape:
+        index: [num_edges] the row that each edge reads
+        returns: [num_edges], [num_rows + 1]
+    """
+    edge = torch.argsort(index, stable=True)
+    rows = torch.arange(num_rows + 1, device=index.device)
+    return edge, torch.searchsorted(index.index_select(0, edge), rows)
+
+
+def gather_rows(values: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor) -> Tensor:
+    """[num_edges, width] `values[index]`.
+
+    Args:
+        values: [num_rows, width]
+        index: [num_edges] the row that each edge reads.
+        reader_edge: [num_edges] the edges sorted by the row that they read.
+        reader_ptr: [num_rows + 1] where the edges of each row begin among them.
+    """
+    rows: Tensor = GatherRows.apply(  # type: ignore[no-untyped-call]
+        values, index, reader_edge, reader_ptr
+    )
+    return rows
+
+
+class GatherRows(torch.autograd.Function):
+    """`gather_rows`: its gradient sums the rows of each reader instead of adding one by one."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(index, reader_edge, reader_ptr)
+        return values.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grad_values = SumRows.apply(grad, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return grad_values, None, None, None
+
+
+class SumRows(torch.autograd.Function):
+    """The transpose of `GatherRows`: adds each edge's row to the row that the edge reads."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(index, reader_edge, reader_ptr)
+        return gather_sum(rows, reader_edge, reader_ptr)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grad_rows = GatherRows.apply(grad, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return grad_rows, None, None, None
+
+
+class GatherSum(torch.autograd.Function):
+    """Sums of gathered rows, without ever holding the gathered rows.
+
+    Forward and backward are the same operation: the gradient of a row is the sum of the gradients
+    of the segments that read it.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        index: Tensor,
+        ptr: Tensor,
+        reader: Tensor,
+        reader_ptr: Tensor,
+        weight: Tensor | None,
+        reader_edge: Tensor,
+    ) -> Tensor:
+        """Sums `values[index]`, each times its weight, over the segments of `ptr`.
+
+        Shape:
+            values: [num_rows, width]
+            index: [num_edges] the row that each edge reads, sorted by segment
+            ptr: [num_segments + 1]
+            reader: [num_edges] the segment that reads, sorted by the row that is read
+            reader_ptr: [num_rows + 1] where the readers of each row begin
+            weight: [num_edges] sorted by segment, or None for ones
+            reader_edge: [num_edges] the edge of each reader, sorted by the row that is read
+            returns: [num_segments, width]
+        """
+        kept = values if ctx.needs_input_grad[5] else None
+        ctx.save_for_backward(index, ptr, reader, reader_ptr, weight, reader_edge, kept)
+        return gather_sum(values, index, ptr, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        index, ptr, reader, reader_ptr, weight, reader_edge, kept = ctx.saved_tensors
+        back = None if weight is None else weight.index_select(0, reader_edge)
+        if torch.is_grad_enabled():  # only a second backward looks for the way back
+            reader_edge = _inverse(reader_edge)
+        grad_values = GatherSum.apply(  # type: ignore[no-untyped-call]
+            grad, reader, reader_ptr, index, ptr, back, reader_edge
+        )
+        grad_weight = None if kept is None else _edge_products(kept, index, grad, ptr)
+        return grad_values, None, None, None, None, grad_weight, None
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """The order that undoes `order`."""
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), device=order.device)
+    return inverse
+
+
+def _edge_products(values: Tensor, index: Tensor, grad: Tensor, ptr: Tensor) -> Tensor:
+    """[num_edges] values[index] · grad[segment], some edges at a time to bound the memory."""
+    chunks = zip(
+        torch.split(index, EDGES_PER_CHUNK), torch.split(parents(ptr), EDGES_PER_CHUNK), strict=True
+    )
+    return torch.cat([(values[i] * grad[p]).sum(1) for i, p in chunks])
+
+
+def parents(ptr: Tensor) -> Tensor:
+    """[num_rows] the segment of each row."""
+    count = ptr[1:] - ptr[:-1]
+    return torch.repeat_interleave(torch.arange(len(count), device=ptr.device), count)
