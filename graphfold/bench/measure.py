@@ -1,15 +1,23 @@
-"""Measuring: interleaved repetitions, medians, and rows that say what was measured."""
+"""Measuring: variants take turns, medians, and rows that say what was measured."""
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from statistics import median
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from math import ceil
+from statistics import quantiles
+from typing import Any, NamedTuple
 
-#: Repetitions of every variant, after one that is not counted.
-REPETITIONS = 7
+#: The variants of a setting take turns for so many seconds, and take so many turns at least.
+SECONDS = 3.0
+TURNS = 5
+
+#: A quick variant is called again until its turn lasts this long: the clock then is exact enough,
+#: and what the variant before it left in the caches weighs little.
+SECONDS_PER_TURN = 0.02
 
 
 @dataclass(frozen=True)
@@ -19,13 +27,15 @@ class Row:
     Args:
         benchmark: the benchmark's name.
         variant: "graphfold" or a baseline.
-        shape: "identical" or "random".
+        shape: "identical" or "random"; "" where that means nothing.
         batch_size: examples per batch.
-        hidden_size: width of the state.
+        hidden_size: width of the state; 0 where no model takes part.
         phase: "train", "inference" or "schedule".
         threads: threads that torch used.
         examples_per_second: from the median time of a batch.
         ratio: examples per second over those of graphfold in the same run.
+        spread: the interquartile range of the times over their median.
+        extra: further keys of the row.
     """
 
     benchmark: str
@@ -35,24 +45,108 @@ class Row:
     hidden_size: int
     phase: str
     threads: int
-    examples_per_second: float
+    examples_per_second: float = 0.0
     ratio: float = 1.0
+    spread: float = 0.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as JSON has it."""
-        return asdict(self)
+        """The row as JSON has it: flat."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "extra"}
+        return {**own, **self.extra}
+
+
+class Work(NamedTuple):
+    """What a variant does in one call, and how many examples that deals with."""
+
+    function: Callable[[], object]
+    examples: float
+
+
+class Timing(NamedTuple):
+    """How long a call took."""
+
+    seconds: float  # median over the turns
+    spread: float  # interquartile range over the median
+
+
+def measure(setting: Row, works: Mapping[str, Work]) -> Iterator[Row]:
+    """A row for each variant of a setting; the one called graphfold gives the ratios.
+
+    Args:
+        setting: a row whose variant and figures are filled in.
+        works: variant -> what it does.
+    """
+    timings = time_in_turns({name: work.function for name, work in works.items()})
+    speed = {name: work.examples / timings[name].seconds for name, work in works.items()}
+    for name, timing in timings.items():
+        yield replace(
+            setting,
+            variant=name,
+            examples_per_second=speed[name],
+            ratio=speed[name] / speed["graphfold"],
+            spread=timing.spread,
+        )
+
+
+def time_in_turns(
+    variants: Mapping[str, Callable[[], object]],
+    seconds: float | None = None,
+    turns: int | None = None,
+) -> dict[str, Timing]:
+    """Times every variant.
+
+    They take turns, so that a machine whose speed drifts slows all of them alike.
+
+    Args:
+        variants: name -> what is timed.
+        seconds: how long to go on, after one turn that is not counted; `SECONDS` by default.
+        turns: how many turns at least; `TURNS` by default.
+    """
+    turns = TURNS if turns is None else turns
+    calls = {name: _calls_per_turn(function) for name, function in variants.items()}
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    end = time.perf_counter() + (SECONDS if seconds is None else seconds)
+    done = 0
+    with _quiet_collector():
+        while done < turns or time.perf_counter() < end:
+            for name, function in variants.items():
+                times[name].append(_seconds(function, calls[name]) / calls[name])
+            done += 1
+    return {name: summarize(values) for name, values in times.items()}
+
+
+def summarize(values: Sequence[float]) -> Timing:
+    """The median of some times, at least two, and how far they spread."""
+    low, middle, high = quantiles(values, n=4)
+    return Timing(middle, (high - low) / middle)
 
 
 def median_seconds(variants: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The median time of each variant.
+    """The median time of each variant; see `time_in_turns`."""
+    return {name: timing.seconds for name, timing in time_in_turns(variants).items()}
 
-    The variants take turns, so that a machine whose speed drifts slows all of them alike.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
-    for repetition in range(REPETITIONS + 1):
-        for name, function in variants.items():
-            start = time.perf_counter()
-            function()
-            if repetition:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: median(values) for name, values in seconds.items()}
+
+def _calls_per_turn(function: Callable[[], object]) -> int:
+    """Also the turn that is not counted: a first call allocates, compiles and loads."""
+    if _seconds(function, 1) > SECONDS:
+        return 1
+    return max(1, ceil(SECONDS_PER_TURN / _seconds(function, 1)))
+
+
+def _seconds(function: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def _quiet_collector() -> Iterator[None]:
+    """Python's collector passes over what is there already, as it does in a training run."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

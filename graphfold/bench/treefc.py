@@ -1,33 +1,49 @@
 """Fold's Tree-FC benchmark: binary trees of 128 leaves, one fully connected layer per node.
 
-Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1. Baselines of the same run:
-`one_by_one` (a loop over the nodes of one tree after another), `cat_levels` (levels joined by
-torch.cat under autograd), `hand_batched` (identical shapes only: the perfect tree written out as
-dense tensors) and `product_floor` (the matrix products alone).
+Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1. A step of training is forward and
+backward to the weights and to the leaves; trees and plan are there beforehand. Baselines of the
+same run:
 
-    graphfold bench treefc --batch-size 1,32,128 --hidden-size 256
+- `hand_batched` (identical shapes only): the perfect tree written out as dense tensors;
+- `cat_levels`: the levels joined by torch.cat under autograd;
+- `one_by_one`: a loop over the nodes of one tree after another, eight trees at most;
+- `product_floor`: the matrix products alone.
+
+    graphfold bench treefc --batch-size 1,32,128 --hidden-size 256,1024
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.bench.measure import Row, median_seconds
-from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.bench.equality import require_equal
+from graphfold.bench.measure import Row, Work, measure
+from graphfold.bench.products import Product, ProductFloor, group_sizes
+from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
 from graphfold.layers.node_input import features
 
 NUM_LEAVES = 128
 SCHEMA = Schema((NodeType("leaf", 0), NodeType("node", 2)))
+LEAF, NODE = 0, 1
 BATCH_SIZES = (1, 32, 128)
-HIDDEN_SIZES = (256,)
+HIDDEN_SIZES = (256, 1024)
+
+#: Trees that the loop over nodes takes: they are equally large, so its speed is that of any number.
+TREES_ONE_BY_ONE = 8
+
+#: What a batch is turned into: the roots' states [num_graphs, hidden_size].
+Roots: TypeAlias = Callable[[], Tensor]
 
 
 class GivenCell(Cell):
@@ -46,108 +62,115 @@ class GivenCell(Cell):
 def rows(
     batch_sizes: list[int] | None, hidden_sizes: list[int] | None, threads: int
 ) -> Iterator[Row]:
-    """Measures every shape, width and batch size; the rows of one setting come together."""
+    """Measures every width, batch size and shape; the rows of one setting come together.
+
+    Raises:
+        RuntimeError: if a variant computes something else than graphfold.
+    """
     for hidden_size in hidden_sizes or HIDDEN_SIZES:
         for batch_size in batch_sizes or BATCH_SIZES:
             for shape in ("identical", "random"):
-                trees = [_tree(shape, seed) for seed in range(batch_size)]
-                setting = _Setting(_join(trees), hidden_size, shape)
-                yield from setting.rows(batch_size, threads)
+                setting = Row("treefc", "", shape, batch_size, hidden_size, "", threads)
+                yield from _setting_rows(setting)
 
 
-class _Setting:
-    """One batch of trees with the functions that compute its roots."""
+def random_trees(count: int) -> TypedDAG:
+    """Trees that join neighbours in random order."""
+    return _join([_tree("random", seed) for seed in range(count)])
 
-    def __init__(self, dag: TypedDAG, hidden_size: int, shape: str) -> None:
-        self.dag, self.hidden_size, self.shape = dag, hidden_size, shape
+
+class Variants:
+    """The ways to compute the roots of a batch of trees.
+
+    Args:
+        dag: the trees.
+        hidden_size: width of the state.
+        is_identical: whether they are perfect trees, which can be batched by hand.
+    """
+
+    def __init__(self, dag: TypedDAG, hidden_size: int, is_identical: bool) -> None:
         self.cell = TreeFCCell(hidden_size)
-        self.network = Network(
-            SCHEMA, [Up()], [{"leaf": GivenCell(hidden_size), "node": self.cell}]
-        )
-        self.plain = Network(
-            SCHEMA, [Up()], [{"leaf": GivenCell(hidden_size), "node": self.cell}], "autograd"
-        )
-        self.leaves = torch.randn(dag.num_nodes_by_type[0], hidden_size, requires_grad=True)
+        cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
+        self.network = Network(SCHEMA, [Up()], [cells])
+        self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
         self.batch = Batch(dag, build_schedule(dag, [Up()]))
-        self.inputs = [ids.tolist() for ids in dag.input_index.view(-1, 2)]
+        self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
+        few_leaves = self.leaves.detach()[: self.few.num_nodes_by_type[LEAF]]
+        self.few_leaves = few_leaves.clone().requires_grad_()
+        self.floor = ProductFloor([Product(self.cell.from_h.weight, group_sizes(self.batch, NODE))])
+        self.roots: Mapping[str, Roots] = {
+            "graphfold": partial(self._run_engine, "fast"),
+            **({"hand_batched": self._by_hand} if is_identical else {}),
+            "cat_levels": partial(self._run_engine, "autograd"),
+            "one_by_one": self._one_by_one,
+        }
 
-    def rows(self, batch_size: int, threads: int) -> Iterator[Row]:
-        names = ["graphfold", "one_by_one", "cat_levels", "product_floor"]
-        if self.shape == "identical":
-            names.insert(1, "hand_batched")
-        for phase in ("inference", "train", "schedule"):
-            functions = {name: self._phase(phase, getattr(self, name)) for name in names}
-            if phase == "schedule":
-                functions = {"graphfold": lambda: build_schedule(self.dag, [Up()])}
-            seconds = median_seconds(functions)
-            for name, value in seconds.items():
-                yield Row(
-                    "treefc", name, self.shape, batch_size, self.hidden_size, phase, threads,
-                    batch_size / value, seconds["graphfold"] / value,
-                )  # fmt: skip
+    def require_equal(self) -> None:
+        """Raises RuntimeError if they differ in roots, or in the gradients of as many trees."""
+        want = self.roots["graphfold"]().detach()
+        want_gradients = self._gradients("graphfold")
+        for name, roots in self.roots.items():
+            got = roots().detach()
+            require_equal(name, [got], [want[: len(got)]])
+            if len(got) == len(want):
+                require_equal(name, self._gradients(name), want_gradients)
 
-    def _phase(self, phase: str, roots: Callable[[], Tensor]) -> Callable[[], object]:
-        if phase == "train":
-            wanted = [*self.cell.parameters(), self.leaves]
-            return lambda: torch.autograd.grad(roots().sum(), wanted, allow_unused=True)
+    def works(self, phase: str) -> dict[str, Work]:
+        """What each variant does in a phase."""
+        run = self._gradients if phase == "train" else self._infer
+        few, all_trees = self.few.num_graphs, self.batch.num_graphs
+        works = {
+            name: Work(partial(run, name), few if name == "one_by_one" else all_trees)
+            for name in self.roots
+        }
+        return {**works, "product_floor": Work(partial(self.floor.run, phase), all_trees)}
 
-        def infer() -> Tensor:
-            with torch.no_grad():
-                return roots()
+    def _gradients(self, name: str) -> tuple[Tensor, ...]:
+        leaves = self.few_leaves if name == "one_by_one" else self.leaves
+        return torch.autograd.grad(self.roots[name]().sum(), [*self.cell.parameters(), leaves])
 
-        return infer
+    def _infer(self, name: str) -> None:
+        with torch.no_grad():
+            self.roots[name]()
 
-    def graphfold(self) -> Tensor:
-        """The roots from the fast engine."""
-        return self._run(self.network)
-
-    def cat_levels(self) -> Tensor:
-        """The roots from the plain engine."""
-        return self._run(self.plain)
-
-    def _run(self, network: Network) -> Tensor:
-        empty = self.leaves.new_zeros(self.dag.num_nodes_by_type[1], 0)
-        states = network(self.batch, {"leaf": self.leaves, "node": empty})
-        roots: Tensor = states.at("h", self.dag.output_index)
+    def _run_engine(self, engine: str) -> Tensor:
+        self.network.engine = engine
+        empty = self.leaves.new_zeros(self.batch.dag.num_nodes_by_type[NODE], 0)
+        states = self.network(self.batch, {"leaf": self.leaves, "node": empty})
+        roots: Tensor = states.at("h", self.batch.dag.output_index)
         return roots
 
-    def one_by_one(self) -> Tensor:
-        """The roots from a loop over nodes."""
+    def _by_hand(self) -> Tensor:
+        """Perfect trees, one dense product per level."""
+        hidden_size = self.leaves.shape[1]
+        h = self.leaves.view(-1, NUM_LEAVES, hidden_size)
+        while h.shape[1] > 1:
+            h = torch.relu(self.cell.from_h(h.reshape(h.shape[0], h.shape[1] // 2, -1)))
+        return h[:, 0]
+
+    def _one_by_one(self) -> Tensor:
         linear, states = self.cell.from_h, []
-        leaves, pairs = iter(self.leaves.unbind()), iter(self.inputs)
-        for op_type in self.dag.op_type.tolist():
-            if op_type == 0:
+        leaves = iter(self.few_leaves.unbind())
+        pairs = iter(self.few.input_index.view(-1, 2).tolist())
+        for op_type in self.few.op_type.tolist():  # children come before their parents
+            if op_type == LEAF:
                 states.append(next(leaves))
             else:
                 left, right = next(pairs)
                 joined = torch.cat([states[left], states[right]])
                 states.append(torch.relu(linear(joined)))
-        return torch.stack([states[node] for node in self.dag.output_index.tolist()])
-
-    def hand_batched(self) -> Tensor:
-        """The roots of perfect trees, one dense product per level."""
-        h = self.leaves.view(-1, NUM_LEAVES, self.hidden_size)
-        while h.shape[1] > 1:
-            h = torch.relu(self.cell.from_h(h.reshape(h.shape[0], h.shape[1] // 2, -1)))
-        return h[:, 0]
-
-    def product_floor(self) -> Tensor:
-        """The products of the schedule's groups alone, on rows that nobody gathered."""
-        total = self.leaves.new_zeros(())
-        for group in self.batch.schedule.passes[0].groups:
-            if group.op_type == 1:
-                total = total + self._product(group.stop - group.start)
-        return total
-
-    def _product(self, count: int) -> Tensor:
-        # The first leaves stand for the children: their values do not matter here.
-        flat = self.leaves.view(-1)[: count * 2 * self.hidden_size]
-        return _bare_product(flat.view(count, -1), self.cell.from_h)
+        return torch.stack([states[node] for node in self.few.output_index.tolist()])
 
 
-def _bare_product(x: Tensor, linear: nn.Linear) -> Tensor:
-    product: Tensor = linear(x)[0, 0]
-    return product
+def _setting_rows(setting: Row) -> Iterator[Row]:
+    trees = [_tree(setting.shape, seed) for seed in range(setting.batch_size)]
+    dag = _join(trees)
+    variants = Variants(dag, setting.hidden_size, setting.shape == "identical")
+    variants.require_equal()
+    for phase in ("inference", "train"):
+        yield from measure(replace(setting, phase=phase), variants.works(phase))
+    plan = Work(lambda: build_schedule(dag, [Up()]), dag.num_graphs)
+    yield from measure(replace(setting, phase="schedule"), {"graphfold": plan})
 
 
 def _tree(shape: str, seed: int) -> list[tuple[int, int]]:

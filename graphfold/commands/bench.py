@@ -1,4 +1,20 @@
-"""Measure speed against baselines that run in the same process."""
+"""Measure speed against baselines that run in the same process.
+
+NAME is a benchmark:
+  treefc      binary trees of 128 leaves, identical and random
+  sst         Tree-LSTM on the Stanford Sentiment Treebank
+  sequence    LSTM over sentences, against torch.nn.LSTM
+  molecules   message passing, against other libraries where they are installed
+  kernels     reductions over children, one kernel against the other
+  schedule    planning batches, by policy
+  loader      selecting and planning batches, with and without workers
+  train       graphfold train against a bare loop
+or
+  profile     where a training step's time goes, and what was not batched:
+              graphfold bench profile experiment=NAME [overrides]
+  page        docs/benchmarks.md, on stdout, out of files written with --json:
+              graphfold bench page FILE...
+"""
 
 from __future__ import annotations
 
@@ -14,9 +30,17 @@ USAGE = "graphfold bench NAME [options] [overrides]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold bench`."""
     parser.add_argument("name", metavar="NAME", help="the benchmark")
-    parser.add_argument("--threads", type=positive, metavar="N", help="threads of torch")
+    parser.add_argument(
+        "--threads", type=positive, metavar="N", default=1, help="threads of torch (default: 1)"
+    )
     parser.add_argument("--batch-size", type=_numbers, metavar="N,..", help="batch sizes")
     parser.add_argument("--hidden-size", type=_numbers, metavar="N,..", help="widths")
+    parser.add_argument(
+        "--products",
+        metavar="KERNELS",
+        default="auto",
+        help="product kernels: auto, default or onednn (default: auto)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
 
 
@@ -36,5 +60,6 @@ def run(args: argparse.Namespace) -> int:
             batch_sizes=args.batch_size,
             hidden_sizes=args.hidden_size,
             json_path=args.json,
+            products=args.products,
         )
     )

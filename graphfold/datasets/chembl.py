@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rdkit import RDConfig
 
 from graphfold.datasets.tables import open_table
 from graphfold.errors import DataError
+from graphfold.files import write_text
 
 #: The columns of the table that `write_chembl` makes.
 COLUMNS = ("smiles", "pIC50", "compound")
@@ -42,15 +42,9 @@ def write_chembl(folder: Path, source: Path | None = None) -> Path:
     rows = list(_joined(source / "CHEMBL2321810.smi", source / "CHEMBL2321810_act.csv"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "chembl.csv"
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
+    write_text(path, text.getvalue())
     return path
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import NamedTuple
 
 from graphfold.datasets.listops import END, OPERATORS, apply_operator
 from graphfold.errors import ConfigError
+from graphfold.files import write_text
 
 #: The published sets are 90,000 and 10,000 examples of one pool of different expressions.
 PUBLISHED_POOL = 100_000
@@ -170,18 +169,8 @@ def write_listops(
     begin = 0
     for split, size in sizes.items():
         paths[split] = folder / f"{split}.tsv"
-        _write(paths[split], examples[begin : begin + size])
+        part = examples[begin : begin + size]
+        lines = [f"{example.answer}\t{example.expression}\n" for example in part]
+        write_text(paths[split], "".join(lines))
         begin += size
     return paths
-
-
-def _write(path: Path, examples: list[ListOpsExample]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{answer}\t{expression}\n" for answer, expression in examples)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -83,29 +85,24 @@ class Parcel:
     """A batch on its way from a worker: one tensor instead of dozens, no dictionaries."""
 
     memory: Tensor  # [num_bytes] uint8, all tensors one after another
-    places: tuple[tuple[int, torch.dtype, torch.Size], ...]  # of each: first byte, dtype, shape
-    skeleton: Any  # the batch, with positions in `places` instead of tensors
+    skeleton: bytes  # the pickled batch, with places in `memory` instead of tensors
 
     @staticmethod
     def of(batch: Batch) -> Parcel:
         """Packs a batch."""
-        tensors: list[Tensor] = []
-        skeleton = batch.map_tensors(lambda tensor: _put(tensors, tensor))
         # The receiver has these, and the strings of a corpus are many.
-        light = replace(skeleton.dag, schema=_NO_SCHEMA, dictionaries={}, files=())
-        places, end = [], 0
-        for tensor in tensors:
-            places.append((end, tensor.dtype, tensor.shape))
-            end += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
-        memory = torch.empty(end, dtype=torch.uint8)
-        for tensor, place in zip(tensors, places, strict=True):
-            _view(memory, *place).copy_(tensor)
-        return Parcel(memory, tuple(places), Batch(light, skeleton.schedule))
+        light = replace(batch.dag, schema=_NO_SCHEMA, dictionaries={}, files=())
+        skeleton = io.BytesIO()
+        packer = _Packer(skeleton)
+        packer.dump(Batch(light, batch.schedule))
+        memory = torch.empty(packer.num_bytes, dtype=torch.uint8)
+        for tensor, begin in packer.tensors:
+            _view(memory, begin, tensor.dtype, tensor.shape).copy_(tensor)
+        return Parcel(memory, skeleton.getvalue())
 
     def open(self, corpus: TypedDAG) -> Batch:
         """The batch; `corpus` is what it was selected from."""
-        tensors = [_view(self.memory, *place) for place in self.places]
-        batch: Batch = self.skeleton.map_tensors(lambda number: tensors[number])
+        batch: Batch = _Unpacker(self.skeleton, self.memory).load()
         dag = replace(
             batch.dag,
             schema=corpus.schema,
@@ -119,13 +116,38 @@ class Parcel:
         return replace(self, memory=self.memory.pin_memory())
 
 
+class _Packer(pickle.Pickler):
+    """Pickles everything but tensors, which it gives places one after another."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.tensors: list[tuple[Tensor, int]] = []  # with the first byte of its place
+        self.num_bytes = 0
+
+    def persistent_id(self, obj: Any) -> Any:
+        """The place of a tensor; None for other objects."""
+        if not isinstance(obj, Tensor):
+            return None
+        begin = self.num_bytes
+        self.tensors.append((obj, begin))
+        self.num_bytes += -(-obj.numel() * obj.element_size() // _ALIGNMENT) * _ALIGNMENT
+        return begin, obj.dtype, obj.shape
+
+
+class _Unpacker(pickle.Unpickler):
+    """Puts views of the memory where tensors were."""
+
+    def __init__(self, skeleton: bytes, memory: Tensor) -> None:
+        super().__init__(io.BytesIO(skeleton))
+        self.memory = memory
+
+    def persistent_load(self, pid: Any) -> Tensor:
+        """The tensor at a place."""
+        return _view(self.memory, *pid)
+
+
 def _ship(batch: Batch) -> Batch | Parcel:
     return batch if get_worker_info() is None else Parcel.of(batch)
-
-
-def _put(tensors: list[Tensor], tensor: Tensor) -> Any:
-    tensors.append(tensor)
-    return len(tensors) - 1
 
 
 def _view(memory: Tensor, begin: int, dtype: torch.dtype, shape: torch.Size) -> Tensor:

@@ -14,6 +14,7 @@ from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.atom_features import ATOM_FEATURES
 from graphfold.datasets.bond_features import BOND_FEATURES
+from graphfold.datasets.directed_bonds import ARRIVES, CONTINUES, DIRECTED_BOND, add_directed_bonds
 from graphfold.datasets.molecule import label_stereo, read_molecule
 from graphfold.datasets.table_target import TableTarget
 from graphfold.datasets.tables import open_table
@@ -40,6 +41,7 @@ class SmilesAdapter(Adapter):
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
     them outputs; the relation `bond`, with both directions of each bond; the graph feature
     `smiles`. Atom i covers the span (i, i + 1). The features are `ATOM_FEATURES`, `BOND_FEATURES`.
+    With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`.
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` file has only one.
@@ -47,6 +49,7 @@ class SmilesAdapter(Adapter):
         task: "regression": targets are finite numbers; "classification": they are classes.
         num_classes: how many classes there are (0, 1, ...); None for 2. Only for classification.
         explicit_hydrogens: whether hydrogens are atoms of the graph.
+        directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         units: target -> unit, such as {"expt": "kcal/mol"}.
 
     Raises:
@@ -63,19 +66,23 @@ class SmilesAdapter(Adapter):
         task: Literal["regression", "classification"] = "regression",
         num_classes: int | None = None,
         explicit_hydrogens: bool = False,
+        directed_bonds: bool = False,
         units: Mapping[str, str] | None = None,
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
         _refuse_repeated((smiles_column, *names))
         self.smiles_column = smiles_column
         self.explicit_hydrogens = explicit_hydrogens
+        self.directed_bonds = directed_bonds
         self.targets = tuple(
             TableTarget(name, task, num_classes, (units or {}).get(name)) for name in names
         )
         self.reads_targets = True
+        atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
+        bond = EdgeType("bond", tuple(p.column for p in BOND_FEATURES))
         self.schema = Schema(
-            types=(NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES)),),
-            relations=(EdgeType("bond", tuple(p.column for p in BOND_FEATURES)),),
+            types=(atom, DIRECTED_BOND) if directed_bonds else (atom,),
+            relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
             graph_features=(Column("smiles", "string"),),
             graph_targets=tuple(target.column for target in self.targets),
         )
@@ -107,7 +114,7 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self._values(row)
         molecule = read_molecule(row.smiles, self.explicit_hydrogens)
-        add_molecule(graph, molecule)
+        add_molecule(graph, molecule, self.directed_bonds)
         graph.output(*range(molecule.GetNumAtoms()))
         graph.finish(record.line, columns={"smiles": row.smiles.strip(), **values})
 
@@ -122,21 +129,32 @@ class SmilesAdapter(Adapter):
         return values
 
 
-def add_molecule(graph: GraphBuilder, molecule: Chem.Mol) -> range:
-    """Adds the atoms and bonds of a molecule to the unfinished graph; returns its nodes."""
+def add_molecule(graph: GraphBuilder, molecule: Chem.Mol, directed_bonds: bool) -> None:
+    """Adds the atoms and bonds of a molecule to the unfinished graph, which is empty so far.
+
+    Raises:
+        RecordError: if bonds shall be nodes and an atom has too many of them.
+    """
     # By index: RDKit's iterators take twice the time.
     atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
     bonds = _bonds(molecule, atoms)
     label_stereo(molecule, atoms, bonds)
-    features: dict[str, Any] = {p.name: p.codes(atoms) for p in ATOM_FEATURES}
-    spans = [(index, index + 1) for index in range(len(atoms))]
-    nodes = graph.nodes("atom", len(atoms), spans, **features)
+    of_atoms: dict[str, Any] = {p.name: p.codes(atoms) for p in ATOM_FEATURES}
+    of_bonds: dict[str, Any] = {p.name: _twice(p.codes(bonds)) for p in BOND_FEATURES}
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
-    sources = [nodes[node] for pair in ends for node in pair]
-    targets = [nodes[node] for begin, end in ends for node in (end, begin)]
-    both = {p.name: _twice(p.codes(bonds)) for p in BOND_FEATURES}
-    graph.edges("bond", sources, targets, **both)
-    return nodes
+    sources = [atom for pair in ends for atom in pair]
+    targets = [atom for begin, end in ends for atom in (end, begin)]
+    spans = [(index, index + 1) for index in range(len(atoms))]
+    graph.nodes("atom", len(atoms), spans, **of_atoms)
+    if directed_bonds:
+        add_directed_bonds(graph, sources, targets, of_atoms, of_bonds)
+        return
+    # Neighbours in the order of what they are: so equal surroundings look equal, and can be shared.
+    columns = chain(of_bonds.values(), ([c[s] for s in sources] for c in of_atoms.values()))
+    keys = list(zip(*columns, strict=True))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    of_bonds = {name: [codes[i] for i in order] for name, codes in of_bonds.items()}
+    graph.edges("bond", [sources[i] for i in order], [targets[i] for i in order], **of_bonds)
 
 
 def _bonds(molecule: Chem.Mol, atoms: Sequence[Chem.Atom]) -> list[Chem.Bond]:

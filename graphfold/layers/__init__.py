@@ -2,6 +2,7 @@
 
 from graphfold.layers.classification import ClassificationHead, PairClassificationHead
 from graphfold.layers.column_encoder import ColumnEncoder
+from graphfold.layers.dmpnn import DMPNNAtomCell, DMPNNBondCell
 from graphfold.layers.feature_encoder import FeatureEncoder
 from graphfold.layers.fingerprint import FingerprintCell
 from graphfold.layers.gcn import GCNCell
@@ -29,6 +30,8 @@ __all__ = [
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
+    "DMPNNAtomCell",
+    "DMPNNBondCell",
     "FeatureEncoder",
     "FingerprintCell",
     "GCNCell",

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
+from graphfold.batching.gather import gather_rows
 from graphfold.dag import Column
 from graphfold.layers.column_encoder import ColumnEncoder
 from graphfold.layers.message_passing import AfterConvolution, Convolution
@@ -102,8 +103,11 @@ class DegreeLinear(nn.Module):
             return functional.linear(h, self.weight[0], self.bias[0])
         degree = degree.clamp(max=self.max_degree)
         order = torch.argsort(degree, stable=True)
+        number = torch.arange(len(order) + 1, device=order.device)
+        place = torch.empty_like(order).index_copy_(0, order, number[:-1])
         sizes = torch.bincount(degree, minlength=self.max_degree + 1).tolist()
-        sorted_h = torch.split(h.index_select(0, order), sizes)
+        # Each row is read once, so the gradient of a gather is the gather with the other order.
+        sorted_h = torch.split(gather_rows(h, order, place, number), sizes)
         layers = zip(sorted_h, self.weight.unbind(), self.bias.unbind(), strict=True)
         done = torch.cat([functional.linear(*layer) for layer in layers])
-        return done.index_select(0, torch.argsort(order))
+        return gather_rows(done, place, order, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from graphfold.batching.cell import NodeInput, State
@@ -53,9 +54,10 @@ class GCNCell(Convolution):
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
         old = children.previous("h")
-        own, neighbour = _norm(children.count, old), _norm(children.child_count, old)
-        total = children.sum("h", neighbour) + old * own.unsqueeze(1)
-        h = self.drop(self.after_convolution(self.linear(total * own.unsqueeze(1))), x)
+        own = _norm(children.count, old)
+        weight = _norm(children.child_count, old) * children.expand(own)
+        total = torch.addcmul(children.sum("h", weight), old, own.square().unsqueeze(1))
+        h = self.drop(self.after_convolution(self.linear(total)), x)
         return {"h": old + h if self.residual else h}
 
 

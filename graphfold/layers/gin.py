@@ -99,7 +99,7 @@ class GINECell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        message = torch.relu(children.rows("h") + self.edge_encoder(children.edge))
+        message = torch.relu_(children.rows("h") + self.edge_encoder(children.edge))
         h = self.update(children.previous("h"), children.sum(message))
         return {"h": self.drop(h, x)}
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.errors import ConfigError, ShapeError
-from graphfold.layers.activation import get_activation
+from graphfold.layers.activation import Activation, get_activation
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.node_input import features, parts
 
@@ -21,12 +21,12 @@ NORMS: Mapping[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.Lay
 class Convolution(Cell):
     """What the convolutions share: how rounds begin, and dropout of the new state.
 
-    Before the first round `h` is the features and every other field zero, unless an earlier pass
-    computed them.
+    Before the first round the first field is the features and every other one zero, unless an
+    earlier pass computed them.
 
     Args:
-        fields: what a node stores, with `h` among it.
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        fields: what a node stores; dropout is for the first of them.
+        dropout: probability of dropping an entry of the new state, drawn anew in every round.
 
     Raises:
         ConfigError: if `dropout` is not a probability.
@@ -35,37 +35,64 @@ class Convolution(Cell):
     def __init__(self, fields: Mapping[str, int], dropout: float) -> None:
         super().__init__()
         self.fields = fields
+        self.width = next(iter(fields.values()))
         self.dropout = StateDropout(dropout)
 
     def before(self, x: NodeInput) -> NodeInput:
         """The features, and the dropout mask."""
         x = features(x)
-        return {"x": x, **self.dropout(x, self.fields["h"])}
+        return {"x": x, **self.dropout(x, self.width)}
 
     def initial(self, x: NodeInput) -> State:
         """The features as they are.
 
         Raises:
-            ShapeError: if they are not as wide as `h`.
+            ShapeError: if they are not as wide as the state.
         """
-        h, width = parts(x)["x"], self.fields["h"]
-        if h.shape[1] != width:
+        first, *others = self.fields
+        h = self.first(x)
+        zeros = {name: h.new_zeros(h.shape[0], self.fields[name]) for name in others}
+        return {first: h, **zeros}
+
+    def first(self, x: NodeInput) -> Tensor:
+        """The features; raises ShapeError if they are not as wide as the state."""
+        h = parts(x)["x"]
+        if h.shape[1] != self.width:
             raise ShapeError(
-                f"{type(self).__name__}(hidden_size={width}) starts from features that are "
-                f"{h.shape[1]} wide. Give the encoder size={width}, or run a pass first that "
-                "computes 'h'."
+                f"{type(self).__name__}(hidden_size={self.width}) starts from features that are "
+                f"{h.shape[1]} wide. Give the encoder size={self.width}, or run a pass first that "
+                f"computes '{next(iter(self.fields))}'."
             )
-        zeros = {name: h.new_zeros(h.shape[0], size) for name, size in self.fields.items()}
-        return {**zeros, "h": h}
+        return h
 
     def drop(self, h: Tensor, x: NodeInput) -> Tensor:
-        """The new `h` of a group with some entries dropped, in training."""
+        """The new state of a group with some entries dropped, in training."""
         known = parts(x)
         return h * known["mask"] if "mask" in known else h
 
 
+_IN_PLACE: Mapping[Activation, Activation] = {
+    torch.relu: torch.relu_,
+    torch.sigmoid: torch.sigmoid_,
+    torch.tanh: torch.tanh_,
+}
+
+
+def get_activation_(name: str) -> Activation:
+    """The activation called `name`, in the memory of what it is given.
+
+    For what nothing else reads, such as the product of a linear layer: of a large batch, another
+    tensor of states costs more in page faults than the arithmetic.
+
+    Raises:
+        ConfigError: with the nearest name if there is none.
+    """
+    activation = get_activation(name)
+    return _IN_PLACE.get(activation, activation)
+
+
 class AfterConvolution(nn.Module):
-    """Normalisation if asked for, then an activation.
+    """Normalisation if asked for, then an activation, in the memory of what it is given.
 
     Args:
         size: width of the rows.
@@ -79,7 +106,7 @@ class AfterConvolution(nn.Module):
 
     def __init__(self, size: int, activation: str, norm: str | None) -> None:
         super().__init__()
-        self.activation = get_activation(activation)
+        self.activation_ = get_activation_(activation)
         if norm not in (None, *NORMS):
             raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or none.")
         self.norm = None if norm is None else NORMS[norm](size)
@@ -90,7 +117,7 @@ class AfterConvolution(nn.Module):
             h = normalise(self.norm, h)
         elif self.norm is not None:
             h = self.norm(h)
-        return self.activation(h)
+        return self.activation_(h)
 
 
 def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,10 @@ def test_workers_make_the_same_batches(dataset: GraphDataset, num_workers: int) 
 
 def test_a_parcel_holds_the_batch_in_one_tensor(dataset: GraphDataset) -> None:
     batch = dataset[[5, 3, 99]]
-    parcel = Parcel.of(batch)
+    marked = replace(batch.dag, dictionaries={**batch.dag.dictionaries, "more": ["unmistakable"]})
+    parcel = Parcel.of(Batch(marked, batch.schedule))
     assert parcel.memory.dtype == torch.uint8
-    assert parcel.skeleton.dag.dictionaries == {}
+    assert b"unmistakable" not in parcel.skeleton
     opened = parcel.open(dataset.dag)
     assert_same(batch, opened)
     tensors: list[torch.Tensor] = []

@@ -13,6 +13,8 @@ from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up, build_sch
 from graphfold.dag import Column, NodeType, Schema, TypedDAG
 from graphfold.layers import (
     ChildSumTreeLSTMCell,
+    DMPNNAtomCell,
+    DMPNNBondCell,
     FingerprintCell,
     GCNCell,
     GINCell,
@@ -169,6 +171,16 @@ CASES = [
     rounds("gine with dropout", lambda: GINECell(H, EDGES, dropout=0.5), True),
     rounds("fingerprint", lambda: FingerprintCell(H, 4, EDGES, max_degree=2), True),
     rounds("fingerprint with dropout", lambda: FingerprintCell(H, 4, max_degree=0, dropout=0.5)),
+    rounds("dmpnn", lambda: DMPNNBondCell(H, "tanh")),
+    rounds("dmpnn with dropout", lambda: DMPNNBondCell(H, dropout=0.5, bias=True), True),
+    Case(
+        "dmpnn to the end",
+        ATOMS,
+        lambda: [{"atom": DMPNNBondCell(H)}, {"atom": DMPNNAtomCell(H)}],
+        widths={"atom": SIZE},
+        passes=(*BONDS, Rounds("bond", 1)),
+        any_arity=True,
+    ),
     Case(
         "gcn after an embedding",
         ATOMS,

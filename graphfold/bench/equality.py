@@ -1,0 +1,35 @@
+"""Variants are compared before they are timed: a fast wrong answer is no baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+#: Of the largest value. Sums in another order differ by 1e-6 in single precision, and by a few
+#: thousandths with product kernels that round to bfloat16.
+TOLERANCE = 1e-2
+
+
+def require_equal(variant: str, got: Sequence[Tensor], want: Sequence[Tensor]) -> None:
+    """Compares what a variant computed with what graphfold did.
+
+    Args:
+        variant: its name.
+        got: its tensors.
+        want: graphfold's, in the same order.
+
+    Raises:
+        RuntimeError: with the position of the first tensor that differs.
+    """
+    for index, (a, b) in enumerate(zip(got, want, strict=True)):
+        error = (
+            float((a - b).detach().abs().max() / b.detach().abs().max().clamp(min=1e-30))
+            if b.numel()
+            else 0.0
+        )
+        if not error <= TOLERANCE:
+            raise RuntimeError(
+                f"variant {variant} differs from graphfold in result {index} by {error:.2g} of the "
+                "largest value, so their speeds cannot be compared"
+            )

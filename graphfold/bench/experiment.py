@@ -1,0 +1,89 @@
+"""The model, the data and the optimizer of a config, ready to take steps outside of Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from graphfold.batching import Batch
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.loader import GraphLoader
+from graphfold.datasets.sampler import BatchSampler
+from graphfold.layers import GraphModel
+from graphfold.training.compose import compose
+from graphfold.training.train import make_learner
+
+#: From a batch to the raw outputs of its rows.
+Forward: TypeAlias = Callable[[Batch], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What `graphfold train` would train, without Lightning around it."""
+
+    config: Mapping[str, Any]
+    data: DataModule
+    model: GraphModel
+    optimizer: Optimizer
+
+    def loader(self, epoch: int = 0) -> GraphLoader:
+        """The batches of an epoch, planned as they are asked for."""
+        loader = self.data.loader("train", self.model.passes)
+        assert isinstance(loader.sampler, BatchSampler)
+        loader.sampler.set_epoch(epoch)
+        return loader
+
+    def batches(self, count: int) -> list[Batch]:
+        """The first batches of the first epoch; fewer if there are no more."""
+        return list(islice(self.loader(), count))
+
+    def step(self, batch: Batch, forward: Forward | None = None) -> None:
+        """A training step: forward, loss of all rows, backward, optimizer."""
+        self.loss((forward or self.model)(batch), batch).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def loss(self, raw: Tensor, batch: Batch) -> Tensor:
+        """The sum over the rows, the mean over the graphs."""
+        head = self.model.head
+        return head.losses(raw, head.target_rows(batch.dag)).sum() / batch.num_graphs
+
+
+def load_data(overrides: Sequence[str]) -> DataModule:
+    """The prepared data of a config.
+
+    Raises:
+        GraphfoldError: if the config or the data cannot be used.
+    """
+    data = DataModule(**compose(overrides).config["data"])
+    data.prepare()
+    return data
+
+
+def load_experiment(overrides: Sequence[str], data: DataModule | None = None) -> Experiment:
+    """The experiment of a config, freshly initialised.
+
+    Args:
+        overrides: of the config, as for training.
+        data: prepared data of such a config, if they are there already.
+
+    Raises:
+        GraphfoldError: if the config or the data cannot be used.
+    """
+    config = compose(overrides).config
+    data = load_data(overrides) if data is None else data
+    data.batch_size = config["data"]["batch_size"]
+    learner, complete = make_learner(config, data)
+    made = learner.configure_optimizers()
+    optimizer = made["optimizer"] if isinstance(made, dict) else made
+    return Experiment(complete, data, learner.model, optimizer)
+
+
+def total_graphs(batches: Sequence[Batch]) -> int:
+    """How many graphs some batches hold."""
+    return sum(batch.num_graphs for batch in batches)

@@ -1,0 +1,128 @@
+"""`graphfold bench page`: docs/benchmarks.md out of the JSON files of benchmarks.
+
+graphfold bench page treefc.json sst.json profile.json > docs/benchmarks.md
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+from graphfold.bench.page_table import markdown, tables
+from graphfold.bench.peers import CLAIMS, PEERS, RECORDED_ON
+from graphfold.bench.treefc import NUM_LEAVES
+from graphfold.errors import ConfigError
+
+#: What tells a file of `graphfold bench` from another one.
+_FACTS = {"cpu", "torch", "products"}
+
+#: What the page begins with.
+INTRODUCTION = """\
+# Benchmarks
+
+This page is made by `graphfold bench page FILE... > docs/benchmarks.md` out of what the benchmarks
+wrote with `--json`. Run them with nothing else on the machine.
+
+Figures are examples per second, from the median time of turns that the variants of a line take one
+after another in one process, on the same weights, threads and product kernels. Before they are
+timed, their results are compared. `product_floor` is the matrix products alone, in memory that is
+there already: no engine can be faster, and on another machine the figures move with it."""
+
+
+def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:
+    """The page.
+
+    Args:
+        paths: JSON files of `graphfold bench`.
+        modules: benchmark -> the module whose docstring says what it measures.
+
+    Raises:
+        ConfigError: if there is no file, or one was not written by `graphfold bench`.
+    """
+    if not paths:
+        raise ConfigError("bench page needs the JSON files of benchmarks. Name at least one.")
+    contents = [_read(path) for path in paths]
+    rows = [row for content in contents if isinstance(content, list) for row in content]
+    profiles = [content for content in contents if isinstance(content, dict)]
+    names = [name for name in modules if any(_section(row) == name for row in rows)]
+    parts = [INTRODUCTION, _machine(rows or profiles)]
+    for name in names:
+        parts.append(f"## {name}\n\n{_description(modules[name])}")
+        parts += tables([row for row in rows if _section(row) == name])
+        parts += _peers(name)
+    parts += [_profile(profile) for profile in profiles]
+    parts.append("## What authors publish\n\n" + "\n".join(f"- {claim}" for claim in CLAIMS))
+    return "\n\n".join(parts) + "\n"
+
+
+def _read(path: Path) -> Any:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read as JSON ({error}). Name another file."
+        ) from error
+    rows = content if isinstance(content, list) else [content]
+    if not all(isinstance(row, dict) and _FACTS.issubset(row) for row in rows):
+        raise ConfigError(f"{path}: was not written by graphfold bench --json. Name another file.")
+    return content
+
+
+def _section(row: Mapping[str, Any]) -> str:
+    """The benchmark that a row belongs to; sst_epoch is a part of sst."""
+    return str(row["benchmark"]).partition("_")[0]
+
+
+def _machine(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Where the figures come from."""
+    machines = dict.fromkeys((row["cpu"], row["torch"], row["products"]) for row in rows)
+    lines = [
+        f"Measured on: {cpu}, torch {version}, {products} products."
+        for cpu, version, products in machines
+    ]
+    speed = max(map(_products_speed, rows), default=0.0)
+    if speed:
+        lines.append(
+            f"There, products of groups reach {speed:.0f} GFLOP/s on one thread (`product_floor` "
+            "of treefc)."
+        )
+    return "\n".join(lines)
+
+
+def _products_speed(row: Mapping[str, Any]) -> float:
+    """GFLOP/s of the products of Tree-FC on one thread; 0 for other rows."""
+    keys = ("benchmark", "variant", "phase", "threads")
+    if [row.get(key) for key in keys] != ["treefc", "product_floor", "inference", 1]:
+        return 0.0
+    operations = 4 * (NUM_LEAVES - 1) * int(row["hidden_size"]) ** 2  # of a tree
+    return operations * float(row["examples_per_second"]) / 1e9
+
+
+def _description(module: str) -> str:
+    """What the benchmark's own file says of it, its command as a block of code."""
+    text = cleandoc(importlib.import_module(module).__doc__ or "")
+    return re.sub(r"^    (graphfold .*)$", r"```sh\n\1\n```", text, flags=re.MULTILINE)
+
+
+def _peers(name: str) -> Iterator[str]:
+    """What others reached, where it was recorded."""
+    if name in PEERS:
+        table = PEERS[name]
+        yield f"Recorded earlier on {RECORDED_ON}; inference / training unless it says otherwise:"
+        yield markdown(table.headings, table.lines)
+
+
+def _profile(profile: Mapping[str, Any]) -> str:
+    """Where the time of a training step goes."""
+    title = f"## Where a step of {profile['experiment']} goes"
+    step = (
+        f"{profile['batch_size']:.0f} graphs, {profile['seconds_per_step'] * 1e3:.1f} ms, from "
+        "`graphfold bench profile`:"
+    )
+    cells = [[part, f"{share:.1%}"] for part, share in profile["share"].items()]
+    return f"{title}\n\n{step}\n\n{markdown(['part', 'share'], cells)}"

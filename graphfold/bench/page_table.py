@@ -1,0 +1,76 @@
+"""Rows of JSON as tables in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+#: Variant -> its row, for one setting.
+Line: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+#: What a line is about, with the row's own words (a workload, say); the variants are its columns.
+_SETTING = ("shape", "hidden_size", "batch_size", "phase")
+
+#: What a table is about.
+_TABLE = ("benchmark", "threads", "products", "cpu", "torch")
+
+#: Keys of every row that have no column of their own.
+_FIGURES = ("variant", "examples_per_second", "ratio", "spread")
+
+
+def tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A table for each benchmark, number of threads and machine."""
+    for about in dict.fromkeys(tuple(row[key] for key in _TABLE) for row in rows):
+        own = [row for row in rows if tuple(row[key] for key in _TABLE) == about]
+        name, threads, products, *_ = about
+        yield f"{name}, {threads} thread{'s' * (threads > 1)}, {products} products:\n\n{table(own)}"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each setting, a column for each variant, then what else graphfold's row says."""
+    known = (*_SETTING, *_TABLE, *_FIGURES)
+    further = dict.fromkeys(key for row in rows for key in row if key not in known)
+    words = [key for key in further if any(isinstance(row.get(key), str) for row in rows)]
+    numbers = [key for key in further if key not in words]
+    keys = [key for key in (*words, *_SETTING) if any(row.get(key) for row in rows)]
+    lines: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(tuple(row.get(key) for key in keys), {})[row["variant"]] = row
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    shares = ["of the products"] if "product_floor" in variants else []
+    headings = [*(key.removesuffix("_size") for key in keys), *variants, *shares, *numbers]
+    return markdown(
+        [heading.replace("_", " ") if heading in numbers else heading for heading in headings],
+        [
+            [
+                *map(str, setting),
+                *(_speed(line.get(variant)) for variant in variants),
+                *(_share(line) for _ in shares),
+                *(_number(line, name) for name in numbers),
+            ]
+            for setting, line in lines.items()
+        ],
+    )
+
+
+def markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of texts."""
+    rule = ["---"] * len(headings)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (headings, rule, *lines))
+
+
+def _speed(row: Mapping[str, Any] | None) -> str:
+    return "" if row is None else f"{row['examples_per_second']:,.0f}"
+
+
+def _share(line: Line) -> str:
+    """How much of the speed of the products alone graphfold reaches."""
+    if not {"graphfold", "product_floor"} <= line.keys():
+        return ""
+    own, floor = (line[name]["examples_per_second"] for name in ("graphfold", "product_floor"))
+    return f"{own / floor:.0%}"
+
+
+def _number(line: Line, name: str) -> str:
+    value = line.get("graphfold", {}).get(name)
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

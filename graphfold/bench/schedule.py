@@ -1,0 +1,116 @@
+"""Planning: how many examples per second each policy makes schedules for.
+
+SST's trees with the model of benchmark sst, random trees of Tree-FC, and molecules (Lipophilicity)
+with rounds of message passing. The graphs are collated beforehand; a call plans a whole batch. For
+SST the rows say which share of a training step planning would be, were it not done by workers.
+
+    graphfold bench schedule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from graphfold.batching import POLICIES, Pass, Rounds, Up, build_schedule
+from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.measure import Row, Work, measure, median_seconds
+from graphfold.bench.sst import BATCH_SIZES, HIDDEN_SIZES, OVERRIDES
+from graphfold.bench.treefc import random_trees
+from graphfold.dag import TypedDAG, select
+
+#: Batches that a call plans, so that a figure does not hang on one of them.
+NUM_BATCHES = 4
+
+#: Rounds of message passing over the bonds.
+ROUNDS = 3
+
+
+class Workload(NamedTuple):
+    """Batches of graphs and what is to be done with them."""
+
+    name: str
+    batch_size: int
+    dags: Sequence[TypedDAG]
+    passes: Sequence[Pass]
+    seconds_per_step: float | None = None  # of training on one of the batches, where it is known
+
+    @property
+    def needs_policy(self) -> bool:
+        """Whether there is a choice: in rounds, all nodes run together."""
+        return any(not isinstance(item, Rounds) for item in self.passes)
+
+
+def rows(
+    batch_sizes: list[int] | None,
+    hidden_sizes: list[int] | None,
+    threads: int,
+    overrides: Sequence[str] = (),
+) -> Iterator[Row]:
+    """Measures every policy on every workload.
+
+    Raises:
+        GraphfoldError: if a corpus is not there.
+    """
+    for workload in _workloads(batch_sizes, hidden_sizes, overrides):
+        extra = {"workload": workload.name}
+        setting = Row("schedule", "", "", workload.batch_size, 0, "schedule", threads, extra=extra)
+        works = {
+            "graphfold" if policy == "depth" else policy: _plan(workload, policy)
+            for policy in (POLICIES if workload.needs_policy else ["depth"])
+        }
+        for row in measure(setting, works):
+            yield _with_share(row, workload)
+
+
+def _workloads(
+    batch_sizes: list[int] | None, hidden_sizes: list[int] | None, overrides: Sequence[str]
+) -> Iterator[Workload]:
+    trees = load_data([*OVERRIDES, *overrides])
+    width = (hidden_sizes or HIDDEN_SIZES)[0]  # of the model whose step planning is compared with
+    for batch_size in batch_sizes or BATCH_SIZES:
+        more = (f"model.hidden_size={width}", f"data.batch_size={batch_size}")
+        yield _sst(load_experiment([*OVERRIDES, *more, *overrides], trees), batch_size)
+    for batch_size in batch_sizes or (32,):
+        yield Workload("treefc", batch_size, [random_trees(batch_size)], [Up()])
+    molecules = load_data(["data=lipophilicity", *overrides])
+    for batch_size in batch_sizes or (64,):
+        dags = _parts(molecules.encoded("train"), batch_size)
+        yield Workload("molecules", batch_size, dags, [Rounds("bond", ROUNDS)])
+
+
+def _sst(experiment: Experiment, batch_size: int) -> Workload:
+    """SST with the time of a training step."""
+    batches = experiment.batches(NUM_BATCHES)
+
+    def steps() -> None:
+        for batch in batches:
+            experiment.step(batch)
+
+    seconds = median_seconds({"steps": steps})["steps"] / len(batches)
+    dags = [batch.dag for batch in batches]
+    return Workload("sst", batch_size, dags, experiment.model.passes, seconds)
+
+
+def _parts(dag: TypedDAG, batch_size: int) -> list[TypedDAG]:
+    """The first batches of a corpus."""
+    starts = range(0, min(dag.num_graphs, NUM_BATCHES * batch_size), batch_size)
+    return [select(dag, range(start, min(start + batch_size, dag.num_graphs))) for start in starts]
+
+
+def _plan(workload: Workload, policy: str) -> Work:
+    def plan() -> None:
+        for dag in workload.dags:
+            build_schedule(dag, workload.passes, policy)
+
+    return Work(plan, sum(dag.num_graphs for dag in workload.dags))
+
+
+def _with_share(row: Row, workload: Workload) -> Row:
+    """The row with the share of a training step that planning a batch takes."""
+    if workload.seconds_per_step is None:
+        return row
+    graphs = sum(dag.num_graphs for dag in workload.dags) / len(workload.dags)
+    share = graphs / row.examples_per_second / workload.seconds_per_step
+    return replace(row, extra={**row.extra, "share_of_step": share})

@@ -1,0 +1,208 @@
+"""Binary Tree-LSTM on the Stanford Sentiment Treebank, labels on all nodes.
+
+The model of the experiment sst_tree_lstm, Tai et al. (2015), https://arxiv.org/abs/1503.00075, with
+words of width 300 and without dropout, so that all variants compute the same. A training step is
+forward, the loss of all nodes, backward and the optimizer's step; the batches, the first of an
+epoch, are planned beforehand. The row of `sst_epoch` is a whole pass over the training part, with
+the planning. Baselines of the same run:
+
+- `cat_levels`: the levels joined by torch.cat under autograd;
+- `one_by_one`: a loop over the nodes of the first batch, the classifier once for all of them;
+- `product_floor`: the matrix products alone.
+
+    graphfold bench sst --batch-size 25,256
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, build_schedule
+from graphfold.bench.equality import require_equal
+from graphfold.bench.experiment import (
+    Experiment,
+    Forward,
+    load_data,
+    load_experiment,
+    total_graphs,
+)
+from graphfold.bench.measure import Row, Work, measure, time_in_turns
+from graphfold.bench.one_by_one import TreeLSTMLoop
+from graphfold.bench.products import Product, ProductFloor, group_sizes
+from graphfold.errors import ConfigError
+from graphfold.layers import GraphModel, LeafLSTMCell, NaryTreeLSTMCell
+
+BATCH_SIZES = (25, 256)
+HIDDEN_SIZES = (150,)
+
+#: Batches that a call of a variant goes through, so that a figure does not hang on one of them.
+NUM_BATCHES = 4
+
+#: Timed passes over the training part.
+EPOCHS = 3
+
+#: What makes the experiment a benchmark.
+OVERRIDES = ("experiment=sst_tree_lstm", "model.encoder.size=300", "model.dropout=0")
+
+
+def rows(
+    batch_sizes: list[int] | None,
+    hidden_sizes: list[int] | None,
+    threads: int,
+    overrides: Sequence[str] = (),
+) -> Iterator[Row]:
+    """Measures every width and batch size, and an epoch of the largest batches of each width.
+
+    Raises:
+        GraphfoldError: if the corpus is not there.
+        RuntimeError: if a variant computes something else than graphfold.
+    """
+    data = load_data([*OVERRIDES, *overrides])
+    for hidden_size in hidden_sizes or HIDDEN_SIZES:
+        for batch_size in sorted(batch_sizes or BATCH_SIZES):
+            more = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
+            experiment = load_experiment([*OVERRIDES, *more, *overrides], data)
+            setting = Row("sst", "graphfold", "", batch_size, hidden_size, "train", threads)
+            yield from _variant_rows(setting, experiment)
+        yield _epoch_row(setting, experiment)
+
+
+class Variants:
+    """The ways to compute the raw outputs of one model, and the least they cost.
+
+    Args:
+        experiment: the model, with what trains it.
+        batches: what a call goes through; the loop over nodes takes the first of them.
+    """
+
+    def __init__(self, experiment: Experiment, batches: Sequence[Batch]) -> None:
+        self.experiment = experiment
+        self.batches = batches
+        # The baselines compute every node, whatever the loader's plans share.
+        passes = experiment.model.passes
+        self.plain = [Batch(batch.dag, build_schedule(batch.dag, passes)) for batch in batches]
+        self.floors = [_product_floor(experiment.model, batch) for batch in self.plain]
+        self.forwards: Mapping[str, Forward] = {
+            "graphfold": partial(_run_engine, experiment.model, "fast"),
+            "cat_levels": partial(_run_engine, experiment.model, "autograd"),
+            "one_by_one": partial(_run_loop, experiment.model),
+        }
+
+    def require_equal(self) -> None:
+        """Raises RuntimeError if they differ in outputs or gradients on the first batch."""
+        results = {name: self._results(forward) for name, forward in self.forwards.items()}
+        for name, got in results.items():
+            require_equal(name, got, results["graphfold"])
+
+    def works(self, phase: str) -> dict[str, Work]:
+        """What each variant does in a phase."""
+        self.experiment.model.train(phase == "train")
+        works = {}
+        for name, forward in self.forwards.items():
+            batches = self._batches(name)
+            function = partial(self._train if phase == "train" else self._infer, forward, batches)
+            works[name] = Work(function, total_graphs(batches))
+        floor = partial(self._products, phase)
+        return {**works, "product_floor": Work(floor, total_graphs(self.batches))}
+
+    def _batches(self, name: str) -> Sequence[Batch]:
+        return {"graphfold": self.batches, "one_by_one": self.plain[:1]}.get(name, self.plain)
+
+    def _train(self, forward: Forward, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            self.experiment.step(batch, forward)
+
+    def _infer(self, forward: Forward, batches: Sequence[Batch]) -> None:
+        with torch.no_grad():
+            for batch in batches:
+                forward(batch)
+
+    def _products(self, phase: str) -> None:
+        for floor in self.floors:
+            floor.run(phase)
+
+    def _results(self, forward: Forward) -> list[Tensor]:
+        raw = forward(self.batches[0])
+        loss = self.experiment.loss(raw, self.batches[0])
+        parameters = list(self.experiment.model.parameters())
+        return [raw, *torch.autograd.grad(loss, parameters)]
+
+
+def _variant_rows(setting: Row, experiment: Experiment) -> Iterator[Row]:
+    variants = Variants(experiment, experiment.batches(NUM_BATCHES))
+    variants.require_equal()
+    for phase in ("train", "inference"):
+        yield from measure(replace(setting, phase=phase), variants.works(phase))
+
+
+def _epoch_row(setting: Row, experiment: Experiment) -> Row:
+    """Whole passes over the training part, each in an order of its own, planning included."""
+    epochs = count()
+    timing = time_in_turns({"epoch": lambda: _epoch(experiment, next(epochs))}, 0.0, EPOCHS)
+    seconds, spread = timing["epoch"]
+    return replace(
+        setting,
+        benchmark="sst_epoch",
+        examples_per_second=len(experiment.data.split.train) / seconds,
+        spread=spread,
+        extra={"seconds_per_epoch": seconds},
+    )
+
+
+def _epoch(experiment: Experiment, number: int) -> None:
+    experiment.model.train()
+    experiment.model.network.engine = "fast"
+    for batch in experiment.loader(number):
+        experiment.step(batch)
+
+
+def _run_engine(model: GraphModel, engine: str, batch: Batch) -> Tensor:
+    model.network.engine = engine
+    raw: Tensor = model(batch)
+    return raw
+
+
+def _run_loop(model: GraphModel, batch: Batch) -> Tensor:
+    x = model.encoder(batch.dag)
+    types = batch.dag.schema.types
+    (leaf_type, leaf), (inner_type, inner) = _cells(model)
+    loop = TreeLSTMLoop((inner_type, inner), (leaf_type, leaf))
+    h = loop(batch.dag, {index: x[node_type.name] for index, node_type in enumerate(types)})
+    raw: Tensor = model.head(h)
+    return raw
+
+
+def _product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
+    """All words at once, the phrases by group, the classifier of all nodes at once."""
+    (leaf_type, leaf), (inner_type, inner) = _cells(model)
+    products = [
+        Product(leaf.from_x.weight, [batch.dag.num_nodes_by_type[leaf_type]]),
+        Product(inner.from_h.weight, group_sizes(batch, inner_type)),
+    ]
+    linear = [module for module in model.head.modules() if isinstance(module, nn.Linear)]
+    products += [Product(module.weight, [batch.dag.num_nodes]) for module in linear]
+    return ProductFloor(products)
+
+
+def _cells(model: GraphModel) -> tuple[tuple[int, LeafLSTMCell], tuple[int, NaryTreeLSTMCell]]:
+    """The cells of words and of phrases, each with its op type.
+
+    Raises:
+        ConfigError: if overrides made another model of it.
+    """
+    found = dict(model.network.cells[0].items())  # type: ignore[operator]
+    cells = {model.network.schema.type_index(name): cells[0] for name, cells in found.items()}
+    leaf = [(t, cell) for t, cell in cells.items() if isinstance(cell, LeafLSTMCell)]
+    inner = [(t, cell) for t, cell in cells.items() if isinstance(cell, NaryTreeLSTMCell)]
+    if len(leaf) != 1 or len(inner) != 1:
+        raise ConfigError(
+            "benchmark sst measures a Tree-LSTM with one cell for words and one for phrases. "
+            "Leave out the overrides of model."
+        )
+    return leaf[0], inner[0]

@@ -1,0 +1,117 @@
+"""docs/benchmarks.md out of JSON files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training.tiny_runs import run
+
+from graphfold.bench.page import INTRODUCTION, render
+from graphfold.bench.peers import CLAIMS
+from graphfold.bench.run import BENCHMARKS
+
+FACTS = {"cpu": "a CPU", "torch": "2.9", "products": "default", "threads": 1, "spread": 0.0}
+
+
+def row(variant: str, speed: float, benchmark: str = "treefc", **more: Any) -> dict[str, Any]:
+    setting = {"shape": "random", "batch_size": 32, "hidden_size": 256, "phase": "inference"}
+    figures = {"variant": variant, "examples_per_second": speed, "ratio": 1.0}
+    return {"benchmark": benchmark, **setting, **figures, **FACTS, **more}
+
+
+def write(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_a_line_per_setting_and_a_column_per_variant(tmp_path: Path) -> None:
+    rows = [
+        row("graphfold", 1500.4),
+        row("product_floor", 2000),
+        row("graphfold", 9, phase="train"),
+    ]
+    page = render([write(tmp_path / "a.json", rows)], BENCHMARKS)
+    assert (
+        "| shape | hidden | batch | phase | graphfold | product_floor | of the products |" in page
+    )
+    assert "| random | 256 | 32 | inference | 1,500 | 2,000 | 75% |" in page
+    assert "| random | 256 | 32 | train | 9 |  |  |" in page
+    assert "Measured on: a CPU, torch 2.9, default products." in page
+    assert "67 GFLOP/s" in page  # 2,000 trees/s x 127 nodes x 2 x 512 x 256
+
+
+def test_what_it_measures_and_what_peers_reach_stand_beside(tmp_path: Path) -> None:
+    rows = [row("graphfold", 5, "sst"), row("graphfold", 4, "sst_epoch", seconds_per_epoch=2.5)]
+    page = render([write(tmp_path / "a.json", rows)], BENCHMARKS)
+    assert page.index("## sst\n\nBinary Tree-LSTM") < page.index("sst, 1 thread, default products:")
+    assert "sst_epoch, 1 thread, default products:" in page
+    assert "| seconds per epoch |" in page
+    assert "| DyNet 2.1, autobatch | 2613 / 1124 | 2726 / 1237 |" in page
+    assert "```sh\ngraphfold bench sst --batch-size 25,256\n```" in page
+    assert "## treefc" not in page
+    assert "3.18 s on a V100" in page
+
+
+def test_a_profile_has_a_table_of_its_own(tmp_path: Path) -> None:
+    profile = {
+        **FACTS,
+        "experiment": "tiny",
+        "batch_size": 8.0,
+        "seconds_per_step": 0.01,
+        "share": {"products": 0.75, "loader": 0.25},
+    }
+    page = render([write(tmp_path / "p.json", profile)], BENCHMARKS)
+    assert "## Where a step of tiny goes" in page
+    assert "| products | 75.0% |" in page
+
+
+@pytest.mark.parametrize("key", ["threads", "products", "cpu", "torch"])
+def test_other_circumstances_do_not_share_a_table(key: str, tmp_path: Path) -> None:
+    other: Any = 2 if key == "threads" else "other"
+    rows = [row("graphfold", 1111), row("graphfold", 2222, **{key: other})]
+    page = render([write(tmp_path / "a.json", rows)], BENCHMARKS)
+    assert page.count("| shape | hidden | batch | phase | graphfold |") == 2
+    assert "| 1,111 |" in page
+    assert "| 2,222 |" in page
+
+
+def test_words_of_a_row_are_its_setting_and_numbers_its_figures(tmp_path: Path) -> None:
+    rows = [row("graphfold", 1, "kernels", reduction=kind, rows=8) for kind in ("sum", "max")]
+    page = render([write(tmp_path / "a.json", rows)], BENCHMARKS)
+    assert "| reduction | shape | hidden | batch | phase | graphfold | rows |" in page
+    assert "| sum | random | 256 | 32 | inference | 1 | 8 |" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read as JSON"),
+        ("{", "cannot be read as JSON"),
+        ("[3]", "was not written by graphfold bench"),
+        ('{"a": 1}', "was not written by graphfold bench"),
+    ],
+)
+def test_other_files_are_refused(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_text(content)
+    assert run("bench", "page", path) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {path}: ")
+    assert message in error
+
+
+def test_no_file_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("bench", "page") == 2
+    assert "Name at least one" in capsys.readouterr().err
+
+
+def test_the_page_in_the_docs_was_generated() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert page.startswith(INTRODUCTION)
+    assert all(claim in page for claim in CLAIMS)
