@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 # Test graphs are small: a second thread has nothing to do but wait.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _process_as_before() -> Iterator[None]:
+    """What commands choose for their process, threads and precision, is undone after each test."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
 
 
 @pytest.fixture(scope="session")

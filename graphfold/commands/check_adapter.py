@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the data card; writes it with --json."""
     from graphfold.datasets.check import check_data
     from graphfold.datasets.data_card import format_card
-    from graphfold.training.files import check_output, write_json
+    from graphfold.files import check_output, write_json
     from graphfold.training.overrides import parse_settings
 
     check_output(args.json)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphfold.errors import CheckpointError
-from graphfold.training.files import whole_file
+from graphfold.files import whole_file
 
 FORMAT = "graphfold checkpoint"
 

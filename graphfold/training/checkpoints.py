@@ -13,8 +13,8 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
+from graphfold.files import write_text
 from graphfold.training.checkpoint import Checkpoint
-from graphfold.training.files import write_text
 from graphfold.training.generators import capture_generators, restore_generators
 from graphfold.training.learner import Learner
 from graphfold.training.metrics import Metrics, lower_is_better

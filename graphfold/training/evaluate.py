@@ -11,14 +11,14 @@ import torch
 
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError
-from graphfold.training.files import check_output, write_json
+from graphfold.files import check_output, write_json
 from graphfold.training.graph_hash import hash_graphs
 from graphfold.training.metrics import Metrics, warn_of_undefined
 from graphfold.training.overrides import parse_settings
+from graphfold.training.process import prepare_process
 from graphfold.training.run_folder import find_checkpoint
 from graphfold.training.scoring import Rows
 from graphfold.training.tables import describe_data, metrics_table
-from graphfold.training.threads import use_threads
 from graphfold.training.trained import TrainedModel, coverage
 
 
@@ -45,7 +45,7 @@ def evaluate(
     trusted: Collection[str] = (),
     verbose: bool = False,
 ) -> Metrics:
-    """Scores a trained model, on as many threads of torch as it was trained with.
+    """Scores a trained model, with the threads and the kernel of products of its run.
 
     Args:
         run: a run folder or a checkpoint file.
@@ -66,7 +66,7 @@ def evaluate(
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
-    use_threads(trained.checkpoint.config)
+    prepare_process(trained.checkpoint.config)
     if path is None:
         data = trained.data(settings or {})
         data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})

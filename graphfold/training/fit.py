@@ -22,6 +22,8 @@ from graphfold.training.checkpoints import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.instantiate import find_target, instantiate
 from graphfold.training.learner import Learner
 from graphfold.training.metrics import lower_is_better
+from graphfold.training.process import keep_memory
+from graphfold.training.products import products_in_use, use_products
 from graphfold.training.progress import ProgressLine
 from graphfold.training.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.run_folder import RunFolder
@@ -107,8 +109,14 @@ class Loaders(LightningDataModule):
         self.data = data
         self.passes = tuple(passes)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Goes to a process of its own, with the kernel of this one's products."""
+        return {**self.__dict__, "_products": products_in_use()}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrives in a process of its own, where everything is loud again."""
+        use_products(state.pop("_products"))
+        keep_memory()
         self.__dict__.update(state)
         choose_warnings()
         silence_lightning()

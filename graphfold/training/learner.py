@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from graphfold.batching import Batch
 from graphfold.layers import GraphModel
 from graphfold.training.metrics import Metrics
+from graphfold.training.optimizer import build_optimizer
 from graphfold.training.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.scoring import Rows, gather, is_measured, rows_of, split_metrics
 
@@ -74,7 +75,8 @@ class Learner(LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and the schedule of its learning rate."""
-        optimizer = self.make_optimizer([p for p in self.parameters() if p.requires_grad])
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        optimizer = build_optimizer(self.make_optimizer, parameters)
         if self.make_lr_scheduler is None:
             return optimizer
         scheduler = self.make_lr_scheduler(optimizer)

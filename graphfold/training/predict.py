@@ -14,12 +14,12 @@ from typing import Any, TextIO
 
 from graphfold.datasets.tables import open_table
 from graphfold.errors import DataError
+from graphfold.files import check_output, whole_file
 from graphfold.layers import Head
-from graphfold.training.files import check_output, whole_file
 from graphfold.training.overrides import parse_settings
 from graphfold.training.prediction import Prediction
 from graphfold.training.predictor import Predictor, load
-from graphfold.training.threads import use_threads
+from graphfold.training.process import prepare_process
 
 
 def predict_command(args: argparse.Namespace) -> int:
@@ -29,7 +29,7 @@ def predict_command(args: argparse.Namespace) -> int:
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
     predictor = load(args.run_path, args.trust, **settings)
-    use_threads(predictor.trained.checkpoint.config)
+    prepare_process(predictor.trained.checkpoint.config)
     good, bad = predict_file(predictor, args.input, args.output)
     print(f"{good} predicted, {bad} could not be read (see their reason)", file=sys.stderr)
     return 0

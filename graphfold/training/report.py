@@ -9,8 +9,8 @@ from html import escape
 import yaml
 
 from graphfold.datasets.data_module import DataModule
+from graphfold.files import write_text
 from graphfold.training.figures import draw_curves, draw_predictions
-from graphfold.training.files import write_text
 from graphfold.training.metrics import Metrics
 from graphfold.training.predictor import Predictor
 from graphfold.training.run_folder import RunFolder

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.training.files import write_text
+from graphfold.files import write_text
 
 _CONTENTS = ("config.yaml", "checkpoints", "metrics.json", "metrics.csv", "report.html")
 

@@ -14,24 +14,25 @@ import torch
 from graphfold.dag import select
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
+from graphfold.files import write_json
 from graphfold.layers import GraphModel
 from graphfold.training.check_parts import check_parts
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.checkpoints import write_history
 from graphfold.training.compose import Composed
 from graphfold.training.evaluate import score_part
-from graphfold.training.files import write_json
 from graphfold.training.fit import fit
 from graphfold.training.graph_hash import hash_graphs
 from graphfold.training.instantiate import instantiate
 from graphfold.training.learner import Learner
 from graphfold.training.metrics import Metrics, warn_of_undefined
 from graphfold.training.model import build_model, complete_model_config
+from graphfold.training.process import prepare_process
+from graphfold.training.products import products_in_use
 from graphfold.training.report import write_report
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.scoring import Rows, metric_names
 from graphfold.training.tables import describe_data, metrics_table
-from graphfold.training.threads import use_threads
 from graphfold.training.trained import TrainedModel, named_packages
 
 
@@ -41,10 +42,10 @@ def train_command(composed: Composed) -> int:
     folder = composed.folder if resume is None else Path(resume)
     try:
         if resume is None:
-            use_threads(composed.config)
+            print(prepare_process(composed.config))
             train(composed.config, RunFolder(folder))
         else:
-            use_threads(RunFolder(folder).read_config())
+            print(prepare_process(RunFolder(folder).read_config()))
             resume_run(RunFolder(folder))
     except KeyboardInterrupt:
         if not RunFolder(folder).config.is_file():
@@ -70,13 +71,14 @@ def train(config: Mapping[str, Any], folder: RunFolder, anew: bool = False) -> M
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
+    config = {**config, "products": products_in_use()}
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     print(describe_data(data), flush=True)
     learner, complete = make_learner(config, data)
-    folder.create(dict(config), anew)
+    folder.create(config, anew)
     print(f"training in {folder.path}", flush=True)
     common = _common_checkpoint(complete, data)
     fit(complete, folder, learner, data, common, resume=False)

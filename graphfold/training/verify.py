@@ -18,9 +18,9 @@ from graphfold.batching.kernels import get_kernel
 from graphfold.batching.policies import get_policy
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
+from graphfold.files import write_json
 from graphfold.layers import GraphModel
 from graphfold.training.compose import compose
-from graphfold.training.files import write_json
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.train import make_learner
 from graphfold.training.trained import TrainedModel

@@ -83,7 +83,7 @@ def test_faults_of_all_targets_are_found_without_building() -> None:
         "torch.hub.load",
         "torch.nn.modules.module.functools.partial",
         "graphfold.training.train.train",
-        "graphfold.training.files.whole_file",
+        "graphfold.files.whole_file",
         "graphfold.layers.graph_model.nn.Linear",
         "graphfold.datasets.reading.ProcessPoolExecutor",
         "graphfold_evil.Cell",

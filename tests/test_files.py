@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphfold.errors import ConfigError
-from graphfold.training.files import check_output, whole_file, write_json, write_text
+from graphfold.files import check_output, whole_file, write_json, write_text
 
 
 def write_half(path: Path) -> None:
