@@ -36,14 +36,15 @@ def find_distinct(dag: TypedDAG) -> Distinct | None:
     Two nodes are equal if they have the same type, the same features, and, in the same order, equal
     inputs over edges with the same columns. Columns are compared bit by bit; nothing is hashed.
 
-    Only a node whose inputs all have equals can have one itself. So this begins with the nodes
-    without inputs, goes on to those whose inputs all have equals, and ends when there are none:
-    in a batch of trees that differ, after a few steps, far below the roots.
+    A node can have an equal only if each of its inputs has one, or has another reader. So this
+    begins with the nodes without inputs, goes on to those whose inputs are all such, and ends when
+    there are none: in a batch of trees that differ, after a few steps, far below the roots.
     """
     inputs = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
     readers = inputs.reversed()
     node, edge = _node_numbers(dag), _edge_numbers(dag)
     same_as = np.arange(dag.num_nodes)
+    is_followed = np.diff(readers.ptr) > 1
     waiting = np.bincount(inputs.present()[1], minlength=dag.num_nodes)
     ready = np.flatnonzero(waiting == 0)
     while len(ready):
@@ -52,8 +53,9 @@ def find_distinct(dag: TypedDAG) -> Distinct | None:
             nodes = ready[count == number]
             _merge(nodes, _keys(nodes, int(number), inputs, node, edge, same_as), same_as)
         merged = ready[same_as[ready] != ready]
-        repeated = sorted_set(np.concatenate([merged, same_as[merged]]))
-        reached = readers.child[runs(readers.ptr[repeated], readers.ptr[repeated + 1])]
+        is_followed[merged] = is_followed[same_as[merged]] = True
+        followed = ready[is_followed[ready]]
+        reached = readers.child[runs(readers.ptr[followed], readers.ptr[followed + 1])]
         np.subtract.at(waiting, reached, 1)
         ready = sorted_set(reached[waiting[reached] == 0])
     is_first = same_as == np.arange(dag.num_nodes)
@@ -149,8 +151,6 @@ def _column_numbers(column: npt.NDArray[Any]) -> _Numbers:
 def _byte_numbers(rows: npt.NDArray[Any]) -> _Numbers:
     """A number per row of any dtype and shape: which of the distinct rows it is."""
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
-    if flat.shape[1] == 0:
-        return _Numbers(np.zeros(len(rows), dtype=np.int64), 1)
     whole = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize))).reshape(-1)
     found, number = np.unique(whole, return_inverse=True)
     return _Numbers(number.reshape(-1).astype(np.int64), len(found))

@@ -42,8 +42,8 @@ def train_command(composed: Composed) -> int:
     folder = composed.folder if resume is None else Path(resume)
     try:
         if resume is None:
-            print(prepare_process(composed.config))
-            train(composed.config, RunFolder(folder))
+            about_process = prepare_process(composed.config)
+            train(composed.config, RunFolder(folder), about_process=about_process)
         else:
             print(prepare_process(RunFolder(folder).read_config()))
             resume_run(RunFolder(folder))
@@ -55,13 +55,16 @@ def train_command(composed: Composed) -> int:
     return 0
 
 
-def train(config: Mapping[str, Any], folder: RunFolder, anew: bool = False) -> Metrics:
+def train(
+    config: Mapping[str, Any], folder: RunFolder, anew: bool = False, about_process: str = ""
+) -> Metrics:
     """Trains a model, scores its best checkpoint on val and test, writes the run folder.
 
     Args:
         config: a whole config, as `compose` gives it.
         folder: where everything is written.
         anew: whether `folder` holds this very run, without an epoch to go on from.
+        about_process: what to say of threads and products, once the input has been accepted.
 
     Returns:
         What metrics.json holds.
@@ -76,7 +79,7 @@ def train(config: Mapping[str, Any], folder: RunFolder, anew: bool = False) -> M
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
-    print(describe_data(data), flush=True)
+    print("\n".join(filter(None, [about_process, describe_data(data)])), flush=True)
     learner, complete = make_learner(config, data)
     folder.create(config, anew)
     print(f"training in {folder.path}", flush=True)

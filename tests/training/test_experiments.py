@@ -33,6 +33,7 @@ METRICS = {
     "bbbp_fingerprint": "roc_auc",
     "chembl_gcn": "rmse",
     "esol_gcn": "rmse",
+    "lipophilicity_dmpnn": "rmse",
     "listops_tree_lstm": "accuracy",
     "sick_tree_lstm": "pearson",
     "sst_tree_lstm": "root_binary_accuracy",

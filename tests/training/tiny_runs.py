@@ -56,6 +56,8 @@ def write_corpora(root: Path) -> Path:
     rows = [f"name,{rng.gauss(0, 1):.3f},{smiles} " for smiles in MOLECULES * 3]
     header = "Compound ID,measured log solubility in mols per litre,smiles"
     _write(root / "esol" / "delaney-processed.csv", [header, *rows])
+    rows = [f"{smiles},{rng.gauss(0, 1):.2f}" for smiles in MOLECULES * 3]
+    _write(root / "lipophilicity" / "Lipophilicity.csv", ["smiles,exp", *rows])
     rows = [f"{i},x,{i % 2},{smiles}" for i, smiles in enumerate(MOLECULES * 3)]
     _write(root / "bbbp" / "BBBP.csv", ["num,name,p_np,SMILES", *rows, "99,bad,1,C1CC"])
     return root
