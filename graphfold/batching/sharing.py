@@ -51,7 +51,8 @@ def find_distinct(dag: TypedDAG) -> Distinct | None:
         count = inputs.ptr[ready + 1] - inputs.ptr[ready]
         for number in np.flatnonzero(np.bincount(count)):
             nodes = ready[count == number]
-            _merge(nodes, _keys(nodes, int(number), inputs, node, edge, same_as), same_as)
+            if len(nodes) > 1:
+                _merge(nodes, _keys(nodes, int(number), inputs, node, edge, same_as), same_as)
         merged = ready[same_as[ready] != ready]
         is_followed[merged] = is_followed[same_as[merged]] = True
         followed = ready[is_followed[ready]]
