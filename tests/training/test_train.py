@@ -259,10 +259,10 @@ def test_a_failed_run_of_a_sweep_is_exit_code_1(
     settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.sweep.dir={tmp_path}/s"]
     original = training.train
 
-    def fail_first(config: dict[str, object], folder: RunFolder) -> object:
+    def fail_first(config: dict[str, object], *arguments: object, **options: object) -> object:
         if config["seed"] == 1:
             raise DataError("something is wrong with the data. Correct them.")
-        return original(config, folder)
+        return original(config, *arguments, **options)
 
     monkeypatch.setattr(training, "train", fail_first)
     assert run("train", "-m", *listops("seed=1,2", "trainer.max_epochs=1"), *settings) == 1
