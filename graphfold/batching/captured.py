@@ -41,6 +41,29 @@ def refuse_changed_buffers(cell: Cell) -> Iterator[None]:
     Raises:
         EngineError: with the name of the buffer.
     """
+    yield from _refuse_changes(
+        cell,
+        "in forward, group by group, so its value would depend on the schedule. Use a module "
+        "without running statistics (LayerNorm), or move it to before, after or rounds of message "
+        "passing.",
+    )
+
+
+@contextmanager
+def refuse_shared_statistics(cell: Cell) -> Iterator[None]:
+    """The same where the schedule computes equal nodes once.
+
+    Raises:
+        EngineError: with the name of the buffer.
+    """
+    yield from _refuse_changes(
+        cell,
+        "while it runs, but the schedule computes equal nodes once, so statistics would count them "
+        "as one. Build it with share=False (data.share=false).",
+    )
+
+
+def _refuse_changes(cell: Cell, fault: str) -> Iterator[None]:
     if not cell.training or torch.is_inference_mode_enabled():
         yield
         return
@@ -49,11 +72,7 @@ def refuse_changed_buffers(cell: Cell) -> Iterator[None]:
     for name, (buffer, version) in before.items():
         now = cell.get_buffer(name)
         if now is not buffer or now._version != version:
-            raise EngineError(
-                f"{type(cell).__name__} changes its buffer '{name}' in forward, group by group, so "
-                "its value would depend on the schedule. Use a module without running statistics "
-                "(LayerNorm), or move it to before, after or rounds of message passing."
-            )
+            raise EngineError(f"{type(cell).__name__} changes its buffer '{name}' {fault}")
 
 
 def _graph_leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:

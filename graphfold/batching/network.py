@@ -91,7 +91,8 @@ class Network(nn.Module):
             shared: further tensors for all cells, found in `children.shared`.
 
         Shape:
-            x: type name -> [num_nodes_of_type, ...] in node order, or a mapping of such tensors
+            x: type name -> [num_nodes_of_type, ...] in node order, or a mapping of such tensors;
+                under a schedule that shares, the rows of `Schedule.sources` are enough
         """
         absent = dict(self.absent.items())
         inputs = RunInputs(

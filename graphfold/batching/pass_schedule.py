@@ -51,6 +51,7 @@ class PassSchedule:
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
     reader_of_row: Tensor | None  # [num_rows + 1] 1 + the edge that reads a row, 0 for none
+    rounds: tuple[PassSchedule, ...] = ()  # of rounds that share: before the first, after others
 
     @property
     def single_reader(self) -> bool:
@@ -87,4 +88,5 @@ class PassSchedule:
             self,
             **moved,
             type_order=tuple(None if t is None else function(t) for t in self.type_order),
+            rounds=tuple(plan.map_tensors(function) for plan in self.rounds),
         )

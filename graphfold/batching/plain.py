@@ -1,8 +1,7 @@
 """The plain engine: the same groups under ordinary autograd, joined by `torch.cat`.
 
 It runs whatever autograd runs, double backward included, at the price of copying the state once
-per level. Rounds of message passing always run here: there one call covers all nodes of a type, so
-nothing is copied that need not be.
+per level.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
-from graphfold.batching.gather import GatherSum
 from graphfold.batching.pass_inputs import PassInputs, check_state
 from graphfold.batching.schedule import Group, PassSchedule
 from graphfold.batching.segment import segment_sum
@@ -27,36 +25,6 @@ def run_plain(inputs: PassInputs) -> dict[str, Tensor]:
         new = _run_group(inputs, group, {**inputs.given, **state})
         state = {name: torch.cat([rows, new[name]]) for name, rows in state.items()}
     return {**inputs.given, **state}
-
-
-def run_round(inputs: PassInputs) -> dict[str, Tensor]:
-    """Runs one round of message passing: every group reads the given state."""
-    groups = [_run_group(inputs, group, inputs.given) for group in inputs.plan.groups]
-    new = {
-        name: torch.cat([_absent_row(inputs, name, width), *(state[name] for state in groups)])
-        for name, width in inputs.fields.items()
-    }
-    return {**inputs.given, **new}
-
-
-def initial_state(inputs: PassInputs) -> dict[str, Tensor]:
-    """The given state, and `Cell.initial` for the fields of cells that it lacks."""
-    rows: dict[str, list[Tensor]] = {}
-    widths = {n: w for n, w in inputs.fields.items() if n not in inputs.given}
-    if not widths:
-        return dict(inputs.given)
-    for group in inputs.plan.groups:
-        cell = inputs.cells.get(group.op_type)
-        state = cell.initial(_x(inputs, group)) if cell is not None else {}
-        if cell is not None:
-            check_state(cell, state, group)
-        for name, width in widths.items():
-            rows.setdefault(name, []).append(_rows(inputs, state, name, width, group))
-    new = {
-        name: torch.cat([_absent_row(inputs, name, width), *rows.get(name, [])])
-        for name, width in widths.items()
-    }
-    return {**inputs.given, **new}
 
 
 class PlainReader(StateReader):
@@ -86,16 +54,9 @@ class PlainReader(StateReader):
         return self._plan.child_count(self._index)
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
-        plan, state = self._plan, self._state[field]
-        # The readers are those of the whole plan: of use to a group that is all of it.
-        if not len(state) == len(self.ptr) == plan.num_rows + 1:
-            rows = self.rows(field)
-            rows = rows if weight is None else rows * weight.unsqueeze(1)
-            return segment_sum(rows, self.ptr, self.parent)
-        total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-            state, self._index, self.ptr, plan.reader, plan.reader_ptr, weight, plan.reader_edge
-        )
-        return total
+        rows = self.rows(field)
+        rows = rows if weight is None else rows * weight.unsqueeze(1)
+        return segment_sum(rows, self.ptr, self.parent)
 
     def previous(self, field: str) -> Tensor:
         return self._given[field][self._own]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
+from graphfold.batching.captured import refuse_shared_statistics
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.engine import run_fast
 from graphfold.batching.kernels import get_kernel
 from graphfold.batching.pass_inputs import PassInputs
 from graphfold.batching.passes import Pass, Rounds
-from graphfold.batching.plain import initial_state, run_plain, run_round
+from graphfold.batching.plain import run_plain
 from graphfold.batching.randomness import refuse_random
 from graphfold.batching.reference import ReferenceInputs, run_reference
+from graphfold.batching.rounds import RoundInputs, RoundsRun, first_plan, select, x_rows
 from graphfold.batching.schedule import PassSchedule
 from graphfold.batching.states import States
+from graphfold.batching.typed_fields import TypedFields
 from graphfold.errors import ShapeError
 
 
@@ -28,7 +31,7 @@ class RunInputs:
     """What a forward is given; see `Network`."""
 
     batch: Batch
-    x: Mapping[str, NodeInput]  # type name -> [num_nodes_of_type, ...] in node order
+    x: Mapping[str, NodeInput]  # type name -> [num_nodes_of_type or num_sources, ...]
     shared: Mapping[str, Tensor]
     absent: Mapping[str, Tensor]  # field -> [width], learned
     engine: str
@@ -36,14 +39,21 @@ class RunInputs:
     trace_after: int | None
 
     def of_type(self, op_type: int) -> NodeInput:
-        """The input of a type; raises ShapeError if there is none."""
+        """The input of a type, under a shared schedule that of its sources.
+
+        Raises:
+            ShapeError: if there is none.
+        """
         name = self.batch.dag.schema.types[op_type].name
         if name not in self.x:
             raise ShapeError(
                 f"type '{name}' has a cell but no input. Give x['{name}'] of shape "
                 "[num_nodes_of_type, width]; the width may be 0."
             )
-        return self.x[name]
+        x, sources = self.x[name], self.batch.schedule.sources
+        if sources is None or _num_rows(x) in (None, len(sources[op_type].node)):
+            return x
+        return select(x, sources[op_type].node)
 
     def nodes(self, op_type: int) -> Tensor:
         """[num_nodes_of_type] the nodes of a type, in node order."""
@@ -55,31 +65,44 @@ class RunInputs:
         return self.batch.dag.columns[space]
 
 
+def _num_rows(x: NodeInput) -> int | None:
+    values = [x] if isinstance(x, Tensor) else list(x.values())
+    return len(values[0]) if values else None
+
+
 class RowRun:
     """A forward of the fast or the plain engine: state in rows, moved between passes."""
 
     def __init__(self, inputs: RunInputs) -> None:
         self.inputs = inputs
         self.batch = inputs.batch
-        self.fields: dict[str, Tensor] = {}
+        self.fields: Mapping[str, Tensor] = {}
+        self.rounds: RoundsRun | None = None  # those that run
         self.plan = inputs.batch.schedule.passes[0]
         self.sparse: set[str] = set()  # fields whose gradient may be sparse
 
     def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
         """Runs a pass, or one round."""
         plan = self.batch.schedule.passes[index]
-        names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells.values()))
-        device = plan.row.device
-        with refuse_random(names, device) if plan.is_shared else nullcontext():
-            self._step(plan, item, cells, first)
+        with ExitStack() as checks:
+            if any(part.is_shared for part in (plan, *plan.rounds)):
+                names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells.values()))
+                checks.enter_context(refuse_random(names, plan.row.device))
+                for cell in cells.values():
+                    checks.enter_context(refuse_shared_statistics(cell))
+            if isinstance(item, Rounds):
+                self._round(item, plan, cells, first)
+            else:
+                self._levels(item, plan, cells)
+        self.plan = plan
 
-    def _step(self, plan: PassSchedule, item: Pass, cells: dict[int, Cell], first: bool) -> None:
+    def _levels(self, item: Pass, plan: PassSchedule, cells: dict[int, Cell]) -> None:
         given = self._given(plan)
         fields = {*given, *(name for cell in cells.values() for name in cell.fields)}
         inputs = PassInputs(
             plan=plan,
             cells=cells,
-            x={t: self._rows(t, cell, plan) for t, cell in cells.items()},
+            x={t: x_rows(self._before(t, cell), plan, t) for t, cell in cells.items()},
             given=given,
             absent={n: value for n, value in self.inputs.absent.items() if n in fields},
             edge=self._edge(item, plan),
@@ -87,32 +110,47 @@ class RowRun:
             kernel=get_kernel(self.inputs.kernel),
             trace_after=self.inputs.trace_after,
         )
-        self.plan = plan
-        if not isinstance(item, Rounds):
-            fast = self.inputs.engine == "fast"
-            self.fields = run_fast(inputs) if fast else run_plain(inputs)
-            self.sparse = self.sparse | inputs.fields.keys() if fast else set()
-            return
-        if first:
-            inputs = replace(inputs, given=initial_state(inputs))
-        self.fields = run_round(inputs)
+        fast = self.inputs.engine == "fast"
+        self.fields = run_fast(inputs) if fast else run_plain(inputs)
+        self.sparse = self.sparse | inputs.fields.keys() if fast else set()
+
+    def _round(self, item: Rounds, plan: PassSchedule, cells: dict[int, Cell], first: bool) -> None:
+        x = {t: self._before(t, cell) for t, cell in cells.items()}
+        if first or self.rounds is None:
+            given = self.fields
+            if not isinstance(given, TypedFields):
+                given = self._given(first_plan(plan))
+            inputs = RoundInputs(
+                plan=plan,
+                relation=self.batch.dag.relations[item.relation],
+                edge=self.inputs.edge_columns(item),
+                absent=self.inputs.absent,
+                shared=self.inputs.shared,
+                kernel=get_kernel(self.inputs.kernel),
+            )
+            self.rounds = RoundsRun(inputs, given)
+            self.rounds.begin(cells, x)
+        self.fields = self.rounds.step(cells, x)
         self.sparse = set()
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
         if type(cell).after is Cell.after:
             return []
-        nodes, order = self.inputs.nodes(op_type), self.plan.type_order[op_type]
-        if self.plan.is_shared and order is not None:
-            nodes = nodes[order]  # those that stand for others: `after` sees each row once
-        rows = self.plan.row[nodes]
+        if isinstance(self.fields, TypedFields):
+            new = cell.after({name: self.fields.part(name, op_type) for name in cell.fields})
+            self.fields = self.fields.join(op_type, new)
+            return list(new)
+        rows = self.plan.row[self.inputs.nodes(op_type)]
+        if self.plan.is_shared:  # `after` sees each row once
+            rows = torch.unique(rows)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
         new = cell.after(own)
         for field, values in new.items():
             base = self.fields.get(field)
             if base is None:
                 base = values.new_zeros(self.plan.num_rows + 1, values.shape[1])
-            self.fields[field] = base.index_copy(0, rows, values)
+            self.fields = {**self.fields, field: base.index_copy(0, rows, values)}
             self.sparse.discard(field)
         return list(new)
 
@@ -120,14 +158,10 @@ class RowRun:
         """The state after all passes; `has` says which types have a field."""
         return States(self.fields, self.plan.row, has, self.sparse)
 
-    def _rows(self, op_type: int, cell: Cell, plan: PassSchedule) -> NodeInput:
-        """The cell's input in row order."""
-        x, order = self.inputs.of_type(op_type), plan.type_order[op_type]
-        if plan.is_shared:
-            return cell.before(_select(x, order))
-        return _select(cell.before(x), order)
+    def _before(self, op_type: int, cell: Cell) -> NodeInput:
+        return cell.before(self.inputs.of_type(op_type))
 
-    def _given(self, plan: PassSchedule) -> dict[str, Tensor]:
+    def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:
         """The state so far, in the row order of the next pass."""
         if plan is self.plan or not self.fields:
             return self.fields
@@ -138,14 +172,6 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
-
-
-def _select(x: NodeInput, order: Tensor | None) -> NodeInput:
-    if order is None:
-        return x
-    if isinstance(x, Tensor):
-        return x.index_select(0, order)
-    return {name: value.index_select(0, order) for name, value in x.items()}
 
 
 class ReferenceRun:
@@ -162,7 +188,7 @@ class ReferenceRun:
         inputs = ReferenceInputs(
             dag=self.batch.dag,
             cells=cells,
-            x={t: cell.before(self.inputs.of_type(t)) for t, cell in cells.items()},
+            x={t: cell.before(self._x(t)) for t, cell in cells.items()},
             absent=self.inputs.absent,
             edge=self.inputs.edge_columns(item),
             shared=self.inputs.shared,
@@ -172,6 +198,11 @@ class ReferenceRun:
         if isinstance(item, Rounds) and first:
             self._initial(inputs)
         self.states = run_reference(inputs, item, self.states)
+
+    def _x(self, op_type: int) -> NodeInput:
+        """The input of every node of a type."""
+        x, sources = self.inputs.of_type(op_type), self.batch.schedule.sources
+        return x if sources is None else select(x, sources[op_type].of)
 
     def _initial(self, inputs: ReferenceInputs) -> None:
         for op_type, cell in inputs.cells.items():

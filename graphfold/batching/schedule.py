@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,20 +16,29 @@ from graphfold.batching.passes import Pass, Rounds, Up
 from graphfold.batching.plan import plan_pass
 from graphfold.batching.policies import PassGraph, get_policy
 from graphfold.batching.schedule_report import ScheduleReport
-from graphfold.batching.sharing import Distinct, find_distinct
+from graphfold.batching.shared_rounds import plan_shared_rounds
+from graphfold.batching.sharing import Distinct, find_differing, find_distinct
+from graphfold.batching.sources import Sources, read_sources, sources_by_type
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, longest_path
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The plans of all passes of a model over one batch."""
+    """The plans of all passes of a model over one batch.
+
+    Under plans that share, cells are given the inputs of `sources` alone, by op type.
+    """
 
     passes: tuple[PassSchedule, ...]
+    sources: tuple[Sources, ...] | None = None
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
         """A copy with `function` applied to every tensor (a move, a pin)."""
-        return Schedule(tuple(plan.map_tensors(function) for plan in self.passes))
+        passes = tuple(plan.map_tensors(function) for plan in self.passes)
+        if self.sources is None:
+            return Schedule(passes)
+        return Schedule(passes, tuple(Sources(*map(function, own)) for own in self.sources))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
         """A copy on `device`."""
@@ -52,10 +60,11 @@ def build_schedule(
 
     With `share`, nodes that must come to the same state are computed once, and their gradients are
     added up: nodes of one type with equal features whose inputs, in order, are such nodes over
-    equal edges. It holds for passes up from the beginning; later ones compute every node. Outputs,
-    and gradients of parameters, are those without sharing, provided that a cell's input `x` is a
-    function of the node's features and nothing in the model is random; the gradient of `x` falls on
-    one of the nodes that are computed together.
+    equal edges; in rounds, nodes that were equal before and have such neighbours. It holds for
+    passes up from the beginning and for rounds that follow them; later passes compute every node.
+    Outputs, and gradients of parameters, are those without sharing, provided that nothing in the
+    model is random or looks at the whole batch, and that a cell's input `x` is a function of the
+    node's features: it is read, and gets a gradient, at the nodes of `Schedule.sources` only.
 
     Args:
         dag: the batch, on the CPU.
@@ -67,14 +76,34 @@ def build_schedule(
         ConfigError: if there is no such policy.
         SchemaError: if a pass names a relation that the schema lacks.
     """
-    num_shared = len(list(takewhile(lambda item: isinstance(item, Up), passes))) if share else 0
-    distinct = find_distinct(dag) if num_shared else None
-    return Schedule(
-        tuple(
-            _build_pass(dag, item, policy, distinct if index < num_shared else None)
-            for index, item in enumerate(passes)
-        )
-    )
+    if share:
+        return _build_shared(dag, passes, policy)
+    return Schedule(tuple(_build_pass(dag, item, policy) for item in passes))
+
+
+def _build_shared(dag: TypedDAG, passes: Sequence[Pass], policy: str) -> Schedule:
+    """Passes up from the beginning share, and rounds after them; later passes do not."""
+    differing = find_differing(dag)
+    plans: list[PassSchedule] = []
+    equal: Distinct | None = differing
+    for item in passes:
+        before = plans[-1] if plans and plans[-1].rounds else None
+        if equal is not None and isinstance(item, Rounds):
+            dag.schema.relation(item.relation)
+            rounds, equal = plan_shared_rounds(dag, item.relation, item.rounds, equal, before)
+            plans.append(replace(rounds[-1], rounds=rounds[:-1]))
+        elif equal is not None and isinstance(item, Up) and before is None:
+            equal = find_distinct(dag) or _all_differ(dag)
+            plans.append(_build_pass(dag, item, policy, equal))
+        else:
+            equal = None
+            plans.append(_build_pass(dag, item, policy))
+    sources = sources_by_type(dag, differing)
+    return Schedule(tuple(read_sources(plan, dag, sources) for plan in plans), sources)
+
+
+def _all_differ(dag: TypedDAG) -> Distinct:
+    return Distinct(np.arange(dag.num_nodes), np.arange(dag.num_nodes))
 
 
 def _build_pass(

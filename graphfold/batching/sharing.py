@@ -23,7 +23,7 @@ class Distinct(NamedTuple):
     of: IntArray  # [num_nodes] position in `node` of the one that each node equals
 
 
-class _Numbers(NamedTuple):
+class Numbers(NamedTuple):
     """One number per row, from 0 to below `size`; equal numbers mean equal rows."""
 
     value: IntArray
@@ -42,7 +42,7 @@ def find_distinct(dag: TypedDAG) -> Distinct | None:
     """
     inputs = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
     readers = inputs.reversed()
-    node, edge = _node_numbers(dag), _edge_numbers(dag)
+    node, edge = node_numbers(dag), _edge_numbers(dag)
     same_as = np.arange(dag.num_nodes)
     is_followed = np.diff(readers.ptr) > 1
     waiting = np.bincount(inputs.present()[1], minlength=dag.num_nodes)
@@ -52,20 +52,31 @@ def find_distinct(dag: TypedDAG) -> Distinct | None:
         for number in np.flatnonzero(np.bincount(count)):
             nodes = ready[count == number]
             if len(nodes) > 1:
-                _merge(nodes, _keys(nodes, int(number), inputs, node, edge, same_as), same_as)
+                merge_equal(nodes, _keys(nodes, int(number), inputs, node, edge, same_as), same_as)
         merged = ready[same_as[ready] != ready]
         is_followed[merged] = is_followed[same_as[merged]] = True
         followed = ready[is_followed[ready]]
         reached = readers.child[runs(readers.ptr[followed], readers.ptr[followed + 1])]
         np.subtract.at(waiting, reached, 1)
         ready = sorted_set(reached[waiting[reached] == 0])
-    is_first = same_as == np.arange(dag.num_nodes)
-    if is_first.all():
-        return None
+    distinct = distinct_nodes(same_as)
+    return None if len(distinct.node) == dag.num_nodes else distinct
+
+
+def distinct_nodes(same_as: IntArray) -> Distinct:
+    """From the first of the nodes that each node equals."""
+    is_first = same_as == np.arange(len(same_as))
     return Distinct(np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[same_as])
 
 
-def _merge(nodes: IntArray, keys: Sequence[_Numbers], same_as: IntArray) -> None:
+def find_differing(dag: TypedDAG) -> Distinct:
+    """The nodes that differ by themselves: in type or features."""
+    same_as = np.arange(dag.num_nodes)
+    merge_equal(np.arange(dag.num_nodes), [node_numbers(dag)], same_as)
+    return distinct_nodes(same_as)
+
+
+def merge_equal(nodes: IntArray, keys: Sequence[Numbers], same_as: IntArray) -> None:
     """Sets `same_as` of nodes with equal keys to the first of them; `nodes` ascend."""
     columns = _pack(keys)
     order = stable_order(columns[0]) if len(columns) == 1 else np.lexsort(columns)
@@ -82,76 +93,76 @@ def _keys(
     nodes: IntArray,
     arity: int,
     inputs: Edges,
-    node: _Numbers,
-    edge: _Numbers,
+    node: Numbers,
+    edge: Numbers,
     same_as: IntArray,
-) -> list[_Numbers]:
+) -> list[Numbers]:
     """What must agree for nodes of one arity to be equal."""
-    keys = [_Numbers(node.value[nodes], node.size)]
+    keys = [Numbers(node.value[nodes], node.size)]
     for slot in range(arity):
         position = inputs.ptr[nodes] + slot
         child = inputs.child[position]
         read = np.where(child < 0, 0, same_as[child] + 1)
-        keys.append(_Numbers(read, len(same_as) + 1))
+        keys.append(Numbers(read, len(same_as) + 1))
         if edge.size > 1:
-            keys.append(_Numbers(edge.value[position], edge.size))
+            keys.append(Numbers(edge.value[position], edge.size))
     return keys
 
 
-def _pack(keys: Sequence[_Numbers]) -> list[IntArray]:
+def _pack(keys: Sequence[Numbers]) -> list[IntArray]:
     """The keys side by side in as few integers as hold them."""
     packed = [keys[0]]
     for key in keys[1:]:
         size = packed[-1].size * key.size
         if size < _MOST:
-            packed[-1] = _Numbers(packed[-1].value * key.size + key.value, size)
+            packed[-1] = Numbers(packed[-1].value * key.size + key.value, size)
         else:
             packed.append(key)
     return [key.value for key in packed]
 
 
-def _node_numbers(dag: TypedDAG) -> _Numbers:
+def node_numbers(dag: TypedDAG) -> Numbers:
     """A number per node that tells its type and its features."""
     op_type = dag.op_type.numpy()
     value, total = np.empty_like(op_type), 0
     for index, node_type in enumerate(dag.schema.types):
         columns = dag.features(node_type.name).values()
         is_type = op_type == index
-        own = _row_numbers((column.numpy() for column in columns), int(is_type.sum()))
+        own = row_numbers((column.numpy() for column in columns), int(is_type.sum()))
         value[is_type] = total + own.value
         total += own.size
-    return _Numbers(value, total)
+    return Numbers(value, total)
 
 
-def _edge_numbers(dag: TypedDAG) -> _Numbers:
+def _edge_numbers(dag: TypedDAG) -> Numbers:
     """A number per input that tells its columns."""
     columns = dag.columns["inputs"].values()
-    return _row_numbers((column.numpy() for column in columns), dag.num_inputs)
+    return row_numbers((column.numpy() for column in columns), dag.num_inputs)
 
 
-def _row_numbers(columns: Iterable[npt.NDArray[Any]], num_rows: int) -> _Numbers:
+def row_numbers(columns: Iterable[npt.NDArray[Any]], num_rows: int) -> Numbers:
     """A number per row that tells the row's values in all columns."""
     if num_rows == 0:
-        return _Numbers(np.zeros(0, dtype=np.int64), 0)
-    keys = [_Numbers(np.zeros(num_rows, dtype=np.int64), 1)]
+        return Numbers(np.zeros(0, dtype=np.int64), 0)
+    keys = [Numbers(np.zeros(num_rows, dtype=np.int64), 1)]
     keys += [_column_numbers(column) for column in columns]
     packed = _pack(keys)
     if len(packed) == 1:
-        return _Numbers(packed[0], int(packed[0].max()) + 1)
+        return Numbers(packed[0], int(packed[0].max()) + 1)
     return _byte_numbers(np.stack(packed, axis=1))
 
 
-def _column_numbers(column: npt.NDArray[Any]) -> _Numbers:
+def _column_numbers(column: npt.NDArray[Any]) -> Numbers:
     if column.ndim == 1 and column.dtype.kind in "bui":
         low, high = int(column.min()), int(column.max())
         if high - low < _MOST:
-            return _Numbers(column.astype(np.int64) - low, high - low + 1)
+            return Numbers(column.astype(np.int64) - low, high - low + 1)
     return _byte_numbers(column)
 
 
-def _byte_numbers(rows: npt.NDArray[Any]) -> _Numbers:
+def _byte_numbers(rows: npt.NDArray[Any]) -> Numbers:
     """A number per row of any dtype and shape: which of the distinct rows it is."""
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
     whole = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize))).reshape(-1)
     found, number = np.unique(whole, return_inverse=True)
-    return _Numbers(number.reshape(-1).astype(np.int64), len(found))
+    return Numbers(number.reshape(-1).astype(np.int64), len(found))

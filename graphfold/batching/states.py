@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold.batching.typed_fields import TypedFields
+
 
 class States(Mapping[str, Tensor]):
     """The fields of all nodes after the passes.
@@ -44,8 +46,10 @@ class States(Mapping[str, Tensor]):
         return len(self._fields)
 
     def at(self, field: str, nodes: Tensor) -> Tensor:
-        """[len(nodes), width] the field of some nodes only."""
+        """[len(nodes), width] the field of some nodes, which have it."""
         rows = self._row.index_select(0, nodes)
+        if isinstance(self._fields, TypedFields):
+            return self._fields.at(field, rows)
         if field in self._sparse:
             values: Tensor = _Rows.apply(self._fields[field], rows)  # type: ignore[no-untyped-call]
             return values

@@ -23,6 +23,7 @@ BENCHMARKS = {
     "treefc": "graphfold.bench.treefc",
     "sst": "graphfold.bench.sst",
     "sequence": "graphfold.bench.sequence",
+    "molecules": "graphfold.bench.molecules",
     "kernels": "graphfold.bench.kernels",
     "schedule": "graphfold.bench.schedule",
     "loader": "graphfold.bench.loader",

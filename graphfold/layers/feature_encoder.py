@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from graphfold.batching.sources import Sources
 from graphfold.dag import Column, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.column_encoder import ColumnEncoder
@@ -52,15 +53,22 @@ class FeatureEncoder(nn.Module):
         # Gives types without features the dtype and the device of the others.
         self.register_buffer("like", torch.zeros(0), persistent=False)
 
-    def forward(self, dag: TypedDAG) -> dict[str, Tensor]:
-        """The vectors of all nodes."""
-        counts = zip(dag.schema.types, dag.num_nodes_by_type, strict=True)
-        return {t.name: self._encode(dag, t.name, count) for t, count in counts}
+    def forward(self, dag: TypedDAG, sources: Sequence[Sources] | None = None) -> dict[str, Tensor]:
+        """The vectors of all nodes, or of the sources of each type only."""
+        found = {}
+        for index, node_type in enumerate(dag.schema.types):
+            rows = None if sources is None else sources[index].node
+            count = dag.num_nodes_by_type[index] if rows is None else len(rows)
+            found[node_type.name] = self._encode(dag, node_type.name, rows, count)
+        return found
 
-    def _encode(self, dag: TypedDAG, name: str, count: int) -> Tensor:
+    def _encode(self, dag: TypedDAG, name: str, rows: Tensor | None, count: int) -> Tensor:
         if name not in self.encoders:
             return self.like.new_zeros(count, 0)
-        encoded: Tensor = self.dropout(self.encoders[name](dag.features(name)))
+        columns = dag.features(name)
+        if rows is not None:
+            columns = {key: column.index_select(0, rows) for key, column in columns.items()}
+        encoded: Tensor = self.dropout(self.encoders[name](columns))
         return encoded
 
 

@@ -102,7 +102,7 @@ class GraphModel(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs, one row as the readout's `level` says."""
-        states = self.network(batch, self.encoder(batch.dag))
+        states = self.network(batch, self.encoder(batch.dag, batch.schedule.sources))
         raw: Tensor = self.head(self.readout(states, batch.dag))
         return raw
 

@@ -211,12 +211,14 @@ def test_a_shared_plan_computes_each_distinct_node_once(policy):
         assert plan.edge[own].tolist() == list(range(edges.start, edges.stop))
 
 
-def test_only_passes_up_from_the_beginning_are_shared():
+def test_passes_after_one_down_are_not_shared():
     dag = random_dag(6, 0)
-    for passes in ([Down()], [Rounds("next", 1), Up()], [Down(), Up()]):
+    for passes in ([Down()], [Down(), Up()], [Down(), Rounds("next", 1)]):
         assert not any(plan.is_shared for plan in build_schedule(dag, passes, share=True).passes)
+    plan = build_schedule(dag, [Rounds("next", 1), Up()], share=True).passes
+    assert not plan[1].is_shared
     plans = build_schedule(dag, [Up(), Up(), Rounds("next", 1), Up()], share=True).passes
-    assert [plan.is_shared for plan in plans] == [True, True, False, False]
+    assert [plan.is_shared for plan in plans] == [True, True, True, False]
 
 
 def test_nodes_that_differ_are_not_shared():

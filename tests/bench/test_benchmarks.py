@@ -90,6 +90,13 @@ def test_sequence(bench: Bench) -> None:
     assert variants(rows, phase="train") == variants(rows, phase="inference") == names
 
 
+def test_molecules(bench: Bench) -> None:
+    rows = bench("molecules", "--batch-size", "4", "--hidden-size", "8")
+    assert {row["shape"] for row in rows} == {"dmpnn", "gine", "gcn"}
+    names = {row["variant"] for row in rows}
+    assert names >= {"graphfold", "every_node", "product_floor"}
+
+
 def test_schedule(bench: Bench) -> None:
     rows = bench("schedule", "--batch-size", "4", "--hidden-size", "4")
     policies = ["graphfold", "height", "agenda", "critical_path"]

@@ -1,0 +1,200 @@
+"""Rounds that compute equal surroundings once: the same results, from fewer rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import dags, empty, with_empty_graph
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Schedule, Up, build_schedule
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, collate
+from graphfold.layers import (
+    DMPNNAtomCell,
+    DMPNNBondCell,
+    FeatureEncoder,
+    FingerprintCell,
+    GCNCell,
+    GINCell,
+    GINECell,
+    LeafCell,
+    TreeRNNCell,
+)
+
+SIZE = 3
+KIND = (Column("kind", "int64", size=2),)
+ATOMS = Schema(
+    types=(NodeType("atom", 0, KIND),),
+    relations=(EdgeType("bond", KIND),),
+    graph_targets=(Column("y"),),
+)
+#: Atoms, and groups of atoms that are nodes themselves.
+GROUPS = Schema(
+    types=(NodeType("atom", 0, KIND), NodeType("ring", 2, KIND)),
+    relations=(EdgeType("bond", KIND), EdgeType("next")),
+)
+
+Cells = Sequence[dict[str, Cell | list[Cell]]]
+
+
+def make(schema: Schema, passes: Sequence[Pass], cells: Cells) -> nn.ModuleDict:
+    """An encoder and a network in float64."""
+    parts = {"encoder": FeatureEncoder(schema, SIZE), "network": Network(schema, passes, cells)}
+    return nn.ModuleDict(parts).double()
+
+
+def run(
+    model: nn.ModuleDict, dag: TypedDAG, share: bool, engine: str = "fast"
+) -> dict[str, Tensor]:
+    """All fields, and the gradients of all parameters."""
+    network = model["network"]
+    network.engine = engine
+    schedule = build_schedule(dag, network.passes, share=share)
+    states = network(Batch(dag, schedule), model["encoder"](dag, schedule.sources))
+    found = {name: states[name] for name in sorted(states)}
+    weights = (torch.linspace(-1, 2, t.numel(), dtype=t.dtype).view_as(t) for t in found.values())
+    loss = torch.stack([(t * w).sum() for t, w in zip(found.values(), weights, strict=True)]).sum()
+    parameters = dict(model.named_parameters())
+    grads = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
+    return {**found, **dict(zip(parameters, grads, strict=True))}
+
+
+def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
+    want = run(model, dag, share=False, engine="reference")
+    for engine in ("fast", "autograd", "reference"):
+        got = run(model, dag, share=True, engine=engine)
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
+
+
+def rows(schedule: Schedule, index: int = 0) -> list[int]:
+    """How many rows each round of a pass computes; before the first, and after each."""
+    plan = schedule.passes[index]
+    return [p.num_rows for p in (*plan.rounds, plan)]
+
+
+CONVOLUTIONS = {
+    "gcn": lambda: GCNCell(SIZE, "tanh", residual=True),
+    "gin": lambda: GINCell(SIZE, "tanh"),
+    "gine": lambda: GINECell(SIZE, KIND, "tanh"),
+    "fingerprint": lambda: FingerprintCell(SIZE, 4, KIND, max_degree=2),
+    "dmpnn": lambda: DMPNNBondCell(SIZE, "tanh"),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("symmetric", [True, False])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_convolutions_give_the_same(name, symmetric, data):
+    dag = data.draw(dags(ATOMS, max_graphs=4, symmetric=symmetric))
+    cells = [CONVOLUTIONS[name]() for _ in range(3)]
+    check(make(ATOMS, [Rounds("bond", 3)], [{"atom": cells}]), dag)
+
+
+@settings(max_examples=10)
+@given(dag=dags(ATOMS, max_graphs=4, symmetric=True))
+def test_several_passes_of_rounds_give_the_same(dag):
+    passes = [Rounds("bond", 2), Rounds("bond", 1)]
+    cells: Cells = [{"atom": DMPNNBondCell(SIZE)}, {"atom": DMPNNAtomCell(SIZE)}]
+    check(make(ATOMS, passes, cells), dag)
+
+
+@pytest.mark.parametrize("after", [[], [Up()]], ids=["", "up"])
+@settings(max_examples=10)
+@given(dag=dags(GROUPS, max_graphs=4))
+def test_rounds_between_passes_up_give_the_same(after, dag):
+    both = GCNCell(SIZE, "tanh")
+    tree: dict[str, Cell | list[Cell]] = {
+        "atom": LeafCell(SIZE, SIZE),
+        "ring": TreeRNNCell(SIZE, SIZE),
+    }
+    passes = [Up(), Rounds("bond", 2), Rounds("next", 1), *after]
+    cells: Cells = [tree, {"atom": both, "ring": both}, {"ring": GINCell(SIZE)}, tree]
+    check(make(GROUPS, passes, cells[: len(passes)]), dag)
+
+
+def test_a_ring_is_one_atom_and_two_rings_are_the_same_one():
+    builder = GraphBuilder(ATOMS)
+    for size in (5, 6):
+        ring(builder, size)
+    schedule = build_schedule(builder.build(), [Rounds("bond", 3)], share=True)
+    assert rows(schedule) == [1, 1, 1, 1]
+
+
+def ring(builder: GraphBuilder, size: int) -> None:
+    nodes = list(builder.nodes("atom", size, kind=[0] * size))
+    turned = [*nodes[1:], nodes[0]]
+    builder.edges("bond", nodes + turned, turned + nodes, kind=[0] * (2 * size))
+    builder.output(nodes[0])
+    builder.finish()
+
+
+def chain(size: int) -> TypedDAG:
+    builder = GraphBuilder(ATOMS)
+    nodes = list(builder.nodes("atom", size, kind=[0] * size))
+    there, back = nodes[1:], nodes[:-1]
+    builder.edges("bond", there + back, back + there, kind=[0] * (2 * size - 2))
+    builder.output(nodes[0])
+    builder.finish()
+    return builder.build()
+
+
+def test_a_round_tells_one_more_step_of_the_surroundings_apart():
+    # After one round: ends, atoms beside an end on their left, on their right, and all others. From
+    # then on the ends are two, and with every round one more atom on each side is on its own.
+    assert rows(build_schedule(chain(20), [Rounds("bond", 4)], share=True)) == [1, 4, 7, 9, 11]
+
+
+def test_how_many_neighbours_a_neighbour_has_tells_atoms_apart():
+    # The ends of a chain of three read an atom with two neighbours, those of a pair one with one.
+    dag = collate([chain(2), chain(3)])
+    assert rows(build_schedule(dag, [Rounds("bond", 1)], share=True)) == [1, 3]
+    check(make(ATOMS, [Rounds("bond", 1)], [{"atom": GCNCell(SIZE)}]), dag)
+
+
+@pytest.mark.parametrize("column", ["atoms", "bonds"])
+def test_columns_tell_atoms_apart(column):
+    builder = GraphBuilder(ATOMS)
+    for kind in (0, 1):
+        of_atom, of_bond = (kind, 0) if column == "atoms" else (0, kind)
+        builder.output(*builder.nodes("atom", 2, kind=[of_atom] * 2))
+        builder.edges("bond", [0, 1], [1, 0], kind=[of_bond] * 2)
+        builder.finish()
+    before = 2 if column == "atoms" else 1
+    schedule = build_schedule(builder.build(), [Rounds("bond", 2)], share=True)
+    assert rows(schedule) == [before, 2, 2]
+
+
+def test_inputs_are_those_of_atoms_that_differ_by_themselves():
+    dag = collate([chain(3), chain(4)])
+    schedule = build_schedule(dag, [Rounds("bond", 1)], share=True)
+    (sources,) = schedule.sources
+    assert (sources.node.tolist(), sources.of.tolist()) == ([0], [0] * 7)
+    assert FeatureEncoder(ATOMS, SIZE)(dag, schedule.sources)["atom"].shape == (1, SIZE)
+
+
+def test_moving_a_schedule_moves_the_plans_of_all_rounds():
+    schedule = build_schedule(chain(4), [Rounds("bond", 3)], share=True)
+    moved = schedule.map_tensors(lambda tensor: tensor + 0)
+    plan, same = schedule.passes[0], moved.passes[0]
+    for old, new in zip((*plan.rounds, plan), (*same.rounds, same), strict=True):
+        assert new.row is not old.row
+        assert torch.equal(new.row, old.row)
+    assert moved.sources[0].of is not schedule.sources[0].of
+
+
+def test_an_empty_graph_in_last_place():
+    dag = with_empty_graph(chain(3))
+    check(make(ATOMS, [Rounds("bond", 2)], [{"atom": GINECell(SIZE, KIND)}]), dag)
+
+
+def test_no_graph_at_all():
+    model = make(ATOMS, [Rounds("bond", 2)], [{"atom": GINECell(SIZE, KIND)}])
+    dag, network = empty(ATOMS), model["network"]
+    schedule = build_schedule(dag, network.passes, share=True)
+    states = network(Batch(dag, schedule), model["encoder"](dag, schedule.sources))
+    assert states["h"].shape == (0, SIZE)
