@@ -33,6 +33,11 @@ class Schedule:
     passes: tuple[PassSchedule, ...]
     sources: tuple[Sources, ...] | None = None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether equal nodes are computed once, if there are any."""
+        return self.sources is not None
+
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
         """A copy with `function` applied to every tensor (a move, a pin)."""
         passes = tuple(plan.map_tensors(function) for plan in self.passes)

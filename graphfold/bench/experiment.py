@@ -16,6 +16,7 @@ from graphfold.datasets.loader import GraphLoader
 from graphfold.datasets.sampler import BatchSampler
 from graphfold.layers import GraphModel
 from graphfold.training.compose import compose
+from graphfold.training.sharing import choose_sharing
 from graphfold.training.train import make_learner
 
 #: From a batch to the raw outputs of its rows.
@@ -33,7 +34,8 @@ class Experiment:
 
     def loader(self, epoch: int = 0) -> GraphLoader:
         """The batches of an epoch, planned as they are asked for."""
-        loader = self.data.loader("train", self.model.passes)
+        share = choose_sharing(self.data, "train", self.model, training=True)
+        loader = self.data.loader("train", self.model.passes, share=share)
         assert isinstance(loader.sampler, BatchSampler)
         loader.sampler.set_epoch(epoch)
         return loader

@@ -53,6 +53,8 @@ class DataModule:
         batch_size: the most graphs in a batch.
         max_nodes: the most nodes in a batch; None for any number.
         num_workers: processes that make batches; 0 for none but this one.
+        share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto" leaves
+            it to a trial with the model.
         min_count: how often a word must occur in the training part to be known.
         max_vocabulary: the most words that each vocabulary keeps; None for all.
         lowercase: whether words are counted and looked up in lower case.
@@ -80,12 +82,14 @@ class DataModule:
         batch_size: int = 32,
         max_nodes: int | None = None,
         num_workers: int = 0,
+        share: bool | str = "auto",
         min_count: int = 1,
         max_vocabulary: int | None = None,
         lowercase: bool = False,
         **options: Any,
     ) -> None:
         _check_choice("on_error", on_error, ("raise", "skip"))
+        _check_choice("share", share, ("auto", True, False))
         if split is not None:
             _check_choice("split", split, SPLITS)
         siblings = tuple(inspect.signature(DataModule).parameters)
@@ -97,6 +101,7 @@ class DataModule:
         self.batch_size = batch_size
         self.max_nodes = max_nodes
         self.num_workers = num_workers
+        self.share = share
         self.min_count = min_count
         self.max_vocabulary = max_vocabulary
         self.lowercase = lowercase
@@ -173,6 +178,7 @@ class DataModule:
         world_size: int = 1,
         shuffle: bool | None = None,
         pin_memory: bool = False,
+        share: bool = False,
     ) -> GraphLoader:
         """Planned batches of a part.
 
@@ -185,6 +191,7 @@ class DataModule:
             shuffle: whether the order changes with the epoch (`loader.sampler.set_epoch`); by
                 default for train only. Otherwise it is that of the files.
             pin_memory: whether batches come in page-locked memory, for a GPU.
+            share: whether equal nodes of a batch are computed once.
         """
         dag = self.encoded()
         numbers = self.split.part(part)
@@ -199,7 +206,7 @@ class DataModule:
             world_size,
         )
         workers = min(self.num_workers, len(sampler))
-        return GraphLoader(GraphDataset(dag, passes, policy), sampler, workers, pin_memory)
+        return GraphLoader(GraphDataset(dag, passes, policy, share), sampler, workers, pin_memory)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""
@@ -230,9 +237,10 @@ def _state(corpus: PackedCorpus) -> FileState:
     return FileState(str(corpus.path), corpus.content, corpus.dag.num_graphs)
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+def _check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
     if value not in choices:
+        names = [str(choice).lower() for choice in choices]
         raise ConfigError(
-            f"data.{name} is '{value}'.{did_you_mean(str(value), choices)} Use one of "
-            f"{', '.join(choices)}."
+            f"data.{name} is '{value}'.{did_you_mean(str(value), names)} Use one of "
+            f"{', '.join(names)}."
         )

@@ -29,17 +29,21 @@ class GraphDataset(Dataset[Batch]):
         dag: all graphs, encoded.
         passes: the passes of the model.
         policy: how to plan them.
+        share: whether equal nodes of a batch are computed once.
     """
 
-    def __init__(self, dag: TypedDAG, passes: Sequence[Pass], policy: str = "depth") -> None:
+    def __init__(
+        self, dag: TypedDAG, passes: Sequence[Pass], policy: str = "depth", share: bool = False
+    ) -> None:
         self.dag = dag
         self.passes = tuple(passes)
         self.policy = policy
+        self.share = share
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
         dag = select(self.dag, numbers)
-        return Batch(dag, build_schedule(dag, self.passes, self.policy))
+        return Batch(dag, build_schedule(dag, self.passes, self.policy, self.share))
 
 
 class GraphLoader(DataLoader[Batch]):

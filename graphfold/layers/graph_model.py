@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up
+from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of
@@ -102,9 +102,13 @@ class GraphModel(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs, one row as the readout's `level` says."""
-        states = self.network(batch, self.encoder(batch.dag, batch.schedule.sources))
-        raw: Tensor = self.head(self.readout(states, batch.dag))
+        raw: Tensor = self.head(self.readout(self.states(batch), batch.dag))
         return raw
+
+    def states(self, batch: Batch) -> States:
+        """What the passes make of every node."""
+        states: States = self.network(batch, self.encoder(batch.dag, batch.schedule.sources))
+        return states
 
 
 class _CellArguments:

@@ -27,9 +27,13 @@ from graphfold.training.products import products_in_use, use_products
 from graphfold.training.progress import ProgressLine
 from graphfold.training.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.run_folder import RunFolder
+from graphfold.training.sharing import choose_sharing
 
 #: Arguments of Lightning's trainer that our manual optimisation takes over.
 OURS = ("accumulate_grad_batches", "gradient_clip_val")
+
+#: What an epoch goes through.
+PARTS = ("train", "val")
 
 
 def fit(
@@ -53,13 +57,15 @@ def fit(
     Raises:
         KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
     """
-    for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
+    for part in PARTS:  # refuses, here and not in a process of its own, too many devices
         data.loader(part, learner.model.passes, world_size=config["trainer"]["devices"])
     keeper = BestAndLast(folder, learner.monitor)
     callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner.monitor), keeper]
     with quiet_lightning(), _interrupts():
         trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
-        loaders = Loaders(data, learner.model.passes)
+        model = learner.model
+        share = {part: choose_sharing(data, part, model, part == "train") for part in PARTS}
+        loaders = Loaders(data, model.passes, share)
         trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
 
 
@@ -104,10 +110,11 @@ def _as_it_is(batch: Batch) -> Batch:
 class Loaders(LightningDataModule):
     """Lets every process make its own loaders, once it knows its rank."""
 
-    def __init__(self, data: DataModule, passes: Sequence[Pass]) -> None:
+    def __init__(self, data: DataModule, passes: Sequence[Pass], share: Mapping[str, bool]) -> None:
         super().__init__()
         self.data = data
         self.passes = tuple(passes)
+        self.share = share  # part -> whether equal nodes are computed once
 
     def __getstate__(self) -> dict[str, Any]:
         """Goes to a process of its own, with the kernel of this one's products."""
@@ -139,7 +146,12 @@ class Loaders(LightningDataModule):
         on_gpu = trainer.strategy.root_device.type == "cuda"
         rank, world_size = trainer.global_rank, trainer.world_size
         return self.data.loader(
-            part, self.passes, rank=rank, world_size=world_size, pin_memory=on_gpu
+            part,
+            self.passes,
+            rank=rank,
+            world_size=world_size,
+            pin_memory=on_gpu,
+            share=self.share[part],
         )
 
 

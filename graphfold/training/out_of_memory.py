@@ -23,13 +23,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def halves(batch: Batch, passes: Sequence[Pass], policy: str) -> list[Batch]:
-    """The first and the second half of a batch's graphs, planned anew on the same device."""
+    """The first and the second half of a batch's graphs, planned as it was, on the same device."""
     release_memory()
     device = batch.dag.op_type.device
     dag = batch.dag.to("cpu")
     middle = (dag.num_graphs + 1) // 2
     parts = [select(dag, range(middle)), select(dag, range(middle, dag.num_graphs))]
-    return [Batch(part, build_schedule(part, passes, policy)).to(device) for part in parts]
+    plans = [build_schedule(part, passes, policy, batch.schedule.is_shared) for part in parts]
+    return [Batch(part, plan).to(device) for part, plan in zip(parts, plans, strict=True)]
 
 
 def release_memory() -> None:

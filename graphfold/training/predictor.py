@@ -18,6 +18,7 @@ from graphfold.errors import RecordError
 from graphfold.training.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.prediction import Prediction, describe
 from graphfold.training.run_folder import find_checkpoint
+from graphfold.training.sharing import can_share
 from graphfold.training.trained import TrainedModel, autocast
 
 
@@ -52,6 +53,7 @@ class Predictor:
         data = trained.data({"path": ".", **(settings or {})})
         self.adapter: Adapter = data.source.spec().make().without_targets()
         self.batch_size = data.batch_size
+        self.share = data.share  # "auto" until there is a record to try it with
 
     def predict(self, items: Sequence[str]) -> list[dict[str, Any]]:
         """One prediction for each string: a SMILES, or a tree as it stands in a file.
@@ -102,7 +104,10 @@ class Predictor:
         """One prediction for each graph, as the adapter reads it, in one batch."""
         trained = self.trained
         encoded = trained.spec.encode(dag)
-        batch = Batch(encoded, build_schedule(encoded, trained.model.passes))
+        if self.share == "auto":
+            self.share = can_share(trained.model, encoded)
+        plan = build_schedule(encoded, trained.model.passes, share=bool(self.share))
+        batch = Batch(encoded, plan)
         precision = str(trained.checkpoint.config["trainer"].get("precision", ""))
         with autocast(trained.device, precision):
             decoded = self._decode(batch.to(trained.device))

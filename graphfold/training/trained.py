@@ -20,6 +20,7 @@ from graphfold.training.instantiate import refuse_unregistered, third_party
 from graphfold.training.metrics import Metrics
 from graphfold.training.model import build_model
 from graphfold.training.scoring import Rows, score, split_metrics
+from graphfold.training.sharing import choose_sharing
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class TrainedModel:
 
     def score(self, data: DataModule, part: str) -> Rows:
         """All predictions for a part, from the batches that training scores it with."""
-        loader = data.loader(part, self.model.passes, shuffle=False)
+        share = choose_sharing(data, part, self.model, training=False)
+        loader = data.loader(part, self.model.passes, shuffle=False, share=share)
         precision = str(self.checkpoint.config["trainer"].get("precision", ""))
         with autocast(self.device, precision):
             return score(self.model, loader, self.device)

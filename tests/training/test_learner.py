@@ -58,7 +58,10 @@ def step(tmp_path: Path, corpora: Path) -> Step:
                 max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
                 enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
             )  # fmt: skip
-            trainer.fit(learner, datamodule=Loaders(data, learner.model.passes))
+            trainer.fit(
+                learner,
+                datamodule=Loaders(data, learner.model.passes, {"train": False, "val": False}),
+            )
         return parameters_to_vector(learner.parameters()).detach() - before
 
     return run
