@@ -34,6 +34,9 @@ class ColumnEncoder(nn.Module):
         columns: the columns; integers are codes and need a `size`, bool and floats are numbers.
         size: width of the result.
 
+    Attributes:
+        sparse: whether the gradient of the table is a sparse tensor; not at first.
+
     Shape:
         columns: name -> [num_rows, *shape of the column]
         returns: [num_rows, size]
@@ -50,6 +53,7 @@ class ColumnEncoder(nn.Module):
     def __init__(self, columns: Sequence[Column], size: int) -> None:
         super().__init__()
         _refuse(columns, size)
+        self.sparse = False
         self.codes = tuple(column for column in columns if _is_code(column))
         self.numbers = tuple(column for column in columns if not _is_code(column))
         sizes = [column.size or 0 for column in self.codes for _ in range(math.prod(column.shape))]
@@ -92,7 +96,12 @@ class ColumnEncoder(nn.Module):
         if ptr is None:
             ptr = torch.arange(num_rows + 1, device=index.device)
         embedded: Tensor = functional.embedding_bag(
-            index.flatten(), table, ptr * width, mode="sum", include_last_offset=True
+            index.flatten(),
+            table,
+            ptr * width,
+            mode="sum",
+            include_last_offset=True,
+            sparse=self.sparse,
         )
         return embedded
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
-from graphfold.layers import GraphModel
+from graphfold.layers import ColumnEncoder, GraphModel
 from graphfold.training.metrics import Metrics
-from graphfold.training.optimizer import build_optimizer
+from graphfold.training.optimizer import build_optimizer, skips_absent_rows
 from graphfold.training.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.scoring import Rows, gather, is_measured, rows_of, split_metrics
 
@@ -76,7 +76,7 @@ class Learner(LightningModule):
     def configure_optimizers(self) -> Any:
         """The optimizer and the schedule of its learning rate."""
         parameters = [p for p in self.parameters() if p.requires_grad]
-        optimizer = build_optimizer(self.make_optimizer, parameters)
+        optimizer = build_optimizer(self.make_optimizer, parameters, self._sparse_tables())
         if self.make_lr_scheduler is None:
             return optimizer
         scheduler = self.make_lr_scheduler(optimizer)
@@ -112,9 +112,10 @@ class Learner(LightningModule):
             if gradient is None:
                 continue
             # autograd may give one tensor to two parameters, or an expanded one; ours is written to
-            if not gradient.is_contiguous() or gradient.data_ptr() in seen:
-                gradient = gradient.clone(memory_format=torch.contiguous_format)
-            seen.add(gradient.data_ptr())
+            if not gradient.is_sparse:
+                if not gradient.is_contiguous() or gradient.data_ptr() in seen:
+                    gradient = gradient.clone(memory_format=torch.contiguous_format)
+                seen.add(gradient.data_ptr())
             if parameter.grad is None:
                 parameter.grad = gradient
             else:
@@ -162,6 +163,26 @@ class Learner(LightningModule):
                 scheduler.step(value)
         elif scheduler is not None:
             scheduler.step()
+
+    def _sparse_tables(self) -> list[torch.nn.Parameter]:
+        """Lets tables of embeddings have sparse gradients where the steps stay the same.
+
+        A batch names few rows of a large vocabulary, but a dense gradient is written, and the whole
+        table updated, whatever it names. Processes and clipping add and measure dense gradients.
+        """
+        dense = self.clip is not None or self._is_distributed or self.accumulate > 1
+        if dense or not skips_absent_rows(self.make_optimizer):
+            return []
+        found = []
+        for module in self.model.modules():
+            if isinstance(module, ColumnEncoder) and module.table is not None:
+                module.sparse = True
+                found.append(module.table)
+        return [table for table in found if table.requires_grad]
+
+    @property
+    def _is_distributed(self) -> bool:
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
 
     def _add_gradients(self, batch: Batch) -> None:
         """Differentiates a batch, in halves where it does not fit in memory."""

@@ -1,16 +1,20 @@
-"""The optimizer of a run, in the implementation that suits its device."""
+"""The optimizer of a run, in the implementation that suits its device and its gradients."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
-from torch.optim import Optimizer
+from torch import nn
+from torch.optim import SGD, Adagrad, Optimizer
 
 
 def build_optimizer(
-    make: Callable[..., Optimizer], parameters: Sequence[torch.nn.Parameter]
+    make: Callable[..., Optimizer],
+    parameters: Sequence[nn.Parameter],
+    sparse: Iterable[nn.Parameter] = (),
 ) -> Optimizer:
     """Calls `make`; on a CPU, torch's own optimizers are made with fused=True.
 
@@ -22,12 +26,36 @@ def build_optimizer(
         make: an optimizer's class, or a partial of it; where it sets `fused` or `foreach`, that
             stays.
         parameters: what it updates.
+        sparse: those of them whose gradients are sparse; they are in a group of their own, which
+            is not fused, for torch's fused optimizers refuse such gradients.
     """
+    apart = {id(parameter) for parameter in sparse}
+    groups: list[dict[str, Any]] = [{"params": [p for p in parameters if id(p) not in apart]}]
+    if apart:
+        groups.append({"params": [p for p in parameters if id(p) in apart], "fused": False})
+        checks: Any = torch.sparse.check_sparse_tensor_invariants
+        if not checks.is_enabled():
+            checks.disable()  # they are off in any case; said aloud, torch does not warn of it
+    if _may_be_fused(make) and all(p.device.type == "cpu" for p in parameters):
+        return make(groups, fused=True)
+    return make(groups)
+
+
+def skips_absent_rows(make: Callable[..., Optimizer]) -> bool:
+    """Whether an optimizer leaves a row as it is where the gradient is zero.
+
+    Then rows without a gradient need not be looked at, and a sparse gradient gives the very same
+    update. It holds for Adagrad, and for SGD without momentum, both without weight decay.
+    """
+    kind, options = getattr(make, "func", make), getattr(make, "keywords", {})
+    if kind not in (Adagrad, SGD) or options.get("fused") or options.get("foreach"):
+        return False
+    return not any(options.get(name) for name in ("weight_decay", "momentum", "maximize"))
+
+
+def _may_be_fused(make: Callable[..., Optimizer]) -> bool:
     options = inspect.signature(make).parameters
     is_free = all(
         name in options and options[name].default is None for name in ("fused", "foreach")
     )
-    is_torch = getattr(make, "func", make).__module__.startswith("torch.optim.")
-    if is_free and is_torch and all(p.device.type == "cpu" for p in parameters):
-        return make(parameters, fused=True)
-    return make(parameters)
+    return is_free and getattr(make, "func", make).__module__.startswith("torch.optim.")

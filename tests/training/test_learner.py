@@ -179,3 +179,28 @@ def test_gradients_shared_by_autograd_are_told_apart() -> None:
     learner.a.grad *= 2
     assert learner.a.grad.tolist() == [0, 4, 8]
     assert learner.b.grad.tolist() == [0, 2, 4]
+
+
+def test_tables_have_sparse_gradients_where_nothing_needs_dense_ones(
+    tmp_path: Path,
+) -> None:
+    words = listops(
+        f"data.cache_dir={tmp_path}", "optimizer=adagrad", "trainer.gradient_clip_val=null"
+    )
+    for more, sparse in (
+        ((), True),
+        (("trainer.gradient_clip_val=1",), False),
+        (("trainer.accumulate_grad_batches=2",), False),
+        (("optimizer.weight_decay=0.1",), False),
+        (("optimizer=adam",), False),
+    ):
+        config = compose([*words, *more]).config
+        data = DataModule(**config["data"])
+        data.prepare()
+        learner, _ = make_learner(config, data)
+        made = learner.configure_optimizers()
+        optimizer = made["optimizer"] if isinstance(made, dict) else made
+        assert len(optimizer.param_groups) == (2 if sparse else 1)
+        assert sum(len(group["params"]) for group in optimizer.param_groups) == len(
+            list(learner.parameters())
+        )
