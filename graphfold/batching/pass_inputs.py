@@ -28,6 +28,7 @@ class PassInputs:
     shared: Mapping[str, Tensor]
     kernel: Kernel
     trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
+    recompute: bool = False  # whether backward runs the groups again
 
     @cached_property
     def fields(self) -> dict[str, int]:
@@ -67,8 +68,10 @@ class PassInputs:
 
         Under autocast a cell may return a narrower dtype; the field keeps this one.
         """
-        if field in self.given:
-            return self.given[field].dtype
+        return self.given[field].dtype if field in self.given else self._dtype
+
+    @cached_property
+    def _dtype(self) -> torch.dtype:
         parameters = (p for cell in self.cells.values() for p in cell.parameters())
         for tensor in (*parameters, *self._x_tensors()):
             if tensor.is_floating_point():

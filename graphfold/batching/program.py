@@ -66,65 +66,110 @@ class Program(NamedTuple):
 
     Args:
         slots: what it reads.
-        forward: (slots ..., parameters twice ...) -> outputs, then what backward is given.
-        backward: (saved ..., gradients of the outputs ...) -> see `Layout`.
+        constants: (parameters twice) -> what depends on them alone, such as a transposed weight.
+        forward: (slots ..., constants ..., places of the outputs ...) -> what backward is given;
+            the outputs, in the order of the cell's fields, are written to their places.
+        backward: (saved ..., constants ..., gradients of the outputs ...) -> see `Layout`.
         layout: what backward returns.
-        num_outputs: how many outputs there are, in the order of the cell's fields.
     """
 
     slots: tuple[Slot, ...]
+    constants: Callable[..., list[Any]]
     forward: Callable[..., list[Any]]
     backward: Callable[..., list[Tensor]]
     layout: Layout
-    num_outputs: int
 
 
-def split_program(
-    graph: fx.Graph, num_grads: int, num_outputs: int
-) -> tuple[Callable[..., list[Any]], Callable[..., list[Tensor]]]:
-    """Cuts a traced graph in two.
+def make_program(
+    graph: fx.Graph,
+    slots: Sequence[Slot],
+    num_parameters: int,
+    dtypes: Sequence[torch.dtype],
+    layout: Layout,
+) -> Program:
+    """Cuts a traced graph in three.
 
     Args:
-        graph: of a function (inputs ..., gradients of the outputs ...) -> (outputs ..., results
-            ...), where the outputs do not depend on the gradients.
-        num_grads: how many of its arguments are gradients.
-        num_outputs: how many of what it returns are outputs.
-
-    Returns:
-        (inputs ...) -> (outputs ..., saved ...) and (saved ..., gradients ...) -> results.
+        graph: of a function (slots ..., parameters ..., gradients of the outputs ...) -> (outputs
+            ..., results ...), where the outputs do not depend on the gradients.
+        slots: what it reads.
+        num_parameters: how many of its arguments are parameters.
+        dtypes: of the places of the outputs.
+        layout: what the results are.
     """
     _drop_handles(graph)
     (result,) = (node for node in graph.nodes if node.op == "output")
     returned = list(result.args[0])
-    outputs, results = returned[:num_outputs], returned[num_outputs:]
+    outputs, results = returned[: len(dtypes)], returned[len(dtypes) :]
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
-    num_inputs = len(arguments) - num_grads
-    inputs, grads = arguments[:num_inputs], arguments[num_inputs:]
-    forward = _ancestors(outputs) | set(inputs)
-    backward = _ancestors(results) - forward - set(grads)
+    read, parameters = arguments[: len(slots)], arguments[len(slots) :][:num_parameters]
+    grads = arguments[len(slots) + num_parameters :]
+    fixed = _depending_on(graph, parameters)
+    forward = (_ancestors(outputs) | set(read)) - fixed
+    backward = _ancestors(results) - forward - fixed - set(grads)
     used = [n for node in graph.nodes if node in backward for n in node.all_input_nodes]
     saved = [n for n in dict.fromkeys([*used, *_nodes(results)]) if n in forward]
-    return (
-        _function(graph, inputs, forward, [*outputs, *saved]),
-        _function(graph, [*saved, *grads], backward, results),
+    inner = [n for node in forward for n in node.all_input_nodes]
+    wanted = {*inner, *used, *_nodes(returned)}
+    constants = [node for node in graph.nodes if node in fixed and node in wanted]
+    places = list(zip(outputs, dtypes, strict=True))
+    return Program(
+        tuple(slots),
+        _function(graph, parameters, fixed, constants),
+        _function(graph, [*read, *constants], forward, saved, places),
+        _function(graph, [*saved, *constants, *grads], backward, results),
+        layout,
     )
 
 
 def _function(
-    graph: fx.Graph, arguments: Sequence[fx.Node], inside: set[fx.Node], returned: Sequence[Any]
+    graph: fx.Graph,
+    arguments: Sequence[fx.Node],
+    inside: set[fx.Node],
+    returned: Sequence[Any],
+    outputs: Sequence[tuple[fx.Node, torch.dtype]] = (),
 ) -> Callable[..., Any]:
-    """A function of its own from some nodes of a graph."""
+    """A function of its own from some nodes of a graph; it also takes the places of `outputs`."""
     new, names = fx.Graph(), {}
     for node in arguments:
         names[node] = new.placeholder(node.name)
+    places = [new.placeholder(f"place_{index}") for index in range(len(outputs))]
     for node in graph.nodes:
         if node in inside and node not in names:
             names[node] = new.node_copy(node, names.__getitem__)
             _quicken(names[node])
-    new.output([names[n] if isinstance(n, fx.Node) else n for n in returned])
+    written: set[fx.Node] = set()
+    copies = []
+    for (node, dtype), place in zip(outputs, places, strict=True):
+        if node not in written and _has_out(node, names[node], dtype):
+            written.add(node)
+            names[node].kwargs = {**names[node].kwargs, "out": place}
+        else:
+            copies.append(new.call_method("copy_", (place, names[node])))
+    # What is not returned is kept for what it writes.
+    kept = [*copies, *(names[node] for node in written)]
+    new.output(([names[n] if isinstance(n, fx.Node) else n for n in returned], kept))
     new.eliminate_dead_code()
+    (end,) = (node for node in new.nodes if node.op == "output")
+    end.args = (end.args[0][0],)
     function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward
     return function
+
+
+def _has_out(node: fx.Node, copy: fx.Node, dtype: torch.dtype) -> bool:
+    """Whether an operation can write its result, of this dtype, into a tensor that is there."""
+    target = node.target
+    if copy.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+        return False
+    overload = target._schema.overload_name
+    name = f"{overload}_out" if overload else "out"
+    writer = getattr(target.overloadpacket, name, None)
+    # Generated ones compute a result and copy it.
+    if writer is None or torch.Tag.generated in writer.tags or node.meta["val"].dtype != dtype:
+        return False
+    if copy.target is target:
+        copy.target = writer
+    return True
 
 
 def _quicken(node: fx.Node) -> None:
@@ -143,11 +188,23 @@ def _quicken(node: fx.Node) -> None:
 
 def _drop_handles(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
+        if node.target == aten.relu.default:  # the same under a name that can write into a place
+            node.target, node.args = aten.clamp_min.default, (*node.args, 0)
         # Autograd multiplies by the factor of an addcmul, which is one.
         times_one = node.target == aten.mul.Scalar and node.args[1] == 1
         if node.target in _HANDLES or times_one:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+
+
+def _depending_on(graph: fx.Graph, arguments: Sequence[fx.Node]) -> set[fx.Node]:
+    """The arguments, and the nodes that are computed from these alone."""
+    found = set(arguments)
+    for node in graph.nodes:
+        inputs = node.all_input_nodes
+        if node.op != "output" and inputs and found.issuperset(inputs):
+            found.add(node)
+    return found
 
 
 def _ancestors(nodes: Sequence[Any]) -> set[fx.Node]:

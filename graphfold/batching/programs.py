@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -64,8 +64,9 @@ class CellPrograms:
             return
         try:
             slots = list(self._slots(self._reader))
+            dtypes = [self._inputs.dtype(name) for name in self._cell.fields]
             self._known[self._key] = trace(
-                Joint(self._cell, slots, self._inputs.kernel, self._differentiate)
+                Joint(self._cell, slots, self._inputs.kernel, self._differentiate, dtypes)
             )
         except Untraceable as reason:
             logger.info("%s runs as it is: %s.", type(self._cell).__name__, reason)
@@ -109,38 +110,9 @@ class CellPrograms:
         )
 
 
-def read_slots(
-    program: Program, x: NodeInput, edge: Mapping[str, Tensor], reader: TapeReader
-) -> list[Tensor]:
-    """What is in a program's slots for one group."""
-    columns = dict(parts(x))
-    return [_read(slot, columns, edge, reader) for slot in program.slots]
-
-
 def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
     """The parts of a node input by name; one tensor alone has no name."""
     return [("", x)] if isinstance(x, Tensor) else list(x.items())
-
-
-def _read(
-    slot: Slot, x: Mapping[str, Tensor], edge: Mapping[str, Tensor], reader: TapeReader
-) -> Tensor:
-    how, name = slot.how, slot.name
-    if how == "x":
-        return x[name]
-    if how == "stack":
-        return reader.rows(name).view(-1, *slot.like.shape[1:])
-    if how == "rows":
-        return reader.rows(name)
-    if how == "sum":
-        return reader.sum(name, None)
-    if how == "previous":
-        return reader.previous(name)
-    if how == "edge":
-        return edge[name]
-    if how == "child_count":
-        return reader.child_count()
-    return reader.ptr if how == "ptr" else reader.parent
 
 
 def _kind(value: Tensor) -> Hashable:

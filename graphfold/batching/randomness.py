@@ -1,4 +1,4 @@
-"""Randomness where equal nodes are computed once: found out, for each should have its own draw."""
+"""Randomness where it would go wrong silently: found out by the generators' states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphfold.errors import EngineError
 
 
 @contextmanager
-def refuse_random(what: str, device: torch.device) -> Iterator[None]:
+def refuse_random(what: str, device: torch.device, why: str) -> Iterator[None]:
     """Raises if the block draws from torch's generator of the CPU or of `device`.
 
     Generators of one's own, of torch, numpy or Python, are not seen.
@@ -20,6 +20,7 @@ def refuse_random(what: str, device: torch.device) -> Iterator[None]:
     Args:
         what: what the block runs, for the message.
         device: where the block computes.
+        why: what is wrong with that, and what to do.
 
     Raises:
         EngineError: if a random number was drawn.
@@ -27,10 +28,7 @@ def refuse_random(what: str, device: torch.device) -> Iterator[None]:
     before = _states(device)
     yield
     if any(not torch.equal(old, new) for old, new in zip(before, _states(device), strict=True)):
-        raise EngineError(
-            f"{what} drew random numbers, but the schedule computes equal nodes once, so they "
-            "would all have the same. Build it with share=False (data.share=false)."
-        )
+        raise EngineError(f"{what} drew random numbers, but {why}")
 
 
 def _states(device: torch.device) -> list[Tensor]:

@@ -25,6 +25,11 @@ from graphfold.batching.states import States
 from graphfold.batching.typed_fields import TypedFields
 from graphfold.errors import ShapeError
 
+SHARED_NUMBERS = (
+    "the schedule computes equal nodes once, so they would all have the same. "
+    "Build it with share=False (data.share=false)."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class RunInputs:
@@ -87,7 +92,7 @@ class RowRun:
         with ExitStack() as checks:
             if any(part.is_shared for part in (plan, *plan.rounds)):
                 names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells.values()))
-                checks.enter_context(refuse_random(names, plan.row.device))
+                checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
                 for cell in cells.values():
                     checks.enter_context(refuse_shared_statistics(cell))
             if isinstance(item, Rounds):

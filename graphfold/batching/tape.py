@@ -2,66 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphfold.batching.cell import NodeInput
 from graphfold.batching.children import StateReader
+from graphfold.batching.gradients import Gradients, put
 from graphfold.batching.lazy import Use
 from graphfold.batching.pass_inputs import PassInputs
-from graphfold.batching.program import Program
-from graphfold.batching.row_gradients import RowGradients
 from graphfold.batching.schedule import Group
 from graphfold.batching.segment import gather_sum, segment_sum
 
 #: Adds a gradient with respect to a leaf to where the leaf was read from.
-Deposit = Callable[[Tensor, "Gradients"], None]
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """The gradients that backward collects, laid out as the tensors they belong to."""
-
-    state: dict[str, RowGradients]
-    given: dict[str, Tensor]  # field -> [num_rows + 1, width]
-    x: dict[tuple[int, str], Tensor] = field(default_factory=dict)
-    edge: dict[str, Tensor] = field(default_factory=dict)
-    outside: dict[int, Tensor] = field(default_factory=dict)  # parameters, then shared tensors
-
-    def add_outside(self, number: int, grad: Tensor) -> None:
-        """Adds to the gradient of a parameter or a shared tensor."""
-        if number in self.outside:
-            self.outside[number].add_(grad)
-        else:  # autograd may hand out one tensor twice, and ours is written to
-            self.outside[number] = grad.clone()
+Deposit = Callable[[Tensor, Gradients], None]
 
 
 @dataclass
 class Tape:
     """One group's leaves with where they came from, its outputs and its deferred uses."""
 
-    group: Group
     leaves: list[Tensor] = field(default_factory=list)
     deposits: list[Deposit] = field(default_factory=list)
     outputs: dict[str, Tensor] = field(default_factory=dict)
     uses: list[Use] = field(default_factory=list)
     gathered: set[str] = field(default_factory=set)  # fields of which the children's rows were read
 
-    program: Program | None = None  # what ran instead of the cell
-    saved: Sequence[Any] = ()  # what the program's backward is given
-
     def leaf(self, value: Tensor, deposit: Deposit) -> Tensor:
-        """`value` as the beginning of the group's own autograd graph, which a program has not."""
-        if self.program is None:
-            value = value.detach().requires_grad_()
+        """`value` as the beginning of the group's own autograd graph."""
+        value = value.detach().requires_grad_()
         self.leaves.append(value)
         self.deposits.append(deposit)
         return value
+
+    def forget(self) -> None:
+        """Lets go of all tensors."""
+        for found in (self.leaves, self.deposits, self.outputs, self.uses):
+            found.clear()
 
 
 class TapeReader(StateReader):
@@ -177,7 +156,7 @@ def read_x(inputs: PassInputs, group: Group, tape: Tape | None) -> NodeInput:
             return part
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            _put(gradients.x, (group.op_type, name), value, rows, grad)
+            put(gradients.x, (group.op_type, name), value, rows, grad)
 
         return tape.leaf(part, deposit)
 
@@ -197,18 +176,8 @@ def read_edge(inputs: PassInputs, group: Group, tape: Tape | None) -> dict[str, 
             return part
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            _put(gradients.edge, name, value, edges, grad)
+            put(gradients.edge, name, value, edges, grad)
 
         return tape.leaf(part, deposit)
 
     return {name: read(name, value) for name, value in inputs.edge.items()}
-
-
-def _put(found: dict[Any, Tensor], key: object, whole: Tensor, rows: slice, grad: Tensor) -> None:
-    """Puts the gradient of some rows where that of the whole tensor is collected."""
-    if len(grad) == len(whole):
-        found[key] = grad
-        return
-    if key not in found:
-        found[key] = torch.zeros_like(whole)
-    found[key][rows] = grad

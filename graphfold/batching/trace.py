@@ -13,7 +13,7 @@ from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.kernels import Kernel
 from graphfold.batching.lazy import Aliases, LazyParameter
-from graphfold.batching.program import Layout, Program, Slot, split_program
+from graphfold.batching.program import Layout, Program, Slot, make_program
 
 #: Sizes that stand for any, and differ from each other; the widths of a cell stay as they are.
 GROUP_SIZE, NUM_EDGES = 7, 13
@@ -34,16 +34,23 @@ class Joint:
         slots: what it reads.
         kernel: what computes its reductions.
         differentiate: whether backward belongs to it.
+        dtypes: of the buffers of its fields.
     """
 
     def __init__(
-        self, cell: Cell, slots: Sequence[Slot], kernel: Kernel, differentiate: bool
+        self,
+        cell: Cell,
+        slots: Sequence[Slot],
+        kernel: Kernel,
+        differentiate: bool,
+        dtypes: Sequence[torch.dtype],
     ) -> None:
         self.cell = cell
-        self.parameters: Sequence[Tensor] = list(cell.parameters())
+        self.parameters: list[Tensor] = list(cell.parameters())
         self.slots = slots
         self.kernel = kernel
         self.differentiate = differentiate
+        self.dtypes = dtypes
         self.layout = Layout()
         # Made here: inside a trace no tensor may be made of one with values.
         self._handles = list(map(LazyParameter.wrap, self.parameters))
@@ -156,8 +163,9 @@ def trace(joint: Joint) -> Program:
     with torch.random.fork_rng(devices=_cuda_devices(joint)), torch.inference_mode(False):
         try:
             program = _trace(joint)
+            constants = program.constants(*(p.detach() for p in joint.parameters * 2))
             for size in CHECKED_SIZES:
-                _check(joint, program, size)
+                _check(joint, program, constants, size)
         except Untraceable:
             raise
         except Exception as error:  # tracing runs foreign code on tensors without values
@@ -192,23 +200,26 @@ def _trace(joint: Joint) -> Program:
     traced = make_fx(joint, tracing_mode="symbolic")(*read, *parameters, *grads)
     if shapes.guards:
         raise Untraceable("its code depends on how many nodes are in a group")
-    forward, backward = split_program(traced.graph, len(grads), len(joint.cell.fields))
     # The slots outlive the batch that they were found in.
-    slots = tuple(slot._replace(like=slot.like[:0].clone()) for slot in joint.slots)
-    return Program(slots, forward, backward, joint.layout, len(joint.cell.fields))
+    slots = [slot._replace(like=slot.like[:0].clone()) for slot in joint.slots]
+    return make_program(traced.graph, slots, len(parameters), joint.dtypes, joint.layout)
 
 
-def _check(joint: Joint, program: Program, size: int) -> None:
+def _check(joint: Joint, program: Program, constants: Sequence[Any], size: int) -> None:
     """Raises Untraceable unless the code gives what the cell gives, on numbers made up."""
     read = [_made_up(slot, size) for slot in joint.slots]
     parameters = [p.detach() for p in joint.parameters] * 2
     grads = _output_grads(joint, size)
     expected = joint(*read, *parameters, *grads)
+    device = joint.slots[0].like.device
+    outputs = [
+        torch.empty(size, width, dtype=dtype, device=device)
+        for width, dtype in zip(joint.cell.fields.values(), joint.dtypes, strict=True)
+    ]
     with torch.no_grad():
-        found = program.forward(*read, *parameters)
-        outputs, saved = found[: program.num_outputs], found[program.num_outputs :]
+        saved = program.forward(*read, *constants, *outputs)
         if joint.differentiate:
-            outputs = [*outputs, *program.backward(*saved, *grads)]
+            outputs += program.backward(*saved, *constants, *grads)
     for one, other in zip(expected, outputs, strict=True):
         if not torch.equal(one, other):
             raise Untraceable("its numbers differ from call to call, or from those of its trace")

@@ -27,6 +27,7 @@ BENCHMARKS = {
     "kernels": "graphfold.bench.kernels",
     "schedule": "graphfold.bench.schedule",
     "loader": "graphfold.bench.loader",
+    "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
 }
 

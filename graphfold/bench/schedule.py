@@ -1,8 +1,12 @@
-"""Planning: how many examples per second each policy makes schedules for.
+"""Planning: how many examples per second each policy plans, and how few launches its plans need.
 
-SST's trees with the model of benchmark sst, random trees of Tree-FC, and molecules (Lipophilicity)
-with rounds of message passing. The graphs are collated beforehand; a call plans a whole batch. For
+SST's trees with the model of benchmark sst, random trees of Tree-FC, molecules (Lipophilicity) with
+rounds of message passing, and generated graphs with several op types at mixed depths, see
+`graphfold.bench.mixed_graphs`. The graphs are collated beforehand; a call plans a whole batch. For
 SST the rows say which share of a training step planning would be, were it not done by workers.
+
+`launches` are the calls of cells that a batch takes, the mean over the batches; `lower_bound` is
+what no schedule can go below: the sum over op types of the longest chain of that type.
 
     graphfold bench schedule
 """
@@ -14,14 +18,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from graphfold.batching import POLICIES, Pass, Rounds, Up, build_schedule
+from graphfold.batching.schedule_report import ScheduleReport
 from graphfold.bench.experiment import Experiment, load_data, load_experiment
 from graphfold.bench.measure import Row, Work, measure, median_seconds
+from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.sst import BATCH_SIZES, HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.treefc import random_trees
 from graphfold.dag import TypedDAG, select
 
 #: Batches that a call plans, so that a figure does not hang on one of them.
 NUM_BATCHES = 4
+
+#: Generated graphs per batch, unless batch sizes are given.
+MIXED_BATCH_SIZES = (64,)
 
 #: Rounds of message passing over the bonds.
 ROUNDS = 3
@@ -56,12 +65,30 @@ def rows(
     for workload in _workloads(batch_sizes, hidden_sizes, overrides):
         extra = {"workload": workload.name}
         setting = Row("schedule", "", "", workload.batch_size, 0, "schedule", threads, extra=extra)
-        works = {
-            "graphfold" if policy == "depth" else policy: _plan(workload, policy)
+        policies = {
+            "graphfold" if policy == "depth" else policy: policy
             for policy in (POLICIES if workload.needs_policy else ["depth"])
         }
+        works = {name: _plan(workload, policy) for name, policy in policies.items()}
         for row in measure(setting, works):
-            yield _with_share(row, workload)
+            figures = {**_share(row, workload), **launches(workload, policies[row.variant])}
+            yield replace(row, extra={**row.extra, **figures})
+
+
+def launches(workload: Workload, policy: str) -> dict[str, float]:
+    """How many calls of cells a batch takes, and how few could do; the mean over the batches."""
+    total = ScheduleReport(
+        tuple(
+            build_schedule(dag, workload.passes, policy).report(workload.passes).total
+            for dag in workload.dags
+        )
+    ).total
+    return {
+        "launches": total.launches / len(workload.dags),
+        "rows_per_launch": total.rows_per_launch,
+        "lower_bound": total.lower_bound / len(workload.dags),
+        "launches_over_bound": total.ratio,
+    }
 
 
 def _workloads(
@@ -78,6 +105,10 @@ def _workloads(
     for batch_size in batch_sizes or (64,):
         dags = _parts(molecules.encoded("train"), batch_size)
         yield Workload("molecules", batch_size, dags, [Rounds("bond", ROUNDS)])
+    for name, generate in FAMILIES.items():
+        for batch_size in batch_sizes or MIXED_BATCH_SIZES:
+            dags = [generate(batch_size, seed) for seed in range(NUM_BATCHES)]
+            yield Workload(name, batch_size, dags, [Up()])
 
 
 def _sst(experiment: Experiment, batch_size: int) -> Workload:
@@ -107,10 +138,9 @@ def _plan(workload: Workload, policy: str) -> Work:
     return Work(plan, sum(dag.num_graphs for dag in workload.dags))
 
 
-def _with_share(row: Row, workload: Workload) -> Row:
-    """The row with the share of a training step that planning a batch takes."""
+def _share(row: Row, workload: Workload) -> dict[str, float]:
+    """The share of a training step that planning a batch takes, where it is known."""
     if workload.seconds_per_step is None:
-        return row
+        return {}
     graphs = sum(dag.num_graphs for dag in workload.dags) / len(workload.dags)
-    share = graphs / row.examples_per_second / workload.seconds_per_step
-    return replace(row, extra={**row.extra, "share_of_step": share})
+    return {"share_of_step": graphs / row.examples_per_second / workload.seconds_per_step}

@@ -6,8 +6,9 @@ NAME is a benchmark:
   sequence    LSTM over sentences, against torch.nn.LSTM
   molecules   message passing, against other libraries where they are installed
   kernels     reductions over children, one kernel against the other
-  schedule    planning batches, by policy
+  schedule    planning batches, by policy: speed, and launches against the least there can be
   loader      selecting and planning batches, with and without workers
+  memory      bytes that a training step holds, per node
   train       graphfold train against a bare loop
 or
   profile     where a training step's time goes, and what was not batched:

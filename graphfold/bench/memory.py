@@ -1,0 +1,181 @@
+"""Memory: what a training step holds, per node.
+
+SST with the model of benchmark sst, and Lipophilicity with the D-MPNN of benchmark molecules
+(depth 3), over batches of growing size. `bytes_per_node` is what forward leaves for backward, the
+outputs and the loss included; `peak_bytes_per_node` is the most that a whole step has allocated at
+a time, gradients of the parameters included, which do not grow with the batch. Both are counted by
+torch's allocator; weights, the optimizer's state and the batch are there beforehand and do not
+count. Variants:
+
+- `graphfold`: every node computed, so that bytes can be set against nodes;
+- `shared`: equal parts of the batch computed once, as training does where it may;
+- `recompute`: cells run again in backward instead of being kept (SST, where the engine offers it);
+- `cat_levels`: the levels joined by torch.cat under autograd (SST), which copies the state of all
+  levels below at every level.
+
+    graphfold bench memory --batch-size 8,32,128,512
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from graphfold.batching import Batch, Rounds, build_schedule
+from graphfold.bench import molecules, sst
+from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.measure import Row, Work, measure
+
+BATCH_SIZES = (8, 32, 128, 512)
+
+#: Workload -> what makes its experiment.
+WORKLOADS: Mapping[str, Sequence[str]] = {
+    "sst": sst.OVERRIDES,
+    "molecules": molecules.SHAPES["dmpnn"],
+}
+
+#: Workload -> its width, unless widths are given.
+HIDDEN_SIZES = {"sst": sst.HIDDEN_SIZES, "molecules": molecules.HIDDEN_SIZES}
+
+
+class Bytes(NamedTuple):
+    """What torch's allocator gave out during a call."""
+
+    held: int  # and what was still in use at its end
+    peak: int  # the most that was in use at a time
+
+
+class Variant(NamedTuple):
+    """A way to train on a batch."""
+
+    batch: Batch
+    settings: Mapping[str, Any]  # attributes of the network
+
+
+def rows(
+    batch_sizes: list[int] | None,
+    hidden_sizes: list[int] | None,
+    threads: int,
+    overrides: Sequence[str] = (),
+) -> Iterator[Row]:
+    """Measures every workload, width and batch size.
+
+    Raises:
+        GraphfoldError: if a corpus is not there.
+    """
+    for workload, own in WORKLOADS.items():
+        data = load_data([*own, *overrides])
+        for hidden_size in hidden_sizes or HIDDEN_SIZES[workload]:
+            for batch_size in batch_sizes or BATCH_SIZES:
+                more = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
+                experiment = load_experiment([*own, *more, *overrides], data)
+                extra = {"workload": workload}
+                setting = Row(
+                    "memory", "", "", batch_size, hidden_size, "train", threads, extra=extra
+                )
+                yield from variant_rows(setting, experiment)
+
+
+def variant_rows(
+    setting: Row, experiment: Experiment, device: torch.device | str = "cpu"
+) -> Iterator[Row]:
+    """The rows of one model and batch.
+
+    Args:
+        setting: what they have in common.
+        experiment: the model, on `device`.
+        device: where it runs.
+    """
+    experiment.model.train()
+    experiment.model.network.trace_after = 0  # cells are replaced by their traces at once
+    variants = _variants(experiment, device)
+    works = {
+        name: Work(partial(_step, experiment, variant), variant.batch.num_graphs)
+        for name, variant in variants.items()
+    }
+    for row in measure(setting, works):
+        found = figures(experiment, variants[row.variant], torch.device(device))
+        yield replace(row, extra={**row.extra, **found})
+
+
+def figures(experiment: Experiment, variant: Variant, device: torch.device) -> dict[str, float]:
+    """The bytes of a step, after some that let kernels and traces settle."""
+    num_nodes = variant.batch.dag.num_nodes
+    held = allocated(partial(_forward, experiment, variant), device).held
+    peak = allocated(partial(_step, experiment, variant), device).peak
+    return {
+        "nodes": num_nodes,
+        "bytes_held": held,
+        "bytes_per_node": held / num_nodes,
+        "peak_bytes": peak,
+        "peak_bytes_per_node": peak / num_nodes,
+    }
+
+
+def allocated(function: Callable[[], object], device: torch.device) -> Bytes:
+    """What a call allocates on a device, its result still there at the end."""
+    gc.collect()
+    return _on_cuda(function, device) if device.type == "cuda" else _on_cpu(function)
+
+
+def _on_cuda(function: Callable[[], object], device: torch.device) -> Bytes:
+    """The allocator itself keeps count."""
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    result = function()
+    held = torch.cuda.memory_allocated(device) - before
+    del result
+    return Bytes(held, torch.cuda.max_memory_allocated(device) - before)
+
+
+def _on_cpu(function: Callable[[], object]) -> Bytes:
+    """The allocator tells the profiler of every block that it gives out or takes back."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler writes of itself to stderr
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+        result = function()
+    del result
+    events = (e for e in found.profiler.kineto_results.events() if e.name() == "[memory]")
+    changes = [e.nbytes() for e in sorted(events, key=lambda event: event.start_ns())]
+    in_use = list(accumulate(changes, initial=0))
+    return Bytes(in_use[-1], max(in_use))
+
+
+def _variants(experiment: Experiment, device: torch.device | str) -> dict[str, Variant]:
+    dag = experiment.batches(1)[0].dag
+    network = experiment.model.network
+    every_node, shared = (
+        Batch(dag, build_schedule(dag, network.passes, share=share)).to(device)
+        for share in (False, True)
+    )
+    own: dict[str, Any] = {"engine": "fast"}
+    if hasattr(network, "recompute"):
+        own["recompute"] = False
+    found = {"graphfold": Variant(every_node, own), "shared": Variant(shared, own)}
+    if all(isinstance(item, Rounds) for item in network.passes):
+        return found  # rounds run under ordinary autograd in every engine
+    if "recompute" in own:
+        found["recompute"] = Variant(every_node, {**own, "recompute": True})
+    found["cat_levels"] = Variant(every_node, {**own, "engine": "autograd"})
+    return found
+
+
+def _forward(experiment: Experiment, variant: Variant) -> object:
+    """The loss, which holds all that backward needs."""
+    for name, value in variant.settings.items():
+        setattr(experiment.model.network, name, value)
+    return experiment.loss(experiment.model(variant.batch), variant.batch)
+
+
+def _step(experiment: Experiment, variant: Variant) -> None:
+    loss: Any = _forward(experiment, variant)
+    loss.backward()
+    experiment.optimizer.step()
+    experiment.optimizer.zero_grad()

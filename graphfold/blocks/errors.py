@@ -1,0 +1,46 @@
+"""What goes wrong with blocks; each error is Python's own kind as well as one of ours.
+
+Every `GraphfoldError` is a `ValueError`, so each of these is one too.
+"""
+
+from __future__ import annotations
+
+from graphfold.errors import GraphfoldError
+
+
+class BlockTypeError(GraphfoldError, TypeError):
+    """Blocks whose types do not fit, or that are wired in a way that cannot run."""
+
+
+class BlockValueError(GraphfoldError):
+    """A value that a block cannot take, such as an input connected twice."""
+
+
+class BlockKeyError(GraphfoldError, KeyError):
+    """A key that neither an example nor a block has."""
+
+    __str__ = Exception.__str__  # KeyError would show the message in quotes
+
+
+class BlockIndexError(GraphfoldError, IndexError):
+    """A position that a sequence or a range does not have."""
+
+
+class BlockItemError(BlockTypeError, BlockIndexError):
+    """A position that a tuple does not have, which its type says before anything runs."""
+
+
+class BlockOrderError(BlockTypeError, RuntimeError):
+    """Ordered input for a record whose own order is not given."""
+
+
+class BlockDuplicateError(BlockValueError, AssertionError):
+    """Elements that should differ."""
+
+
+class BlockScopeError(BlockValueError, AssertionError):
+    """Wiring where no composition is being wired."""
+
+
+class BlockDeclarationError(BlockTypeError):
+    """A declaration that is resolved twice, or used once that is too late."""

@@ -1,0 +1,95 @@
+"""The output type of a function, found by a call on tensors without values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.nn.parameter import is_lazy
+
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.types import ResultType, TensorType, TupleType
+
+#: A number of rows that no other dimension is likely to have.
+BATCH_SIZE = 37
+
+_NEEDS_VALUES = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+
+def infer_output_type(whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
+    """The type that a function of batches gives for an input type.
+
+    The call costs nothing and changes nothing: no values are computed, no random numbers drawn, no
+    running statistics updated. A function that asks for values is called on zeros instead.
+
+    Args:
+        whose: what the message names.
+        fn: the function.
+        kind: the type of its input.
+
+    Raises:
+        BlockTypeError: if the call fails, or gives something else than batches of tensors.
+    """
+    try:
+        result = _call(fn, kind)
+    except Exception as error:
+        raise BlockTypeError(
+            f"{whose} cannot take {kind}: {type(error).__name__}: {error}. Its function gets one "
+            "batch of tensors for each item."
+        ) from error
+    return _type_of(result, whose)
+
+
+def _call(fn: Callable[..., Any], kind: ResultType) -> Any:
+    lazy = isinstance(fn, nn.Module) and any(map(is_lazy, fn.parameters()))
+    if not lazy:  # a lazy module makes its parameters in the first call, which needs real tensors
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+                return fn(*_zeros(kind))
+        except _NEEDS_VALUES:
+            pass
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices), torch.no_grad():
+        return fn(*_zeros(kind))
+
+
+def _zeros(kind: ResultType) -> Any:
+    def make(item: ResultType) -> Any:
+        if isinstance(item, TupleType):
+            return tuple(map(make, item))
+        assert isinstance(item, TensorType)
+        return torch.zeros((BATCH_SIZE, *item.shape), dtype=item.torch_dtype)
+
+    return make(kind) if isinstance(kind, TupleType) else (make(kind),)
+
+
+def _type_of(result: Any, whose: object) -> ResultType:
+    if isinstance(result, (tuple, list)):
+        return TupleType(*(_type_of(item, whose) for item in result))
+    if not isinstance(result, Tensor):
+        raise BlockTypeError(f"{whose} returns {result!r}, which is not a tensor. Return tensors.")
+    if result.ndim == 0:
+        raise BlockTypeError(
+            f"{whose}: expected a batch tensor, saw a scalar: {list(result.shape)}. Keep the first "
+            "dimension, which is the batch."
+        )
+    if result.shape[0] != BATCH_SIZE:
+        raise BlockTypeError(
+            f"{whose}: leading (batch) dimension should be that of the input, {BATCH_SIZE}, but a "
+            f"tensor of shape {list(result.shape)} is returned. Treat every row for itself."
+        )
+    return TensorType(tuple(result.shape[1:]), result.dtype)
