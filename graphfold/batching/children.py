@@ -28,6 +28,11 @@ class StateReader(ABC):
     def rows(self, field: str) -> Tensor:
         """[num_child_edges, width] the child of each edge."""
 
+    def stack(self, field: str, size: int, arity: int) -> Tensor:
+        """[size, arity, width] the children of each node side by side."""
+        rows = self.rows(field)
+        return rows.view(size, arity, rows.shape[-1])
+
     @abstractmethod
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         """[group_size, width] the sum over the children of each node, weighted per edge."""
@@ -106,8 +111,7 @@ class Children:
                 f"stack('{field}') needs a fixed number of children, but this type has any number. "
                 "Use rows, sum, mean, max or attend."
             )
-        rows = self._reader.rows(field)
-        return rows.view(self.group_size, self.arity, rows.shape[-1])
+        return self._reader.stack(field, self.group_size, self.arity)
 
     def previous(self, field: str) -> Tensor:
         """[group_size, width] the nodes' own state before this pass or round."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from graphfold.batching.aliases import aliased, unique_parameters
+from graphfold.batching.aliases import aliased
 from graphfold.batching.cell_runner import CellRunner
 from graphfold.batching.gradients import Gradients
 from graphfold.batching.lazy import Aliases, LazyGradients, cut
@@ -80,7 +80,9 @@ class _Run:
         self.inputs = inputs
         self.keep = False
         self.records: list[tuple[Group, Runner, Any]] = []  # in the order of the groups
-        self.parameters: Sequence[Tensor] = unique_parameters(inputs.cells.values())
+        # Each tensor once, by identity: several cells may have it.
+        unique = {id(p): p for own in inputs.parameters.values() for p in own}
+        self.parameters: Sequence[Tensor] = list(unique.values())
         self.x_keys = [
             (op_type, name, tensor)
             for op_type, value in inputs.x.items()
@@ -135,7 +137,7 @@ class _Run:
                     cell, inputs, state, self.buffers, shared, self.aliases, known[op_type]
                 )
             else:
-                numbers = [number[id(p)] for p in cell.parameters()]
+                numbers = [number[id(p)] for p in inputs.parameters[op_type]]
                 runners[op_type] = ProgramRunner(
                     program, cell, op_type, inputs, state, self.buffers, numbers
                 )

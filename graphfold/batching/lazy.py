@@ -152,19 +152,22 @@ class LazyGradients:
         self, kind: Kind, weight: int | None, bias: int | None, input: Tensor, grad: Tensor
     ) -> None:
         """Notes a use's input and the gradient of its output."""
-        rows = grad.reshape(-1, grad.shape[-1])
+        rows = grad if grad.dim() == 2 else grad.reshape(-1, grad.shape[-1])
         if kind is Kind.EMBEDDING and weight is not None:
             total = self._total(weight)
             total.index_add_(0, input.reshape(-1), rows.to(total.dtype))
             return
-        x = input.detach().reshape(-1, input.shape[-1])
-        if len(rows) >= ROWS_PER_PRODUCT:
+        x = input if input.dim() == 2 else input.reshape(-1, input.shape[-1])
+        num_rows = rows.shape[0]
+        if num_rows >= ROWS_PER_PRODUCT:
             self._multiply(kind, weight, bias, x, rows)
             return
-        product = self._products.setdefault((kind, weight, bias), _Product())
+        product = self._products.get((kind, weight, bias))
+        if product is None:
+            product = self._products[kind, weight, bias] = _Product()
         product.inputs.append(x)
         product.grads.append(rows)
-        product.num_rows += len(rows)
+        product.num_rows += num_rows
         if product.num_rows >= ROWS_PER_PRODUCT:
             self._multiply(kind, weight, bias, *product.take())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.kernels import Kernel
@@ -29,6 +29,11 @@ class PassInputs:
     kernel: Kernel
     trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
     recompute: bool = False  # whether backward runs the groups again
+
+    @cached_property
+    def parameters(self) -> dict[int, list[nn.Parameter]]:
+        """op type -> the parameters of its cell, each once; asking modules takes its time."""
+        return {op_type: list(cell.parameters()) for op_type, cell in self.cells.items()}
 
     @cached_property
     def fields(self) -> dict[str, int]:
@@ -72,7 +77,7 @@ class PassInputs:
 
     @cached_property
     def _dtype(self) -> torch.dtype:
-        parameters = (p for cell in self.cells.values() for p in cell.parameters())
+        parameters = (p for own in self.parameters.values() for p in own)
         for tensor in (*parameters, *self._x_tensors()):
             if tensor.is_floating_point():
                 return tensor.dtype

@@ -7,8 +7,8 @@ Everything stays as the cell says: a program is used only where it gave the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx
@@ -19,6 +19,7 @@ aten = torch.ops.aten
 
 #: Operations that only make a second handle of the same values.
 _HANDLES = (aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default)
+_VIEWS = (aten.view.default, aten._unsafe_view.default)
 #: Operations that tensors have as methods, which are called faster.
 _METHODS = {
     aten.view.default: "view",
@@ -143,7 +144,8 @@ def _function(
     for (node, dtype), place in zip(outputs, places, strict=True):
         if node not in written and _has_out(node, names[node], dtype):
             written.add(node)
-            names[node].kwargs = {**names[node].kwargs, "out": place}
+            for other in (node, *_overwritten(node, returned, names)):
+                names[other].kwargs = {**names[other].kwargs, "out": place}
         else:
             copies.append(new.call_method("copy_", (place, names[node])))
     # What is not returned is kept for what it writes.
@@ -156,20 +158,53 @@ def _function(
     return function
 
 
+def _overwritten(
+    node: fx.Node, returned: Sequence[Any], names: Mapping[fx.Node, fx.Node]
+) -> Iterator[fx.Node]:
+    """What an output is computed from, element by element, and nothing else needs: so the place of
+    the output can hold it until then."""
+    while (
+        isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
+    ):
+        value = node.meta["val"]
+        single = [n for n in node.all_input_nodes if len(n.users) == 1 and n not in returned]
+        fitting = [
+            n
+            for n in single
+            if n in names
+            and isinstance(n.meta.get("val"), Tensor)
+            and n.meta["val"].shape == value.shape
+            and _has_out(n, names[n], value.dtype)
+        ]
+        if not fitting:
+            return
+        node = fitting[0]
+        yield node
+
+
 def _has_out(node: fx.Node, copy: fx.Node, dtype: torch.dtype) -> bool:
     """Whether an operation can write its result, of this dtype, into a tensor that is there."""
     target = node.target
     if copy.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
-    overload = target._schema.overload_name
-    name = f"{overload}_out" if overload else "out"
-    writer = getattr(target.overloadpacket, name, None)
-    # Generated ones compute a result and copy it.
-    if writer is None or torch.Tag.generated in writer.tags or node.meta["val"].dtype != dtype:
+    writer = _writer(target)
+    if writer is None or node.meta["val"].dtype != dtype:
         return False
     if copy.target is target:
         copy.target = writer
     return True
+
+
+def _writer(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The overload with the same arguments and `out`; none that computes a result and copies it."""
+    wanted = [(a.name, str(a.type)) for a in target._schema.arguments]
+    for name in target.overloadpacket.overloads():
+        found = getattr(target.overloadpacket, name)
+        arguments = [(a.name, str(a.type)) for a in found._schema.arguments if a.name != "out"]
+        is_writer = torch.Tag.out in found.tags and torch.Tag.generated not in found.tags
+        if is_writer and arguments == wanted:
+            return cast(torch._ops.OpOverload, found)
+    return None
 
 
 def _quicken(node: fx.Node) -> None:
@@ -190,6 +225,8 @@ def _drop_handles(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.target == aten.relu.default:  # the same under a name that can write into a place
             node.target, node.args = aten.clamp_min.default, (*node.args, 0)
+        if node.target in _VIEWS and node.args[0].target in _VIEWS:  # the last shape is what counts
+            node.args = (node.args[0].args[0], *node.args[1:])
         # Autograd multiplies by the factor of an addcmul, which is one.
         times_one = node.target == aten.mul.Scalar and node.args[1] == 1
         if node.target in _HANDLES or times_one:

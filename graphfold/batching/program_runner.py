@@ -50,7 +50,7 @@ class ProgramRunner:
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
-        parameters = [parameter.detach() for parameter in cell.parameters()]
+        parameters = [parameter.detach() for parameter in inputs.parameters[op_type]]
         self._constants = program.constants(*parameters, *parameters)
         pass_slots = _Slots(inputs, op_type, state)
         self._reads = [pass_slots.read(slot) for slot in program.slots]

@@ -39,6 +39,7 @@ class CellPrograms:
 
     def __init__(self, cell: Cell, op_type: int, inputs: PassInputs, differentiate: bool) -> None:
         self._cell = cell
+        self._op_type = op_type
         self._x = inputs.x[op_type]
         self._inputs = inputs
         self._differentiate = differentiate
@@ -102,7 +103,7 @@ class CellPrograms:
             self._differentiate,
             inputs.device,
             inputs.kernel,
-            tuple((id(p), p.dtype, p.requires_grad) for p in cell.parameters()),
+            tuple((id(p), p.dtype, p.requires_grad) for p in inputs.parameters[self._op_type]),
             tuple((name, _kind(value)) for name, value in parts(self._x)),
             tuple((name, _kind(value)) for name, value in inputs.edge.items()),
             tuple((name, inputs.dtype(name)) for name in state),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 
 import torch
@@ -148,10 +149,10 @@ class _Incoming:
             return
         rows, order = torch.sort(grad._indices()[0])
         self._rows, self._values = rows, grad._values().index_select(0, order)
-        starts = torch.tensor([0, *(group.start for group in plan.groups), len(grad)])
-        bounds = torch.searchsorted(rows, starts).tolist()
-        keys = [0, *(group.start for group in plan.groups)]
-        self._bounds = dict(zip(keys, pairwise(bounds), strict=True))
+        starts = [0, *(group.start for group in plan.groups)]
+        sorted_rows = rows.tolist()
+        bounds = [*(bisect_left(sorted_rows, start) for start in starts), len(sorted_rows)]
+        self._bounds = dict(zip(starts, pairwise(bounds), strict=True))
 
     def add_to(self, total: Tensor | None, group: Group) -> Tensor | None:
         """[group_size, width] the gradient of a group's rows, added to `total` if there is one."""

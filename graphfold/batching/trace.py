@@ -132,7 +132,7 @@ class SlotReader(StateReader):
             return self._given["stack", field].flatten(0, 1)
         return self._get("rows", field)
 
-    def stack(self, field: str, group_size: int, arity: int) -> Tensor:
+    def stack(self, field: str, size: int, arity: int) -> Tensor:
         return self._get("stack", field)
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
