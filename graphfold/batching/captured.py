@@ -63,6 +63,20 @@ def refuse_shared_statistics(cell: Cell) -> Iterator[None]:
     )
 
 
+@contextmanager
+def refuse_changed_twice(cell: Cell) -> Iterator[None]:
+    """The same where backward runs the cell again.
+
+    Raises:
+        EngineError: with the name of the buffer.
+    """
+    yield from _refuse_changes(
+        cell,
+        "while it runs, and would again in backward. Do not recompute (model.recompute=false), or "
+        "use a module without running statistics.",
+    )
+
+
 def _refuse_changes(cell: Cell, fault: str) -> Iterator[None]:
     if not cell.training or torch.is_inference_mode_enabled():
         yield

@@ -66,8 +66,8 @@ class CellRunner:
                     refuse_random(
                         name,
                         device,
-                        "backward computes its groups again, with other numbers. Draw them in "
-                        "`before`, or do not recompute.",
+                        "backward would compute its groups again with other ones. Draw them in "
+                        "before, or do not recompute (model.recompute=false).",
                     )
                 )
             new = self._call(group, tape)

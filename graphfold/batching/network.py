@@ -39,6 +39,8 @@ class Network(nn.Module):
         kernel: what reduces over children, see `graphfold.batching.kernels`.
         trace_after: how many groups a cell runs before the fast engine replaces it by its trace,
             straight-line code that gives the same numbers with less overhead; None for never.
+        recompute: whether backward runs the cells again instead of keeping what they computed
+            besides their state: less memory for more time. Not with the reference.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -55,6 +57,7 @@ class Network(nn.Module):
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
         trace_after: int | None = TRACE_AFTER,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         if engine not in ENGINES:
@@ -68,6 +71,7 @@ class Network(nn.Module):
         self.engine = engine
         self.kernel = kernel
         self.trace_after = trace_after
+        self.recompute = recompute
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
@@ -94,9 +98,15 @@ class Network(nn.Module):
             x: type name -> [num_nodes_of_type, ...] in node order, or a mapping of such tensors;
                 under a schedule that shares, the rows of `Schedule.sources` are enough
         """
-        absent = dict(self.absent.items())
         inputs = RunInputs(
-            batch, x, shared or {}, absent, self.engine, self.kernel, self.trace_after
+            batch=batch,
+            x=x,
+            shared=shared or {},
+            absent=dict(self.absent.items()),
+            engine=self.engine,
+            kernel=self.kernel,
+            trace_after=self.trace_after,
+            recompute=self.recompute,
         )
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now

@@ -27,6 +27,7 @@ _METHODS = {
     aten.t.default: "t",
     aten.expand.default: "expand",
     aten.unsqueeze.default: "unsqueeze",
+    aten.squeeze.dims: "squeeze",
     aten.sym_size.int: "size",
 }
 
@@ -98,7 +99,7 @@ def make_program(
         dtypes: of the places of the outputs.
         layout: what the results are.
     """
-    _drop_handles(graph)
+    _simplify(graph)
     (result,) = (node for node in graph.nodes if node.op == "output")
     returned = list(result.args[0])
     outputs, results = returned[: len(dtypes)], returned[len(dtypes) :]
@@ -221,17 +222,26 @@ def _quicken(node: fx.Node) -> None:
         node.target = function
 
 
-def _drop_handles(graph: fx.Graph) -> None:
+def _simplify(graph: fx.Graph) -> None:
+    """Leaves out what does nothing."""
     for node in list(graph.nodes):
         if node.target == aten.relu.default:  # the same under a name that can write into a place
             node.target, node.args = aten.clamp_min.default, (*node.args, 0)
         if node.target in _VIEWS and node.args[0].target in _VIEWS:  # the last shape is what counts
             node.args = (node.args[0].args[0], *node.args[1:])
+        if node.target == aten.sum.dim_IntList and _sums_nothing(*node.args):
+            node.target, node.args = aten.squeeze.dims, node.args[:2]
         # Autograd multiplies by the factor of an addcmul, which is one.
         times_one = node.target == aten.mul.Scalar and node.args[1] == 1
         if node.target in _HANDLES or times_one:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+
+
+def _sums_nothing(x: fx.Node, dims: Sequence[int], keepdim: bool = False) -> bool:
+    """Whether a sum runs over dimensions of size one, as over the only child of a chain."""
+    sizes = [x.meta["val"].shape[dim] for dim in dims]
+    return not keepdim and all(isinstance(size, int) and size == 1 for size in sizes)
 
 
 def _depending_on(graph: fx.Graph, arguments: Sequence[fx.Node]) -> set[fx.Node]:

@@ -113,7 +113,9 @@ class NodeReader(StateReader):
         return self._previous[field].unsqueeze(0)
 
     def _child(self, node: int, field: str) -> Tensor:
-        return self._zeros(field) if node < 0 else self._states[node][field]
+        # A child in another slot may lack the field: it is stacked as zeros, and not looked at.
+        state = {} if node < 0 else self._states[node]
+        return state[field] if field in state else self._zeros(field)
 
     def _zeros(self, field: str) -> Tensor:
         if field in self._inputs.absent:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from graphfold.batching.captured import refuse_changed_twice
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.gather import select_rows
@@ -34,6 +36,7 @@ class RoundInputs:
     absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
     shared: Mapping[str, Tensor]
     kernel: Kernel
+    recompute: bool = False  # whether backward runs the cells again
 
 
 class RoundsRun:
@@ -97,11 +100,38 @@ class RoundsRun:
     def _call(
         self, cell: Cell, group: Group, plan: PassSchedule, old: OldState, x: NodeInput
     ) -> State:
+        if self.inputs.recompute and torch.is_grad_enabled():
+            return self._call_again_later(cell, group, plan, old.state, x)
         if group.op_type not in self._links:
-            self._links[group.op_type] = Links(
-                plan, group, old.state.groups, self.inputs.relation, self.inputs.edge
-            )
-        links = self._links[group.op_type]
+            self._links[group.op_type] = self._link(plan, group, old.state)
+        return self._run(cell, group, plan, self._links[group.op_type], old, x)
+
+    def _call_again_later(
+        self, cell: Cell, group: Group, plan: PassSchedule, state: TypedFields, x: NodeInput
+    ) -> State:
+        """What is computed within must not outlive the call, so nothing there is shared."""
+
+        def run() -> State:
+            links, old = self._link(plan, group, state), OldState(state, plan)
+            return self._run(cell, group, plan, links, old, x)
+
+        with refuse_changed_twice(cell):
+            new: State = checkpoint(run, use_reentrant=False)
+        return new
+
+    def _link(self, plan: PassSchedule, group: Group, state: TypedFields) -> Links:
+        inputs = self.inputs
+        return Links(plan, group, state.groups, inputs.relation, inputs.edge)
+
+    def _run(
+        self,
+        cell: Cell,
+        group: Group,
+        plan: PassSchedule,
+        links: Links,
+        old: OldState,
+        x: NodeInput,
+    ) -> State:
         children = Children(
             RoundReader(links, old),
             group.stop - group.start,

@@ -42,6 +42,7 @@ class RunInputs:
     engine: str
     kernel: str
     trace_after: int | None
+    recompute: bool
 
     def of_type(self, op_type: int) -> NodeInput:
         """The input of a type, under a shared schedule that of its sources.
@@ -114,6 +115,7 @@ class RowRun:
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
             trace_after=self.inputs.trace_after,
+            recompute=self.inputs.recompute,
         )
         fast = self.inputs.engine == "fast"
         self.fields = run_fast(inputs) if fast else run_plain(inputs)
@@ -132,6 +134,7 @@ class RowRun:
                 absent=self.inputs.absent,
                 shared=self.inputs.shared,
                 kernel=get_kernel(self.inputs.kernel),
+                recompute=self.inputs.recompute,
             )
             self.rounds = RoundsRun(inputs, given)
             self.rounds.begin(cells, x)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
+from graphfold.bench.measure import TRACE_AFTER
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.loader import GraphLoader
 from graphfold.datasets.sampler import BatchSampler
@@ -81,6 +82,7 @@ def load_experiment(overrides: Sequence[str], data: DataModule | None = None) ->
     data = load_data(overrides) if data is None else data
     data.batch_size = config["data"]["batch_size"]
     learner, complete = make_learner(config, data)
+    learner.model.network.trace_after = TRACE_AFTER
     made = learner.configure_optimizers()
     optimizer = made["optimizer"] if isinstance(made, dict) else made
     return Experiment(complete, data, learner.model, optimizer)

@@ -11,6 +11,10 @@ from math import ceil
 from statistics import quantiles
 from typing import Any, NamedTuple
 
+#: Groups that a cell runs before it is traced: at once, so that every turn measures the same code.
+TRACE_AFTER = 1
+
+
 #: The variants of a setting take turns for so many seconds, and take so many turns at least.
 SECONDS = 3.0
 TURNS = 5

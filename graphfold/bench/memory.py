@@ -9,9 +9,8 @@ count. Variants:
 
 - `graphfold`: every node computed, so that bytes can be set against nodes;
 - `shared`: equal parts of the batch computed once, as training does where it may;
-- `recompute`: cells run again in backward instead of being kept (SST, where the engine offers it);
-- `cat_levels`: the levels joined by torch.cat under autograd (SST), which copies the state of all
-  levels below at every level.
+- `recompute`: cells run again in backward instead of being kept (SST);
+- `cat_levels`: the levels joined by torch.cat under autograd (SST).
 
     graphfold bench memory --batch-size 8,32,128,512
 """
@@ -106,17 +105,15 @@ def variant_rows(
         yield replace(row, extra={**row.extra, **found})
 
 
-def figures(experiment: Experiment, variant: Variant, device: torch.device) -> dict[str, float]:
+def figures(experiment: Experiment, variant: Variant, device: torch.device) -> dict[str, int]:
     """The bytes of a step, after some that let kernels and traces settle."""
     num_nodes = variant.batch.dag.num_nodes
     held = allocated(partial(_forward, experiment, variant), device).held
     peak = allocated(partial(_step, experiment, variant), device).peak
     return {
         "nodes": num_nodes,
-        "bytes_held": held,
-        "bytes_per_node": held / num_nodes,
-        "peak_bytes": peak,
-        "peak_bytes_per_node": peak / num_nodes,
+        "bytes_per_node": round(held / num_nodes),
+        "peak_bytes_per_node": round(peak / num_nodes),
     }
 
 

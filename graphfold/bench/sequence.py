@@ -28,7 +28,7 @@ from graphfold.batching import Batch, Network, Up
 from graphfold.bench.chains import SCHEMA, Chains, regrouped, torch_lstm
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import load_data
-from graphfold.bench.measure import Row, Work, measure
+from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
 from graphfold.bench.one_by_one import TreeLSTMLoop
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.layers import NaryTreeLSTMCell
@@ -77,7 +77,7 @@ class Variants:
 
     def __init__(self, lengths: Sequence[Sequence[int]], hidden_size: int) -> None:
         self.cell = NaryTreeLSTMCell(hidden_size, hidden_size, arity=1)
-        self.network = Network(SCHEMA, [Up()], [{"token": self.cell}])
+        self.network = Network(SCHEMA, [Up()], [{"token": self.cell}], trace_after=TRACE_AFTER)
         self.lstm = torch_lstm(self.cell, hidden_size)
         self.batches = [Chains(part, hidden_size) for part in lengths]
         self.floors = [self._floor(chains.batch) for chains in self.batches]

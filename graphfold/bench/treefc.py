@@ -27,7 +27,7 @@ from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.bench.equality import require_equal
-from graphfold.bench.measure import Row, Work, measure
+from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
@@ -91,7 +91,7 @@ class Variants:
     def __init__(self, dag: TypedDAG, hidden_size: int, is_identical: bool) -> None:
         self.cell = TreeFCCell(hidden_size)
         cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
-        self.network = Network(SCHEMA, [Up()], [cells])
+        self.network = Network(SCHEMA, [Up()], [cells], trace_after=TRACE_AFTER)
         self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
         self.batch = Batch(dag, build_schedule(dag, [Up()]))
         self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))

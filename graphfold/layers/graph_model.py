@@ -44,6 +44,7 @@ class GraphModel(nn.Module):
         engine: "fast", "autograd" or "reference".
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
+        recompute: whether backward runs the cells again, to save memory; see `Network`.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -62,6 +63,7 @@ class GraphModel(nn.Module):
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         faults = Faults()
@@ -78,7 +80,15 @@ class GraphModel(nn.Module):
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():
-                self.network = Network(schema, passes, built, engine, learned_absent, kernel)
+                self.network = Network(
+                    schema,
+                    passes,
+                    built,
+                    engine,
+                    learned_absent,
+                    kernel,
+                    recompute=recompute,
+                )
             with faults.collect():
                 _require_field(readout, widths)
         # A stand-in for an unknown width: the other faults of a readout or head do not need it.
