@@ -10,34 +10,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphfold.batching.cell import Cell
 
 
-def unique_parameters(cells: Iterable[Cell]) -> list[nn.Parameter]:
-    """All parameters of the cells, each tensor once, by identity."""
-    found = {id(p): p for cell in cells for p in cell.parameters()}
-    return list(found.values())
-
-
 @contextmanager
 def aliased(cells: Iterable[Cell], aliases: dict[int, Tensor]) -> Iterator[None]:
-    """Puts aliases in the place of parameters, and the parameters back at the end.
+    """Puts aliases in the place of parameters and buffers, and these back at the end.
 
     Args:
-        cells: the modules that hold the parameters.
-        aliases: id of a parameter -> the tensor that stands for it.
+        cells: the modules that hold them.
+        aliases: id of a parameter or buffer -> the tensor that stands for it.
     """
     replaced: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
     try:
         for module in {id(m): m for cell in cells for m in cell.modules()}.values():
-            slots: dict[str, Tensor | None] = module._parameters  # type: ignore[assignment]
-            for name, parameter in list(slots.items()):
-                if parameter is not None and id(parameter) in aliases:
-                    replaced.append((slots, name, parameter))
-                    slots[name] = aliases[id(parameter)]
+            for slots in (module._parameters, module._buffers):
+                _replace(slots, aliases, replaced)  # type: ignore[arg-type]
         yield
     finally:
         for slots, name, parameter in replaced:
             slots[name] = parameter
+
+
+def _replace(
+    slots: dict[str, Tensor | None],
+    aliases: dict[int, Tensor],
+    replaced: list[tuple[dict[str, Tensor | None], str, Tensor]],
+) -> None:
+    for name, tensor in list(slots.items()):
+        if tensor is not None and id(tensor) in aliases:
+            replaced.append((slots, name, tensor))
+            slots[name] = aliases[id(tensor)]

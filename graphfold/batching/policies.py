@@ -6,9 +6,8 @@ the cell; every node's step comes after the steps of its children.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def by_agenda(graph: PassGraph) -> IntArray:
     count = np.bincount(graph.op_type)
     total_depth = np.bincount(graph.op_type, weights=graph.depth)
     mean_depth = total_depth / np.maximum(count, 1)
-    return _launch(graph, lambda ready, op_type: -mean_depth[op_type])
+    return _launch(graph, lambda nodes, op_type: -float(mean_depth[op_type]))
 
 
 def by_critical_path(graph: PassGraph) -> IntArray:
@@ -73,11 +72,7 @@ def by_critical_path(graph: PassGraph) -> IntArray:
     https://arxiv.org/abs/2302.03851), learned offline to the same end, came to 64.
     """
     height = longest_path(graph.num_nodes, source=graph.parent, target=graph.child)
-
-    def urgency(ready: Sequence[IntArray], op_type: int) -> tuple[int, int]:
-        return max(int(height[nodes].max()) for nodes in ready), sum(map(len, ready))
-
-    return _launch(graph, urgency)
+    return _launch(graph, lambda nodes, op_type: float(height[nodes].max()))
 
 
 def one_by_one(graph: PassGraph) -> IntArray:
@@ -104,33 +99,51 @@ def get_policy(name: str) -> Policy:
     return POLICIES[name]
 
 
-def _launch(graph: PassGraph, urgency: Callable[[Sequence[IntArray], int], Any]) -> IntArray:
+@dataclass
+class _Ready:
+    """The nodes of one type that nothing holds up any more."""
+
+    urgency: float
+    count: int = 0
+    pieces: list[IntArray] = field(default_factory=list)
+
+
+def _launch(graph: PassGraph, urgency: Callable[[IntArray, int], float]) -> IntArray:
     """[num_nodes] the launch of each node, if the most urgent type runs whenever it is ready.
 
     Args:
         graph: the graph.
-        urgency: of the ready nodes of a type, given in pieces, and the type; of equally urgent
-            types the first runs.
+        urgency: of some nodes that have become ready, and their type; a type has that of its most
+            urgent ones. Of equally urgent types the one with the most ready nodes runs.
     """
     reader = graph.parent[stable_order(graph.child)]
     ptr = count_pointers(graph.child, graph.num_nodes)
     waiting = np.bincount(graph.parent, minlength=graph.num_nodes)
-    ready: dict[int, list[IntArray]] = {}
-    _add_ready(ready, np.flatnonzero(waiting == 0), graph.op_type)
     step = np.zeros(graph.num_nodes, dtype=np.int64)
-    launch = 0
-    while ready:
-        chosen = max(sorted(ready), key=lambda op_type: urgency(ready[op_type], op_type))
-        nodes = np.concatenate(ready.pop(chosen))
+    ready: dict[int, _Ready] = {}
+    reached, launch = np.flatnonzero(waiting == 0), 0
+    while True:
+        for nodes, op_type in _by_type(reached, graph.op_type):
+            own = ready.setdefault(op_type, _Ready(-np.inf))
+            own.urgency = max(own.urgency, urgency(nodes, op_type))
+            own.count += len(nodes)
+            own.pieces.append(nodes)
+        if not ready:
+            return step
+        chosen = max(sorted(ready), key=lambda op_type: _order(ready[op_type]))
+        nodes = np.concatenate(ready.pop(chosen).pieces)
         step[nodes] = launch
         launch += 1
         reached = reader[runs(ptr[nodes], ptr[nodes + 1])]
         np.subtract.at(waiting, reached, 1)
-        _add_ready(ready, sorted_set(reached[waiting[reached] == 0]), graph.op_type)
-    return step
+        reached = sorted_set(reached[waiting[reached] == 0])
 
 
-def _add_ready(ready: dict[int, list[IntArray]], nodes: IntArray, op_type: IntArray) -> None:
+def _order(ready: _Ready) -> tuple[float, int]:
+    return ready.urgency, ready.count
+
+
+def _by_type(nodes: IntArray, op_type: IntArray) -> Iterator[tuple[IntArray, int]]:
     types = op_type[nodes]
     for index in np.flatnonzero(np.bincount(types)).tolist():
-        ready.setdefault(index, []).append(nodes[types == index])
+        yield nodes[types == index], index

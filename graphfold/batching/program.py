@@ -7,7 +7,7 @@ Everything stays as the cell says: a program is used only where it gave the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -36,10 +36,11 @@ class Slot(NamedTuple):
     """One tensor that a cell reads.
 
     Args:
-        how: "x", "stack", "rows", "sum", "previous", "edge", "ptr", "parent" or "child_count".
+        how: "x", "rows", "sum", "previous", "edge", "ptr", "parent" or "child_count".
         name: of the field, the column or the part of x.
         like: a tensor of its dtype, device and trailing shape.
-        per: what its rows belong to, "node" or "edge"; "ptr" for one row more than nodes.
+        per: what its rows belong to: "node", "edge", or "child" for the edges of nodes of fixed
+            arity, [group_size, arity, ...]; "ptr" for one row more than nodes.
         needs_grad: whether its gradient is wanted.
     """
 
@@ -71,14 +72,15 @@ class Program(NamedTuple):
         constants: (parameters twice) -> what depends on them alone, such as a transposed weight.
         forward: (slots ..., constants ..., places of the outputs ...) -> what backward is given;
             the outputs, in the order of the cell's fields, are written to their places.
-        backward: (saved ..., constants ..., gradients of the outputs ...) -> see `Layout`.
+        backward: gives functions (saved ..., constants ..., gradients of the outputs ...) -> see
+            `Layout`.
         layout: what backward returns.
     """
 
     slots: tuple[Slot, ...]
     constants: Callable[..., list[Any]]
     forward: Callable[..., list[Any]]
-    backward: Callable[..., list[Tensor]]
+    backward: Backward
     layout: Layout
 
 
@@ -99,6 +101,7 @@ def make_program(
         dtypes: of the places of the outputs.
         layout: what the results are.
     """
+    _undo_changes(graph)
     _simplify(graph)
     (result,) = (node for node in graph.nodes if node.op == "output")
     returned = list(result.args[0])
@@ -119,9 +122,49 @@ def make_program(
         tuple(slots),
         _function(graph, parameters, fixed, constants),
         _function(graph, [*read, *constants], forward, saved, places),
-        _function(graph, [*saved, *constants, *grads], backward, results),
+        Backward(graph, [*saved, *constants], grads, backward, results),
         layout,
     )
+
+
+class Backward:
+    """The code of backward, for whichever outputs have a gradient.
+
+    Args:
+        graph: the whole graph.
+        known: what backward is given, apart from gradients.
+        grads: the gradients of the outputs.
+        inside: what is computed in backward.
+        results: what it returns.
+    """
+
+    def __init__(
+        self,
+        graph: fx.Graph,
+        known: Sequence[fx.Node],
+        grads: Sequence[fx.Node],
+        inside: set[fx.Node],
+        results: Sequence[Any],
+    ) -> None:
+        self._parts = graph, [*known, *grads], inside, results
+        self._grads = grads
+        self._functions: dict[frozenset[int], Callable[..., list[Tensor]]] = {}
+
+    def without(self, missing: frozenset[int]) -> Callable[..., list[Tensor]]:
+        """(saved ..., constants ..., gradients ...) -> results, see `Layout`.
+
+        What comes from a missing gradient alone is zero, whatever it is multiplied by on the way:
+        zeros in its place would become NaN where a derivative is infinite.
+
+        Args:
+            missing: the positions of the outputs without a gradient; zeros are passed for them.
+        """
+        if missing not in self._functions:
+            graph, arguments, inside, results = self._parts
+            absent = {self._grads[index] for index in missing}
+            zero = _from_alone(graph, absent, set(self._grads) - absent, inside) if missing else ()
+            self._functions[missing] = _function(graph, arguments, inside, results, zero=zero)
+        return self._functions[missing]
 
 
 def _function(
@@ -130,15 +173,24 @@ def _function(
     inside: set[fx.Node],
     returned: Sequence[Any],
     outputs: Sequence[tuple[fx.Node, torch.dtype]] = (),
+    zero: Collection[fx.Node] = (),
 ) -> Callable[..., Any]:
-    """A function of its own from some nodes of a graph; it also takes the places of `outputs`."""
-    new, names = fx.Graph(), {}
+    """A function of its own from some nodes of a graph; it also takes the places of `outputs`.
+
+    Whatever reads a node of `zero`, and is none itself, gets zeros.
+    """
+    new = fx.Graph()
+    names: dict[fx.Node, fx.Node] = {}
+
+    def zeros(node: fx.Node) -> fx.Node:
+        return new.call_function(torch.zeros_like, (names[node],)) if node in zero else names[node]
+
     for node in arguments:
         names[node] = new.placeholder(node.name)
     places = [new.placeholder(f"place_{index}") for index in range(len(outputs))]
     for node in graph.nodes:
         if node in inside and node not in names:
-            names[node] = new.node_copy(node, names.__getitem__)
+            names[node] = new.node_copy(node, names.__getitem__ if node in zero else zeros)
             _quicken(names[node])
     written: set[fx.Node] = set()
     copies = []
@@ -151,7 +203,7 @@ def _function(
             copies.append(new.call_method("copy_", (place, names[node])))
     # What is not returned is kept for what it writes.
     kept = [*copies, *(names[node] for node in written)]
-    new.output(([names[n] if isinstance(n, fx.Node) else n for n in returned], kept))
+    new.output(([zeros(n) if isinstance(n, fx.Node) else n for n in returned], kept))
     new.eliminate_dead_code()
     (end,) = (node for node in new.nodes if node.op == "output")
     end.args = (end.args[0][0],)
@@ -220,6 +272,51 @@ def _quicken(node: fx.Node) -> None:
     plain = packet.__module__.endswith("aten") and not packet.__name__.startswith("_")
     if plain and isinstance(function, type(torch.mm)):
         node.target = function
+
+
+def _from_alone(
+    graph: fx.Graph, absent: set[fx.Node], present: set[fx.Node], inside: set[fx.Node]
+) -> set[fx.Node]:
+    """The nodes that depend on absent gradients and on no present one."""
+    from_absent, from_present = set(absent), set(present)
+    for node in graph.nodes:
+        if node in inside:
+            for found in (from_absent, from_present):
+                if not found.isdisjoint(node.all_input_nodes):
+                    found.add(node)
+    return from_absent - from_present
+
+
+def _undo_changes(graph: fx.Graph) -> None:
+    """Replaces changes in place by new values.
+
+    Raises:
+        ValueError: if something else may see the change: the graph does not say so.
+    """
+    place = {node: index for index, node in enumerate(graph.nodes)}
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        changed, new = node.args[0], _out_of_place(node.target)
+        others = [user for user in changed.users if user is not node]
+        is_seen = any(place[user] > place[node] or _is_view(user) for user in others)
+        if new is None or is_seen or changed.op == "placeholder" or _is_view(changed):
+            raise ValueError(f"it changes a tensor in place ({node.target})")
+        node.target = new
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether a node may have the memory of what it is computed from."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(r.alias_info is not None for r in schema.returns)
+
+
+def _out_of_place(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The overload that gives what another one writes into its first argument."""
+    name = target._schema.name.removeprefix("aten::").removesuffix("_")
+    found = getattr(getattr(aten, name, None), target._overloadname, None)
+    return None if found is None or found is target else cast(torch._ops.OpOverload, found)
 
 
 def _simplify(graph: fx.Graph) -> None:

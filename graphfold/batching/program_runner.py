@@ -50,12 +50,15 @@ class ProgramRunner:
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
-        parameters = [parameter.detach() for parameter in inputs.parameters[op_type]]
+        read: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
+        parameters = [tensor.detach() for tensor in read]
+        read += [value for _, value in parts(inputs.x[op_type])] + list(inputs.edge.values())
+        self._versions = [(t, t._version) for t in read if not t.is_inference()]
         self._constants = program.constants(*parameters, *parameters)
         pass_slots = _Slots(inputs, op_type, state)
         self._reads = [pass_slots.read(slot) for slot in program.slots]
         self._puts = [pass_slots.put(slot) for slot in program.slots if slot.needs_grad]
-        self._gathered = {s.name for s in program.slots if s.how in ("rows", "stack")}
+        self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
         self._uses = [
             (kind, _number(weight, numbers), _number(bias, numbers))
             for kind, weight, bias in program.layout.uses
@@ -86,13 +89,16 @@ class ProgramRunner:
         if all(grad is None for grad in pulled):
             self._put_zeros(group, gradients)
             return
+        self._refuse_changes()
         if self._recompute:
             saved = self._again(group)
         grads = [
             torch.zeros_like(buffer[group.start : group.stop]) if grad is None else grad
             for grad, buffer in zip(pulled, self._buffers, strict=True)
         ]
-        found = iter(self._program.backward(*saved, *self._constants, *grads))
+        missing = frozenset(i for i, grad in enumerate(pulled) if grad is None)
+        backward = self._program.backward.without(missing)
+        found = iter(backward(*saved, *self._constants, *grads))
         for put_one, grad in zip(self._puts, found, strict=False):
             put_one(group, grad, gradients)
         for kind, weight, bias in self._uses:
@@ -102,6 +108,14 @@ class ProgramRunner:
 
     def finish(self) -> None:
         """After the pass; there is nothing left to do."""
+
+    def _refuse_changes(self) -> None:
+        """Raises RuntimeError, as autograd does, if what the group read was changed in place."""
+        if any(tensor._version != version for tensor, version in self._versions):
+            raise RuntimeError(
+                "a parameter or input of a cell was modified by an inplace operation before its "
+                "gradient was computed."
+            )
 
     def _again(self, group: Group) -> Sequence[Any]:
         """What forward left for backward; the state, which is there, is not written again."""
@@ -125,37 +139,38 @@ class _Slots:
         self._op_type = op_type
         self._state = state
         self._x = dict(parts(inputs.x[op_type]))
+        self._arity = inputs.cells[op_type].arity or 0
 
     def read(self, slot: Slot) -> Read:
         """How a slot is read."""
         plan, name = self._plan, slot.name
-        if slot.how in ("stack", "rows"):
+        if slot.how == "rows":
             return self._read_rows(slot)
         if slot.how == "sum":
             state = self._state[name].detach()
             return lambda g: gather_sum(state, self._index(g), self._ptr(g))
         if slot.how == "x":
-            x = self._x[name].detach()
+            x = self._x[name].detach().contiguous()  # as it was in the trace
             return lambda g: x[g.type_start : g.type_start + g.stop - g.start]
         if slot.how == "edge":
-            column = self._inputs.edge[name].detach()
-            return lambda g: column[g.edge_start : g.edge_stop]
+            column, shape = self._inputs.edge[name].detach().contiguous(), self._shape(slot)
+            return lambda g: column[g.edge_start : g.edge_stop].view(shape)
         if slot.how == "previous":
             given = self._inputs.given[name].detach()
             return lambda g: given[g.start : g.stop]
         if slot.how == "child_count":
-            return lambda g: plan.child_count(self._index(g))
+            shape = self._shape(slot)
+            return lambda g: plan.child_count(self._index(g)).view(shape)
         if slot.how == "ptr":
             return self._ptr
-        return lambda g: plan.parent[g.edge_start : g.edge_stop]
+        shape = self._shape(slot)
+        return lambda g: plan.parent[g.edge_start : g.edge_stop].view(shape)
 
     def put(self, slot: Slot) -> Put:
         """Where the gradient of a slot goes."""
-        name, width = slot.name, slot.like.shape[-1]
-        if slot.how == "stack":
-            return lambda g, grad, to: to.state[name].put(g, grad.reshape(-1, width))
+        name, trailing = slot.name, slot.like.shape[1:]
         if slot.how == "rows":
-            return lambda g, grad, to: to.state[name].put(g, grad)
+            return lambda g, grad, to: to.state[name].put(g, grad.reshape(-1, *trailing))
         if slot.how == "sum":
             return lambda g, grad, to: to.state[name].put_sum(g, grad)
         if slot.how == "previous":
@@ -163,17 +178,26 @@ class _Slots:
         if slot.how == "edge":
             column = self._inputs.edge[name]
             return lambda g, grad, to: put(
-                to.edge, name, column, slice(g.edge_start, g.edge_stop), grad
+                to.edge,
+                name,
+                column,
+                slice(g.edge_start, g.edge_stop),
+                grad.reshape(-1, *trailing),
             )
         x, key = self._x[name], (self._op_type, name)
         return lambda g, grad, to: put(
             to.x, key, x, slice(g.type_start, g.type_start + g.stop - g.start), grad
         )
 
+    def _shape(self, slot: Slot) -> tuple[int, ...]:
+        """Of what is in a slot; the first size is open."""
+        arity = (self._arity,) if slot.per == "child" else ()
+        return (-1, *arity, *slot.like.shape[1:])
+
     def _read_rows(self, slot: Slot) -> Read:
         """A view where the children lie side by side, else a copy."""
         state, child_row = self._state[slot.name].detach(), self._plan.child_row
-        shape = (-1, *slot.like.shape[1:])
+        shape = self._shape(slot)
 
         def read(g: Group) -> Tensor:
             if g.first_child < 0:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterator
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.cell_key import cell_key
 from graphfold.batching.pass_inputs import PassInputs
 from graphfold.batching.program import Program, Slot
 from graphfold.batching.tape import TapeReader
@@ -18,10 +18,12 @@ from graphfold.batching.trace import Joint, Untraceable, trace
 
 logger = logging.getLogger(__name__)
 
-_PLAIN = (bool, int, float, str, type(None), torch.dtype)
+#: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
+#: every batch would gather programs without end.
+MAX_KNOWN = 5
 
-#: Cell -> what it is like -> its program, or why there is none, or how many groups it has run.
-_KNOWN: WeakKeyDictionary[Cell, dict[Hashable, Program | Untraceable | int]] = WeakKeyDictionary()
+#: Cell -> what it is like -> its program, or how many groups it has run, or None for no program.
+_KNOWN: WeakKeyDictionary[Cell, dict[Hashable, Program | int | None]] = WeakKeyDictionary()
 
 
 class CellPrograms:
@@ -39,7 +41,6 @@ class CellPrograms:
 
     def __init__(self, cell: Cell, op_type: int, inputs: PassInputs, differentiate: bool) -> None:
         self._cell = cell
-        self._op_type = op_type
         self._x = inputs.x[op_type]
         self._inputs = inputs
         self._differentiate = differentiate
@@ -47,6 +48,8 @@ class CellPrograms:
         self._key = self._find_key() if inputs.trace_after is not None else None
         found = self._known.get(self._key)
         self.program = found if isinstance(found, Program) else None
+        if self.program is not None:  # the one used last is forgotten last
+            self._known[self._key] = self._known.pop(self._key)
         self._count = 0
         self._reader: TapeReader | None = None
 
@@ -60,54 +63,60 @@ class CellPrograms:
         found, limit = self._known.get(self._key, 0), self._inputs.trace_after
         if limit is None or self._key is None or not isinstance(found, int) or not self._count:
             return
+        while len(self._known) >= MAX_KNOWN and self._key not in self._known:
+            del self._known[next(iter(self._known))]
         self._known[self._key] = found + self._count
-        if found + self._count < limit or self._reader is None:
-            return
+        if found + self._count >= limit and self._reader is not None:
+            self._trace(list(self._slots(self._reader)))
+
+    def _trace(self, slots: list[Slot]) -> None:
+        if any(slot.like.numel() == 0 and not slot.like.is_floating_point() for slot in slots):
+            return  # there are no codes to try it with; a later batch may have some
+        dtypes = [self._inputs.dtype(name) for name in self._cell.fields]
+        joint = Joint(self._cell, slots, self._inputs.kernel, self._differentiate, dtypes)
         try:
-            slots = list(self._slots(self._reader))
-            dtypes = [self._inputs.dtype(name) for name in self._cell.fields]
-            self._known[self._key] = trace(
-                Joint(self._cell, slots, self._inputs.kernel, self._differentiate, dtypes)
-            )
+            self._known[self._key] = trace(joint)
         except Untraceable as reason:
             logger.info("%s runs as it is: %s.", type(self._cell).__name__, reason)
-            self._known[self._key] = reason
+            self._known[self._key] = None
 
     def _slots(self, reader: TapeReader) -> Iterator[Slot]:
         """What the cell read, and what it may read of x and of the edges."""
+        arity = self._cell.arity
+        per_edge = "edge" if arity is None else "child"
         for name, value in parts(self._x):
             yield Slot("x", name, value.detach(), "node", self._wants_grad(value))
         for name, value in self._inputs.edge.items():
-            yield Slot("edge", name, value.detach(), "edge", self._wants_grad(value))
+            if arity != 0:
+                yield Slot("edge", name, value.detach(), per_edge, self._wants_grad(value))
         for (how, name), value in reader.seen.items():
-            per = {"rows": "edge", "parent": "edge", "child_count": "edge", "ptr": "ptr"}
-            like, kind = value.detach(), per.get(how, "node")
-            if how == "rows" and self._cell.arity is not None:
-                how, kind = "stack", "node"
-                like = like.view(-1, self._cell.arity, like.shape[1])
-            yield Slot(how, name, like, kind, self._differentiate and like.is_floating_point())
+            per = {"rows": per_edge, "parent": per_edge, "child_count": per_edge, "ptr": "ptr"}
+            wants = self._differentiate and value.is_floating_point()
+            if how == "previous":
+                wants = self._wants_grad(self._inputs.given[name])
+            yield Slot(how, name, value.detach(), per.get(how, "node"), wants)
 
     def _wants_grad(self, value: Tensor) -> bool:
         return self._differentiate and value.requires_grad
 
     def _find_key(self) -> Hashable:
         """All that the code of a trace may depend on; None if it cannot be told."""
-        inputs, cell = self._inputs, self._cell
+        inputs = self._inputs
         if inputs.shared or torch.is_autocast_enabled(inputs.device.type):
             return None
-        modules = list(cell.modules())
-        if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in modules):
+        own = cell_key(self._cell)
+        if own is None:
             return None
-        state = {**inputs.given, **dict.fromkeys(inputs.fields)}
+        state = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
         return (
             self._differentiate,
             inputs.device,
             inputs.kernel,
-            tuple((id(p), p.dtype, p.requires_grad) for p in inputs.parameters[self._op_type]),
             tuple((name, _kind(value)) for name, value in parts(self._x)),
             tuple((name, _kind(value)) for name, value in inputs.edge.items()),
-            tuple((name, inputs.dtype(name)) for name in state),
-            tuple(_attributes(module) for module in modules),
+            tuple((name, width, inputs.dtype(name)) for name, width in state.items()),
+            tuple((name, value.requires_grad) for name, value in inputs.given.items()),
+            own,
         )
 
 
@@ -118,19 +127,3 @@ def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
 
 def _kind(value: Tensor) -> Hashable:
     return value.shape[1:], value.dtype, value.requires_grad
-
-
-def _attributes(module: torch.nn.Module) -> Hashable:
-    """The values of a module's own attributes, as far as they have some; else which they are."""
-    return tuple(
-        (name, value if isinstance(value, _PLAIN) else _frozen(value))
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-    )
-
-
-def _frozen(value: Any) -> Hashable:
-    items = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (tuple, list, dict)) and all(isinstance(v, _PLAIN) for v in items):
-        return repr(value)
-    return id(value)

@@ -122,12 +122,15 @@ class TapeReader(StateReader):
     def previous(self, field: str) -> Tensor:
         if ("previous", field) in self._seen:
             return self._seen["previous", field]
-        rows = slice(self._group.start, self._group.stop)
+        rows, given = slice(self._group.start, self._group.stop), self._inputs.given[field]
+        if not given.requires_grad:
+            self._seen["previous", field] = given[rows]
+            return self._seen["previous", field]
 
         def deposit(grad: Tensor, gradients: Gradients) -> None:
             gradients.given[field][rows] += grad
 
-        return self._keep("previous", field, self._inputs.given[field][rows], deposit)
+        return self._keep("previous", field, given[rows], deposit)
 
     def _gathered(self, field: str) -> Tensor:
         """[num_child_edges, width] a view where the children lie side by side, else a copy."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,7 +49,8 @@ class Joint:
         dtypes: Sequence[torch.dtype],
     ) -> None:
         self.cell = cell
-        self.parameters: list[Tensor] = list(cell.parameters())
+        # Buffers are read as parameters are; nobody asks for their gradients.
+        self.parameters: list[Tensor] = [*cell.parameters(), *cell.buffers()]
         self.slots = slots
         self.kernel = kernel
         self.differentiate = differentiate
@@ -76,12 +80,17 @@ class Joint:
         return [*outputs.values(), *self._differentiate(outputs, read, aliases, grads)]
 
     def _run(self, read: Sequence[Tensor], by_parameter: dict[int, Tensor]) -> dict[str, Tensor]:
-        given = {(slot.how, slot.name): t for slot, t in zip(self.slots, read, strict=True)}
-        nodes = [t for slot, t in zip(self.slots, read, strict=True) if slot.per == "node"]
+        given, stacks = {}, {}
+        for slot, tensor in zip(self.slots, read, strict=True):
+            given[slot.how, slot.name] = tensor
+            if slot.per == "child":
+                given[slot.how, slot.name] = tensor.flatten(0, 1)
+                stacks[slot.name] = tensor
         edge = {name: tensor for (how, name), tensor in given.items() if how == "edge"}
         parts = {name: tensor for (how, name), tensor in given.items() if how == "x"}
         x: NodeInput = parts[""] if list(parts) == [""] else parts
-        reader, size = SlotReader(given), nodes[0].shape[0]
+        nodes = (t for s, t in zip(self.slots, read, strict=True) if s.per in ("node", "child"))
+        reader, size = SlotReader(given, stacks), next(nodes).shape[0]
         children = Children(reader, size, self.cell.arity, edge, {}, self.kernel)
         with aliased([self.cell], by_parameter):
             state = self.cell.forward(x, children)
@@ -94,30 +103,37 @@ class Joint:
         aliases: Aliases,
         grads: Sequence[Tensor],
     ) -> list[Tensor]:
-        if not all(output.requires_grad for output in outputs.values()):
-            raise Untraceable("an output does not depend on anything that needs a gradient")
         leaves = [t for t in read if t.requires_grad]
         uses, plain = aliases.uses, list(aliases.plain_used)
-        self.layout = Layout([use[:3] for use in uses], plain)
         wanted = [*leaves, *(use.output for use in uses), *(aliases.plain[n] for n in plain)]
-        found = torch.autograd.grad(
-            list(outputs.values()),
-            wanted,  # type: ignore[arg-type]
-            list(grads),
-            allow_unused=True,
-        )
-        if any(grad is None for grad in found):
-            raise Untraceable("it reads something that its outputs do not depend on")
-        of_leaves, rest = found[: len(leaves)], found[len(leaves) :]
-        pairs = zip((use.input for use in uses), rest, strict=False)
-        return [*of_leaves, *(t for pair in pairs for t in pair), *rest[len(uses) :]]
+        pairs = zip(outputs.values(), grads, strict=True)
+        known = [(output, grad) for output, grad in pairs if output.requires_grad]
+        found: Sequence[Tensor | None] = [None] * len(wanted)
+        if known and wanted:
+            found = torch.autograd.grad(
+                [output for output, _ in known],
+                wanted,  # type: ignore[arg-type]
+                [grad for _, grad in known],
+                allow_unused=True,
+            )
+        rest = iter(found)
+        of_leaves = [_or_zeros(next(rest), leaf) for leaf in leaves]
+        # What the outputs do not depend on is left out.
+        of_uses = [(use, grad) for use in uses if (grad := next(rest)) is not None]
+        of_plain = [(n, grad) for n in plain if (grad := next(rest)) is not None]
+        self.layout = Layout([use[:3] for use, _ in of_uses], [n for n, _ in of_plain])
+        factors = [tensor for use, grad in of_uses for tensor in (use.input, grad)]
+        return [*of_leaves, *factors, *(grad for _, grad in of_plain)]
 
 
 class SlotReader(StateReader):
     """Reads what was put into slots."""
 
-    def __init__(self, given: Mapping[tuple[str, str], Tensor]) -> None:
+    def __init__(
+        self, given: Mapping[tuple[str, str], Tensor], stacks: Mapping[str, Tensor]
+    ) -> None:
         self._given = given
+        self._stacks = stacks
 
     @property
     def ptr(self) -> Tensor:  # type: ignore[override]
@@ -128,12 +144,11 @@ class SlotReader(StateReader):
         return self._get("parent")
 
     def rows(self, field: str) -> Tensor:
-        if ("stack", field) in self._given:
-            return self._given["stack", field].flatten(0, 1)
         return self._get("rows", field)
 
     def stack(self, field: str, size: int, arity: int) -> Tensor:
-        return self._get("stack", field)
+        self._get("rows", field)
+        return self._stacks[field]
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         if weight is not None:
@@ -160,18 +175,38 @@ def trace(joint: Joint) -> Program:
             found does not repeat its numbers exactly.
     """
     # What is made up for the check must not change the random numbers of a run.
-    with torch.random.fork_rng(devices=_cuda_devices(joint)), torch.inference_mode(False):
+    with (
+        torch.random.fork_rng(devices=_cuda_devices(joint)),
+        _other_generators(),
+        torch.inference_mode(False),
+    ):
         try:
             program = _trace(joint)
             constants = program.constants(*(p.detach() for p in joint.parameters * 2))
             for size in CHECKED_SIZES:
                 _check(joint, program, constants, size)
-        except Untraceable:
-            raise
+            if any(slot.per == "edge" for slot in joint.slots):
+                _check(joint, program, constants, 2, has_edges=False)
+        except Untraceable as error:
+            raise Untraceable(str(error)) from None  # what is kept of it holds no tensors
         except Exception as error:  # tracing runs foreign code on tensors without values
             reason = str(error).strip().splitlines()
-            raise Untraceable(f"{type(error).__name__}: {reason[0] if reason else ''}") from error
+            raise Untraceable(f"{type(error).__name__}: {reason[0] if reason else ''}") from None
     return program
+
+
+@contextmanager
+def _other_generators() -> Iterator[None]:
+    """Those of Python and NumPy stay as they are; raises Untraceable if the block drew numbers."""
+    before = random.getstate(), np.random.get_state(legacy=False)  # noqa: NPY002
+    try:
+        yield
+        after = random.getstate(), np.random.get_state(legacy=False)  # noqa: NPY002
+        if repr(after) != repr(before):
+            raise Untraceable("it draws random numbers")
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
 
 
 def _trace(joint: Joint) -> Program:
@@ -194,7 +229,7 @@ def _trace(joint: Joint) -> Program:
         context: Any = StatelessSymbolicContext(dynamic_sizes=sizes)
         return mode.from_tensor(tensor, symbolic_context=context)
 
-    read = [fake(_empty(slot), True) for slot in joint.slots]
+    read = [fake(_empty(slot, joint.cell.arity), True) for slot in joint.slots]
     parameters = [fake(p.detach(), False) for p in joint.parameters] * 2
     grads = [fake(grad, True) for grad in _output_grads(joint, GROUP_SIZE)]
     traced = make_fx(joint, tracing_mode="symbolic")(*read, *parameters, *grads)
@@ -205,9 +240,11 @@ def _trace(joint: Joint) -> Program:
     return make_program(traced.graph, slots, len(parameters), joint.dtypes, joint.layout)
 
 
-def _check(joint: Joint, program: Program, constants: Sequence[Any], size: int) -> None:
+def _check(
+    joint: Joint, program: Program, constants: Sequence[Any], size: int, has_edges: bool = True
+) -> None:
     """Raises Untraceable unless the code gives what the cell gives, on numbers made up."""
-    read = [_made_up(slot, size) for slot in joint.slots]
+    read = [_made_up(slot, size, joint.cell.arity, has_edges) for slot in joint.slots]
     parameters = [p.detach() for p in joint.parameters] * 2
     grads = _output_grads(joint, size)
     expected = joint(*read, *parameters, *grads)
@@ -219,7 +256,7 @@ def _check(joint: Joint, program: Program, constants: Sequence[Any], size: int) 
     with torch.no_grad():
         saved = program.forward(*read, *constants, *outputs)
         if joint.differentiate:
-            outputs += program.backward(*saved, *constants, *grads)
+            outputs += program.backward.without(frozenset())(*saved, *constants, *grads)
     for one, other in zip(expected, outputs, strict=True):
         if not torch.equal(one, other):
             raise Untraceable("its numbers differ from call to call, or from those of its trace")
@@ -238,23 +275,37 @@ def _output_grads(joint: Joint, size: int) -> list[Tensor]:
     ]
 
 
-def _empty(slot: Slot) -> Tensor:
+def _empty(slot: Slot, arity: int | None) -> Tensor:
+    trailing = slot.like.shape[1:]
+    if slot.per == "child" and arity is not None:
+        return slot.like.new_empty(GROUP_SIZE, arity, *trailing)
     count = {"node": GROUP_SIZE, "edge": NUM_EDGES, "ptr": GROUP_SIZE + 1}[slot.per]
-    return slot.like.new_empty(count, *slot.like.shape[1:])
+    return slot.like.new_empty(count, *trailing)
 
 
-def _made_up(slot: Slot, size: int) -> Tensor:
-    """Numbers for a group in which node k has k % 3 + 1 children; codes are taken as they come."""
+def _made_up(slot: Slot, size: int, arity: int | None, has_edges: bool) -> Tensor:
+    """Numbers for a group; codes are taken as they come.
+
+    Where the cell has no arity, node k has k % 3 + 1 children, or none has any.
+    """
     device = slot.like.device
     count = torch.arange(size, device=device) % 3 + 1
+    if arity is not None or not has_edges:
+        count = torch.full_like(count, arity or 0)
     if slot.how == "ptr":
         return torch.cat([count.new_zeros(1), count.cumsum(0)])
+    rows = size if slot.per == "node" else int(count.sum())
     if slot.how == "parent":
-        return torch.repeat_interleave(torch.arange(size, device=device), count)
-    rows = int(count.sum()) if slot.per == "edge" else size
-    if slot.like.is_floating_point():
-        return torch.rand(rows, *slot.like.shape[1:], dtype=slot.like.dtype, device=device)
-    return slot.like[torch.arange(rows, device=device) % len(slot.like)]
+        made = torch.repeat_interleave(torch.arange(size, device=device), count)
+    elif slot.like.is_floating_point():
+        made = torch.rand(rows, *slot.like.shape[1:], dtype=slot.like.dtype, device=device)
+    else:
+        made = slot.like[torch.arange(rows, device=device) % max(len(slot.like), 1)]
+    return made.view(size, -1, *made.shape[1:]) if slot.per == "child" else made
+
+
+def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if grad is None else grad
 
 
 def _leaf(tensor: Tensor, needs_grad: bool) -> Tensor:

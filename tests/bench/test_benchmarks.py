@@ -13,6 +13,7 @@ import pytest
 from training.tiny_runs import MOLECULES, run, write_corpora
 
 from graphfold.bench import measure, sst, train
+from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.run import BENCHMARKS, PAGE, PROFILE
 
 Rows = list[dict[str, Any]]
@@ -105,6 +106,22 @@ def test_schedule(bench: Bench) -> None:
         assert variants(rows, workload=workload)[:4] == policies
     assert variants(rows, workload="molecules") == ["graphfold"]
     assert all(("share_of_step" in row) == (row["workload"] == "sst") for row in rows)
+    for name in FAMILIES:
+        assert variants(rows, workload=name)[:4] == policies
+    for row in rows:
+        assert row["launches"] >= row["lower_bound"] > 0
+        assert row["launches_over_bound"] == pytest.approx(row["launches"] / row["lower_bound"])
+        assert row["rows_per_launch"] >= 1
+
+
+def test_memory(bench: Bench) -> None:
+    rows = bench("memory", "--batch-size", "3,9", "--hidden-size", "8")
+    trees = ["graphfold", "shared", "recompute", "cat_levels"]
+    assert variants(rows, workload="sst", batch_size=9) == trees
+    assert variants(rows, workload="molecules", batch_size=9) == ["graphfold", "shared"]
+    for row in rows:
+        assert row["phase"] == "train"
+        assert row["peak_bytes_per_node"] > row["bytes_per_node"] > 0
 
 
 def test_loader(bench: Bench) -> None:

@@ -1,0 +1,76 @@
+"""Bytes of a training step: what is counted, and how it grows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from training.tiny_runs import write_corpora
+
+from graphfold.batching import Batch, build_schedule
+from graphfold.bench import sst
+from graphfold.bench.experiment import Experiment, load_experiment
+from graphfold.bench.memory import Bytes, Variant, allocated, figures
+from graphfold.dag import TypedDAG, select
+
+CPU = torch.device("cpu")
+KILO = 1024
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    root = write_corpora(tmp_path_factory.mktemp("data"))
+    settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}", "model.hidden_size=16"]
+    found = load_experiment([*sst.OVERRIDES, *settings, "data.batch_size=12"])
+    found.model.network.trace_after = 0
+    return found
+
+
+def copies(experiment: Experiment, times: int) -> TypedDAG:
+    dag = experiment.batches(1)[0].dag
+    return select(dag, list(range(dag.num_graphs)) * times)
+
+
+def variant(experiment: Experiment, times: int, **settings: object) -> Variant:
+    dag = copies(experiment, times)
+    plain = {"engine": "fast", "recompute": False}
+    return Variant(Batch(dag, build_schedule(dag, experiment.model.passes)), {**plain, **settings})
+
+
+def settled(experiment: Experiment, times: int, **settings: object) -> dict[str, int]:
+    made = variant(experiment, times, **settings)
+    figures(experiment, made, CPU)  # the first call traces
+    return figures(experiment, made, CPU)
+
+
+def test_blocks_are_counted_when_they_are_given_out_and_taken_back() -> None:
+    def call() -> object:
+        first = torch.empty(100 * KILO, dtype=torch.uint8)
+        second = torch.empty(50 * KILO, dtype=torch.uint8)
+        del first
+        third = torch.empty(30 * KILO, dtype=torch.uint8)
+        return second, third.view(-1)[:10]  # a view holds the whole block
+
+    assert allocated(call, CPU) == Bytes(held=80 * KILO, peak=150 * KILO)
+
+
+def test_a_graph_holds_what_backward_needs() -> None:
+    x = torch.randn(256, 64, requires_grad=True)
+
+    def call() -> object:
+        return x.exp().sigmoid()  # each keeps its result, [256, 64] in float32
+
+    assert allocated(call, CPU).held == 2 * 256 * 64 * 4
+
+
+def test_memory_is_linear_in_nodes(experiment: Experiment) -> None:
+    few, many = settled(experiment, 4), settled(experiment, 40)
+    assert many["nodes"] == 10 * few["nodes"]
+    assert many["bytes_per_node"] == pytest.approx(few["bytes_per_node"], rel=0.03)
+    assert many["peak_bytes_per_node"] <= 1.03 * few["peak_bytes_per_node"]
+    assert many["peak_bytes_per_node"] > many["bytes_per_node"]
+
+
+def test_recomputing_holds_less(experiment: Experiment) -> None:
+    kept = settled(experiment, 10)
+    again = settled(experiment, 10, recompute=True)
+    assert again["bytes_per_node"] < 0.8 * kept["bytes_per_node"]
