@@ -19,32 +19,45 @@ _FIGURES = ("variant", "examples_per_second", "ratio", "spread")
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A table for each benchmark, number of threads and machine."""
+    """A table for each benchmark, number of threads and machine.
+
+    Further figures in which the variants of a line differ have a table each.
+    """
     for about in dict.fromkeys(tuple(row[key] for key in _TABLE) for row in rows):
         own = [row for row in rows if tuple(row[key] for key in _TABLE) == about]
         name, threads, products, *_ = about
-        yield f"{name}, {threads} thread{'s' * (threads > 1)}, {products} products:\n\n{table(own)}"
+        title = f"{name}, {threads} thread{'s' * (threads > 1)}, {products} products"
+        yield f"{title}:\n\n{table(own)}"
+        for figure in _varied(own):
+            yield f"{title}, {figure.replace('_', ' ')}:\n\n{table(own, figure)}"
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each setting, a column for each variant, then what else graphfold's row says."""
-    known = (*_SETTING, *_TABLE, *_FIGURES)
+def table(rows: Sequence[Mapping[str, Any]], figure: str = "") -> str:
+    """A line for each setting, a column for each variant, then what else graphfold's row says.
+
+    Args:
+        rows: of one benchmark.
+        figure: what the columns of the variants hold; by default examples per second, and only
+            then there are further columns.
+    """
+    varied = _varied(rows)
+    known = (*_SETTING, *_TABLE, *_FIGURES, *varied)
     further = dict.fromkeys(key for row in rows for key in row if key not in known)
     words = [key for key in further if any(isinstance(row.get(key), str) for row in rows)]
-    numbers = [key for key in further if key not in words]
+    numbers = [key for key in further if key not in words and not figure]
     keys = [key for key in (*words, *_SETTING) if any(row.get(key) for row in rows)]
     lines: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         lines.setdefault(tuple(row.get(key) for key in keys), {})[row["variant"]] = row
     variants = list(dict.fromkeys(row["variant"] for row in rows))
-    shares = ["of the products"] if "product_floor" in variants else []
+    shares = ["of the products"] if "product_floor" in variants and not figure else []
     headings = [*(key.removesuffix("_size") for key in keys), *variants, *shares, *numbers]
     return markdown(
         [heading.replace("_", " ") if heading in numbers else heading for heading in headings],
         [
             [
                 *map(str, setting),
-                *(_speed(line.get(variant)) for variant in variants),
+                *(_cell(line.get(variant), figure) for variant in variants),
                 *(_share(line) for _ in shares),
                 *(_number(line, name) for name in numbers),
             ]
@@ -59,8 +72,27 @@ def markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (headings, rule, *lines))
 
 
-def _speed(row: Mapping[str, Any] | None) -> str:
-    return "" if row is None else f"{row['examples_per_second']:,.0f}"
+def _varied(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The further numbers in which variants of one setting differ."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    known = (*_SETTING, *_TABLE, *_FIGURES)
+    words = [key for key in keys if any(isinstance(row.get(key), str) for row in rows)]
+    numbers = [key for key in keys if key not in (*known, *words)]
+    lines: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        setting = tuple(row.get(key) for key in (*words, *_SETTING) if key != "variant")
+        lines.setdefault(setting, []).append(row)
+    return [
+        key
+        for key in numbers
+        if any(len({row[key] for row in line if key in row}) > 1 for line in lines.values())
+    ]
+
+
+def _cell(row: Mapping[str, Any] | None, figure: str) -> str:
+    if row is None:
+        return ""
+    return _text(row.get(figure)) if figure else f"{row['examples_per_second']:,.0f}"
 
 
 def _share(line: Line) -> str:
@@ -72,5 +104,10 @@ def _share(line: Line) -> str:
 
 
 def _number(line: Line, name: str) -> str:
-    value = line.get("graphfold", {}).get(name)
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return _text(line.get("graphfold", {}).get(name))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) and value < 1000 else f"{value:,.0f}"

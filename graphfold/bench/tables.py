@@ -11,8 +11,9 @@ from rich.table import Table
 
 from graphfold.bench.measure import Row
 
-#: Columns of a file or a pipe, which have no width of their own.
-_WIDTH = 120
+
+#: Wider than any table, so that it can be asked for its own width.
+_ANY_WIDTH = 10_000
 
 
 def print_rows(name: str, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
@@ -42,8 +43,9 @@ def print_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[st
     for line in lines:
         table.add_row(*line)
     console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
+    if not console.is_terminal:  # a file or a pipe has no width of its own
+        console.width = _ANY_WIDTH
+        console.width = console.measure(table).maximum
     print(title)
     console.print(table)
 
