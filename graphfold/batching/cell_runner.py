@@ -51,7 +51,8 @@ class CellRunner:
         self._buffers = buffers
         self._shared = shared
         self._aliases = aliases
-        self._programs = programs
+        self._programs: CellPrograms | None = programs
+        self._recompute = inputs.recompute
         self._is_first = True
 
     def forward(self, group: Group) -> Tape | None:
@@ -60,7 +61,7 @@ class CellRunner:
         with ExitStack() as checks:
             if self._is_first:
                 checks.enter_context(refuse_changed_buffers(self.cell))
-            if self._inputs.recompute:
+            if self._recompute:
                 name, device = type(self.cell).__name__, self._inputs.device
                 checks.enter_context(
                     refuse_random(
@@ -75,7 +76,7 @@ class CellRunner:
             self._buffers[field][group.start : group.stop] = new[field].detach()
         if tape is not None and self._is_first:
             self._refuse_captured(tape)
-        if tape is not None and self._inputs.recompute:
+        if tape is not None and self._recompute:
             tape.forget()
         self._is_first = False
         return tape
@@ -93,7 +94,7 @@ class CellRunner:
         first_read: int,
     ) -> None:
         """Adds the gradients of one group to those of the pass."""
-        if self._inputs.recompute:
+        if self._recompute:
             self._call(group, tape)
         pulled = {name: gradients.state[name].pull(group, first_read) for name in tape.outputs}
         outputs = {name: grad for name, grad in pulled.items() if grad is not None}
@@ -102,12 +103,16 @@ class CellRunner:
         else:
             for leaf, deposit in zip(tape.leaves, tape.deposits, strict=True):
                 deposit(torch.zeros_like(leaf), gradients)
-        if self._inputs.recompute:
+        if self._recompute:
             tape.forget()
 
     def finish(self) -> None:
-        """After the pass, when the cell has its own parameters again."""
-        self._programs.finish()
+        """After the pass, when the cell has its own parameters again; lets go of what it read."""
+        if self._programs is not None:
+            self._programs.finish()
+            self._programs = None
+        if not self._recompute:
+            self._inputs, self._state, self._buffers = self._inputs.hollow(), {}, {}
 
     def _call(self, group: Group, tape: Tape | None) -> Mapping[str, Tensor]:
         inputs, cell = self._inputs, self.cell
@@ -126,7 +131,8 @@ class CellRunner:
         if tape is not None and self._aliases is not None:
             tape.outputs = {n: new[n] for n in cell.fields if new[n].requires_grad}
             tape.uses, self._aliases.uses = self._aliases.uses, []
-        self._programs.has_run(reader)
+        if self._programs is not None:
+            self._programs.has_run(reader)
         return new
 
     def _refuse_captured(self, tape: Tape) -> None:

@@ -10,6 +10,8 @@ from torch.autograd.graph import GradientEdge
 
 #: What `torch.autograd.grad` calls in the end.
 _ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
+#: What autograd's own functions ask, where there is more than one backward.
+_KEEPS_GRAPH = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
 
 
 def gradients(
@@ -41,3 +43,8 @@ def gradients(
         accumulate_grad=False,
     )
     return found
+
+
+def keeps_graph() -> bool:
+    """Whether the backward that runs was asked to keep its graph; yes, if this torch can't tell."""
+    return _KEEPS_GRAPH is None or bool(_KEEPS_GRAPH())

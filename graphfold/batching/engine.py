@@ -7,7 +7,7 @@ gradient is pulled from those that read it. The state is never concatenated or c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -16,11 +16,12 @@ from torch import Tensor
 
 from graphfold.batching.aliases import aliased
 from graphfold.batching.cell_runner import CellRunner
+from graphfold.batching.differentiate import keeps_graph
 from graphfold.batching.gradients import Gradients
 from graphfold.batching.lazy import Aliases, LazyGradients, cut
-from graphfold.batching.pass_inputs import PassInputs
+from graphfold.batching.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.program_runner import ProgramRunner
-from graphfold.batching.programs import CellPrograms, parts
+from graphfold.batching.programs import CellPrograms
 from graphfold.batching.row_gradients import RowGradients
 from graphfold.batching.schedule import Group, PassSchedule
 from graphfold.errors import EngineError
@@ -83,16 +84,11 @@ class _Run:
         # Each tensor once, by identity: several cells may have it.
         unique = {id(p): p for own in inputs.parameters.values() for p in own}
         self.parameters: Sequence[Tensor] = list(unique.values())
-        self.x_keys = [
-            (op_type, name, tensor)
-            for op_type, value in inputs.x.items()
-            for name, tensor in parts(value)
-        ]
         # Every tensor that may get a gradient is an argument of the function.
         self.tensors: list[Tensor] = [
             *self.parameters,
             *inputs.shared.values(),
-            *(tensor for _, _, tensor in self.x_keys),
+            *(tensor for value in inputs.x.values() for _, tensor in parts(value)),
             *inputs.edge.values(),
             *inputs.given.values(),
             *inputs.absent.values(),
@@ -116,7 +112,17 @@ class _Run:
                     self.buffers[name][rows] = inputs.given[name][rows].detach()
         for runner in runners.values():
             runner.finish()
-        return self.buffers
+        return self._let_go()
+
+    def _let_go(self) -> dict[str, Tensor]:
+        """The buffers; what backward does not need stays with those who do."""
+        buffers = self.buffers
+        if not self.inputs.recompute:
+            self.buffers = {name: hollow(buffer) for name, buffer in buffers.items()}
+            self.inputs = self.inputs.hollow()
+            count = len(self.parameters) + len(self.inputs.shared)
+            self.tensors[count:] = map(hollow, self.tensors[count:])
+        return buffers
 
     def _runners(self, state: Mapping[str, Tensor]) -> dict[int, Runner]:
         """op type -> what runs its groups."""
@@ -174,14 +180,14 @@ class _Run:
         lazy = LazyGradients(self.parameters)
         first_read = _first_reads(inputs.plan)
         with self.autocast, self._aliased() if inputs.recompute else nullcontext():
-            for group, runner, kept in reversed(self.records):
+            for group, runner, kept in self._reversed():
                 runner.backward(group, kept, gradients, lazy, first_read[group.start])
             lazy.take(gradients.outside)
         self._add_given(gradients, first_read)
         outside = [*self.parameters, *inputs.shared.values()]
         found = [
             *(gradients.outside.get(number) for number in range(len(outside))),
-            *(gradients.x.get((op_type, name)) for op_type, name, _ in self.x_keys),
+            *(gradients.x.get(key) for key in inputs.hollow_x),
             *(gradients.edge.get(name) for name in inputs.edge),
             *(gradients.given.get(name) for name in inputs.given),
             *(gradients.state[name].absent() for name in inputs.absent),
@@ -191,6 +197,13 @@ class _Run:
             (torch.zeros_like(tensor) if grad is None else grad) if need else None
             for tensor, grad, need in zip(self.tensors, found, needs, strict=True)
         ]
+
+    def _reversed(self) -> Iterator[tuple[Group, Runner, Any]]:
+        """The records from the last to the first; each is forgotten, unless the graph is kept."""
+        if keeps_graph():
+            yield from reversed(self.records)
+        while self.records and not keeps_graph():
+            yield self.records.pop()
 
     def _row_gradients(self, grads: Sequence[Tensor | None]) -> dict[str, RowGradients]:
         plan = self.inputs.plan

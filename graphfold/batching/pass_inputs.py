@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -29,6 +29,29 @@ class PassInputs:
     kernel: Kernel
     trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
     recompute: bool = False  # whether backward runs the groups again
+
+    def hollow(self) -> PassInputs:
+        """The same without the memory of what cells read; backward needs no more."""
+        x: dict[int, NodeInput] = {
+            op_type: {name: self.hollow_x[op_type, name] for name, _ in parts(value)}
+            for op_type, value in self.x.items()
+        }
+        given = {name: hollow(tensor) for name, tensor in self.given.items()}
+        return replace(self, x=x, given=given, edge=self.hollow_edge)
+
+    @cached_property
+    def hollow_x(self) -> dict[tuple[int, str], Tensor]:
+        """(op type, name of the part) -> what stands for a part of x."""
+        return {
+            (op_type, name): hollow(tensor)
+            for op_type, value in self.x.items()
+            for name, tensor in parts(value)
+        }
+
+    @cached_property
+    def hollow_edge(self) -> dict[str, Tensor]:
+        """Column -> what stands for it."""
+        return {name: hollow(tensor) for name, tensor in self.edge.items()}
 
     @cached_property
     def parameters(self) -> dict[int, list[nn.Parameter]]:
@@ -90,6 +113,17 @@ class PassInputs:
     @property
     def device(self) -> torch.device:
         return self.plan.row.device
+
+
+def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
+    """The parts of a node input by name; one tensor alone has no name."""
+    return [("", x)] if isinstance(x, Tensor) else list(x.items())
+
+
+def hollow(tensor: Tensor) -> Tensor:
+    """What stands for a tensor where its numbers are not needed: one element, expanded."""
+    stand_in = tensor.detach().new_empty(()).expand(tensor.shape)
+    return stand_in.requires_grad_(tensor.requires_grad)
 
 
 def check_state(cell: Cell, state: State, group: Group) -> None:

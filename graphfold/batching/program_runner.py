@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from torch import Tensor
 from graphfold.batching.cell import Cell
 from graphfold.batching.gradients import Gradients, put
 from graphfold.batching.lazy import LazyGradients
-from graphfold.batching.pass_inputs import PassInputs
+from graphfold.batching.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.program import Program, Slot
-from graphfold.batching.programs import parts
 from graphfold.batching.schedule import Group
 from graphfold.batching.segment import gather_sum
 
@@ -50,10 +50,12 @@ class ProgramRunner:
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
-        read: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
-        parameters = [tensor.detach() for tensor in read]
-        read += [value for _, value in parts(inputs.x[op_type])] + list(inputs.edge.values())
-        self._versions = [(t, t._version) for t in read if not t.is_inference()]
+        self._op_type = op_type
+        own: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
+        parameters = [tensor.detach() for tensor in own]
+        x = [value for _, value in parts(inputs.x[op_type])]
+        read = (t for t in (*own, *x, *inputs.edge.values()) if not t.is_inference())
+        self._versions = [(weakref.ref(tensor), tensor._version) for tensor in read]
         self._constants = program.constants(*parameters, *parameters)
         pass_slots = _Slots(inputs, op_type, state)
         self._reads = [pass_slots.read(slot) for slot in program.slots]
@@ -107,11 +109,15 @@ class ProgramRunner:
             gradients.add_outside(number, grad)
 
     def finish(self) -> None:
-        """After the pass; there is nothing left to do."""
+        """After the pass; lets go of what it read."""
+        if not self._recompute:
+            self._reads = []
+            self._buffers = [hollow(buffer) for buffer in self._buffers]
 
     def _refuse_changes(self) -> None:
         """Raises RuntimeError, as autograd does, if what the group read was changed in place."""
-        if any(tensor._version != version for tensor, version in self._versions):
+        read = ((tensor(), version) for tensor, version in self._versions)
+        if any(tensor is not None and tensor._version != version for tensor, version in read):
             raise RuntimeError(
                 "a parameter or input of a cell was modified by an inplace operation before its "
                 "gradient was computed."
@@ -124,10 +130,11 @@ class ProgramRunner:
         return self._program.forward(*read, *self._constants, *places)
 
     def _put_zeros(self, group: Group, gradients: Gradients) -> None:
-        slots = zip(self._program.slots, self._reads, strict=True)
-        reads = [read for slot, read in slots if slot.needs_grad]
-        for read, put_one in zip(reads, self._puts, strict=True):
-            put_one(group, torch.zeros_like(read(group)), gradients)
+        size, num_edges = group.stop - group.start, group.edge_stop - group.edge_start
+        wanted = [slot for slot in self._program.slots if slot.needs_grad]
+        for slot, put_one in zip(wanted, self._puts, strict=True):
+            num_rows = size if slot.per == "node" else num_edges
+            put_one(group, slot.like.new_zeros(num_rows, *slot.like.shape[1:]), gradients)
 
 
 class _Slots:
@@ -176,7 +183,7 @@ class _Slots:
         if slot.how == "previous":
             return lambda g, grad, to: _add_rows(to.given[name], g, grad)
         if slot.how == "edge":
-            column = self._inputs.edge[name]
+            column = self._inputs.hollow_edge[name]
             return lambda g, grad, to: put(
                 to.edge,
                 name,
@@ -184,7 +191,8 @@ class _Slots:
                 slice(g.edge_start, g.edge_stop),
                 grad.reshape(-1, *trailing),
             )
-        x, key = self._x[name], (self._op_type, name)
+        key = self._op_type, name
+        x = self._inputs.hollow_x[key]
         return lambda g, grad, to: put(
             to.x, key, x, slice(g.type_start, g.type_start + g.stop - g.start), grad
         )

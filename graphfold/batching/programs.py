@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.cell import Cell
 from graphfold.batching.cell_key import cell_key
-from graphfold.batching.pass_inputs import PassInputs
+from graphfold.batching.pass_inputs import PassInputs, parts
 from graphfold.batching.program import Program, Slot
 from graphfold.batching.tape import TapeReader
 from graphfold.batching.trace import Joint, Untraceable, trace
@@ -118,11 +118,6 @@ class CellPrograms:
             tuple((name, value.requires_grad) for name, value in inputs.given.items()),
             own,
         )
-
-
-def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
-    """The parts of a node input by name; one tensor alone has no name."""
-    return [("", x)] if isinstance(x, Tensor) else list(x.items())
 
 
 def _kind(value: Tensor) -> Hashable:

@@ -158,8 +158,11 @@ def read_x(inputs: PassInputs, group: Group, tape: Tape | None) -> NodeInput:
         if tape is None or not value.requires_grad:
             return part
 
+        key = group.op_type, name
+        whole = inputs.hollow_x[key]
+
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            put(gradients.x, (group.op_type, name), value, rows, grad)
+            put(gradients.x, key, whole, rows, grad)
 
         return tape.leaf(part, deposit)
 
@@ -178,8 +181,10 @@ def read_edge(inputs: PassInputs, group: Group, tape: Tape | None) -> dict[str, 
         if tape is None or not value.requires_grad:
             return part
 
+        whole = inputs.hollow_edge[name]
+
         def deposit(grad: Tensor, gradients: Gradients) -> None:
-            put(gradients.edge, name, value, edges, grad)
+            put(gradients.edge, name, whole, edges, grad)
 
         return tape.leaf(part, deposit)
 
