@@ -57,8 +57,10 @@ class States(Mapping[str, Tensor]):
 
     def has(self, field: str, op_type: Tensor) -> Tensor:
         """[num_nodes] bool, whether nodes of these types have the field."""
-        types = torch.tensor(sorted(self._has[field]), dtype=torch.int64, device=op_type.device)
-        return torch.isin(op_type, types)
+        found = torch.zeros_like(op_type, dtype=torch.bool)
+        for number in self._has[field]:  # few; as a tensor they would have to be sent to a GPU
+            found |= op_type == number
+        return found
 
 
 class _Rows(torch.autograd.Function):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from lightning.pytorch import Callback, LightningDataModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from torch.multiprocessing.spawn import ProcessRaisedException
 
-from graphfold.batching import Batch, Pass
+from graphfold.batching import Batch
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.loader import GraphLoader
 from graphfold.errors import ConfigError
@@ -65,7 +65,7 @@ def fit(
         trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
         model = learner.model
         share = {part: choose_sharing(data, part, model, part == "train") for part in PARTS}
-        loaders = Loaders(data, model.passes, share)
+        loaders = Loaders(data, share)
         trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
 
 
@@ -110,10 +110,9 @@ def _as_it_is(batch: Batch) -> Batch:
 class Loaders(LightningDataModule):
     """Lets every process make its own loaders, once it knows its rank."""
 
-    def __init__(self, data: DataModule, passes: Sequence[Pass], share: Mapping[str, bool]) -> None:
+    def __init__(self, data: DataModule, share: Mapping[str, bool]) -> None:
         super().__init__()
         self.data = data
-        self.passes = tuple(passes)
         self.share = share  # part -> whether equal nodes are computed once
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,15 +142,18 @@ class Loaders(LightningDataModule):
     def _loader(self, part: str) -> GraphLoader:
         trainer = self.trainer
         assert trainer is not None
+        learner = trainer.lightning_module
+        assert isinstance(learner, Learner)
         on_gpu = trainer.strategy.root_device.type == "cuda"
         rank, world_size = trainer.global_rank, trainer.world_size
         return self.data.loader(
             part,
-            self.passes,
+            learner.model.passes,
             rank=rank,
             world_size=world_size,
             pin_memory=on_gpu,
             share=self.share[part],
+            lowering=learner.model.lowering,
         )
 
 

@@ -1,11 +1,11 @@
-"""Objects from config: `_target_` is a class, the other keys are its arguments."""
+"""Objects from config: `_target_` is a class or function, the other keys are its arguments."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,11 @@ from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, did_y
 #: Where a checkpoint may take its classes from without being trusted.
 REGISTERED = ("graphfold.batching", "graphfold.datasets", "graphfold.layers", "graphfold.blocks")
 REGISTERED_TORCH = ("torch.nn", "torch.optim")
+
+#: Where functions may come from, which build models; elsewhere only classes.
+REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
+
+_TARGETS = (type, types.FunctionType)
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -30,7 +35,7 @@ def instantiate(node: Any, place: str = "") -> Any:
         place: the key of `node`, for messages.
 
     Raises:
-        ConfigError: if a target is no class, or its arguments do not fit.
+        ConfigError: if a target is no class or function, or its arguments do not fit.
     """
     if isinstance(node, list):
         return [instantiate(item, f"{place}[{index}]") for index, item in enumerate(node)]
@@ -54,8 +59,8 @@ def instantiate(node: Any, place: str = "") -> Any:
         raise ConfigError(f"{place}: {target.__name__} refuses its arguments: {error}.") from error
 
 
-def find_target(path: str, place: str) -> type:
-    """The class at a dotted path.
+def find_target(path: str, place: str) -> Callable[..., Any]:
+    """The class or function at a dotted path.
 
     Raises:
         ConfigError: if there is none; the message suggests the likely name.
@@ -68,12 +73,13 @@ def find_target(path: str, place: str) -> type:
             f"{place}._target_: cannot import '{module_name}' ({error}). Correct the path."
         ) from error
     target = getattr(module, name, None)
-    if not isinstance(target, type):
-        names = [key for key in dir(module) if isinstance(getattr(module, key, None), type)]
+    if not isinstance(target, _TARGETS):
+        names = [key for key in dir(module) if isinstance(getattr(module, key, None), _TARGETS)]
         raise ConfigError(
             f"{place}._target_: no class '{name}' in {module_name}.{did_you_mean(name, names)}"
         )
-    return target
+    found: Callable[..., Any] = target
+    return found
 
 
 def check_targets(node: Any, place: str = "") -> list[str]:
@@ -125,7 +131,10 @@ def _is_trusted(path: str, trusted: Collection[str]) -> bool:
 
 
 def _is_registered(path: str) -> bool:
-    """Whether a path names a public class that was itself defined in a registered package."""
+    """Whether a path names a public class that was itself defined in a registered package.
+
+    A function only counts where models are built.
+    """
     import torch
 
     bases = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -139,8 +148,12 @@ def _is_registered(path: str) -> bool:
         target = find_target(path, "")
     except ConfigError:
         return False
+    if not isinstance(target, type):
+        home = REGISTERED_FUNCTIONS
     public = not target.__name__.startswith("_") and _is_trusted(target.__module__, home)
-    return public and (home is REGISTERED or issubclass(target, bases))
+    if home is not REGISTERED_TORCH or not isinstance(target, type):
+        return public
+    return public and issubclass(target, bases)
 
 
 def _check_target(item: Mapping[str, Any], place: str) -> list[str]:
@@ -167,10 +180,11 @@ def _check_target(item: Mapping[str, Any], place: str) -> list[str]:
     return faults
 
 
-def _hints(target: type) -> dict[str, Any]:
+def _hints(target: Callable[..., Any]) -> dict[str, Any]:
     """The types of the arguments; none where a name is only known to type checkers."""
     try:
-        hints = get_type_hints(vars(target)["__init__"])
+        called = vars(target)["__init__"] if isinstance(target, type) else target
+        hints = get_type_hints(called)
         return {name: _plain_part(hint) for name, hint in hints.items()}
     except (KeyError, NameError, TypeError):
         return {}

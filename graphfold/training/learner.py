@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
-from graphfold.layers import ColumnEncoder, GraphModel
+from graphfold.layers import ColumnEncoder, Model
 from graphfold.training.metrics import Metrics
 from graphfold.training.optimizer import build_optimizer, skips_absent_rows
 from graphfold.training.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
@@ -45,7 +45,7 @@ class Learner(LightningModule):
 
     def __init__(
         self,
-        model: GraphModel,
+        model: Model,
         make_optimizer: Callable[..., Optimizer],
         make_lr_scheduler: Callable[..., Any] | None = None,
         reduction: str = "per_graph",
@@ -198,7 +198,7 @@ class Learner(LightningModule):
             "memory and was split in two. Set a smaller data.batch_size or data.max_nodes.",
             stacklevel=2,
         )
-        for half in halves(batch, self.model.passes, self.policy):
+        for half in halves(batch, self.model.plan, self.policy):
             self._add_gradients(half)
 
     def _differentiate(self, batch: Batch) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import torch
 
-from graphfold.batching import Batch, build_schedule
-from graphfold.batching.passes import Pass
+from graphfold.batching import Batch
 from graphfold.dag import select
 
 #: What running out of memory raises: a GPU's error, torch's on the CPU, Python's and NumPy's.
@@ -22,15 +21,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     return "not enough memory" in str(error) or "can't allocate memory" in str(error)
 
 
-def halves(batch: Batch, passes: Sequence[Pass], policy: str) -> list[Batch]:
-    """The first and the second half of a batch's graphs, planned as it was, on the same device."""
+def halves(batch: Batch, plan: Callable[..., Batch], policy: str) -> list[Batch]:
+    """The first and the second half of a batch's graphs, planned as it was, on the same device.
+
+    Args:
+        batch: the batch.
+        plan: `Model.plan` of the model.
+        policy: how it was planned.
+    """
     release_memory()
     device = batch.dag.op_type.device
     dag = batch.dag.to("cpu")
     middle = (dag.num_graphs + 1) // 2
     parts = [select(dag, range(middle)), select(dag, range(middle, dag.num_graphs))]
-    plans = [build_schedule(part, passes, policy, batch.schedule.is_shared) for part in parts]
-    return [Batch(part, plan).to(device) for part, plan in zip(parts, plans, strict=True)]
+    return [plan(part, policy, batch.schedule.is_shared).to(device) for part in parts]
 
 
 def release_memory() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.batching import Batch, build_schedule
+from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, Record, read_records
 from graphfold.errors import RecordError
@@ -106,8 +106,7 @@ class Predictor:
         encoded = trained.spec.encode(dag)
         if self.share == "auto":
             self.share = can_share(trained.model, encoded)
-        plan = build_schedule(encoded, trained.model.passes, share=bool(self.share))
-        batch = Batch(encoded, plan)
+        batch = trained.model.plan(encoded, share=bool(self.share))
         precision = str(trained.checkpoint.config["trainer"].get("precision", ""))
         with autocast(trained.device, precision):
             decoded = self._decode(batch.to(trained.device))
@@ -122,5 +121,5 @@ class Predictor:
         except MEMORY_ERRORS as error:
             if not is_out_of_memory(error) or batch.num_graphs < 2:
                 raise
-        parts = [self._decode(half) for half in halves(batch, model.passes, "depth")]
+        parts = [self._decode(half) for half in halves(batch, model.plan, "depth")]
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

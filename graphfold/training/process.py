@@ -20,6 +20,9 @@ from graphfold.training.products import use_products
 
 #: Parameters of glibc's mallopt, from malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+#: oneDNN compiles a kernel for every shape of a product, and levels of trees have many shapes: its
+#: own 1,024 are thrown away before they come again. 4,096 save 8 % of an epoch, for 150 MB.
+_KERNELS_KEPT = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096"
 
 
 def prepare_process(config: Mapping[str, Any]) -> str:
@@ -34,6 +37,7 @@ def prepare_process(config: Mapping[str, Any]) -> str:
     Returns:
         What was chosen, in a line.
     """
+    os.environ.setdefault(*_KERNELS_KEPT)  # read with the first product
     threads = config.get("threads")
     if threads is not None:
         torch.set_num_threads(threads)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
-from graphfold.layers import GraphModel, Head
+from graphfold.layers import Head, Model
 from graphfold.training.metrics import (
     Metrics,
     average,
@@ -53,7 +53,7 @@ class Rows:
 
 @torch.no_grad()
 def score(
-    model: GraphModel,
+    model: Model,
     batches: Iterable[Batch],
     device: torch.device | str = "cpu",
     policy: str = "depth",
@@ -63,14 +63,14 @@ def score(
     return join([rows_of(model, batch.to(device), policy) for batch in batches])
 
 
-def rows_of(model: GraphModel, batch: Batch, policy: str = "depth") -> Rows:
+def rows_of(model: Model, batch: Batch, policy: str = "depth") -> Rows:
     """What a model says of one batch, on the CPU; in halves where it does not fit in memory."""
     try:
         return _rows_of(model, batch)
     except MEMORY_ERRORS as error:
         if not is_out_of_memory(error) or batch.num_graphs < 2:
             raise
-    return join([rows_of(model, half, policy) for half in halves(batch, model.passes, policy)])
+    return join([rows_of(model, half, policy) for half in halves(batch, model.plan, policy)])
 
 
 def gather(numbered: Sequence[tuple[int, Rows]]) -> Rows:
@@ -83,7 +83,7 @@ def gather(numbered: Sequence[tuple[int, Rows]]) -> Rows:
     return join([rows for _, rows in parts])
 
 
-def _rows_of(model: GraphModel, batch: Batch) -> Rows:
+def _rows_of(model: Model, batch: Batch) -> Rows:
     head, dag = model.head, batch.dag
     raw = model(batch)
     target = head.target_rows(dag)

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from graphfold.batching import Batch, build_schedule
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import EngineError
-from graphfold.layers import GraphModel
+from graphfold.layers import Model
 
 #: Graphs of a trial; each is there twice, so that there is something to share.
 NUM_GRAPHS = 4
@@ -21,7 +20,7 @@ NUM_GRAPHS = 4
 TOLERANCE = 1e-3
 
 
-def choose_sharing(data: DataModule, part: str, model: GraphModel, training: bool) -> bool:
+def choose_sharing(data: DataModule, part: str, model: Model, training: bool) -> bool:
     """What `data.share` says; where it says "auto", what a trial on a part shows.
 
     Args:
@@ -36,7 +35,7 @@ def choose_sharing(data: DataModule, part: str, model: GraphModel, training: boo
     return can_share(model, select(data.encoded(), numbers), training)
 
 
-def can_share(model: GraphModel, dag: TypedDAG, training: bool = False) -> bool:
+def can_share(model: Model, dag: TypedDAG, training: bool = False) -> bool:
     """Whether a model computes the same when equal nodes of a batch are computed once.
 
     It does unless something before its readout is random (dropout in training) or looks at the
@@ -60,9 +59,9 @@ def can_share(model: GraphModel, dag: TypedDAG, training: bool = False) -> bool:
     return all(_is_close(shared[name], value) for name, value in alone.items())
 
 
-def _states(model: GraphModel, dag: TypedDAG, share: bool) -> dict[str, Tensor]:
+def _states(model: Model, dag: TypedDAG, share: bool) -> dict[str, Tensor]:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    batch = Batch(dag, build_schedule(dag, model.passes, share=share)).to(device)
+    batch = model.plan(dag, share=share).to(device)
     return dict(model.states(batch))
 
 
@@ -72,7 +71,7 @@ def _is_close(got: Tensor, want: Tensor) -> bool:
 
 
 @contextmanager
-def _as_it_was(model: GraphModel, training: bool) -> Iterator[None]:
+def _as_it_was(model: Model, training: bool) -> Iterator[None]:
     """The model in a mode, without gradients; what the block changes is put back."""
     was_training = {module: module.training for module in model.modules()}
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]

@@ -15,7 +15,7 @@ from graphfold.dag import select
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from graphfold.files import write_json
-from graphfold.layers import GraphModel
+from graphfold.layers import Model
 from graphfold.training.check_parts import check_parts
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.checkpoints import write_history
@@ -169,7 +169,7 @@ def seed_generators(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _monitor(wanted: str | None, model: GraphModel, data: DataModule) -> str:
+def _monitor(wanted: str | None, model: Model, data: DataModule) -> str:
     """The metric that chooses the best checkpoint."""
     has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
     names = [f"val/{name}" for name in metric_names(model.head, has_roots)]

@@ -14,7 +14,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.feature_spec import FeatureSpec
 from graphfold.datasets.registry import adapter_paths
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
-from graphfold.layers import GraphModel
+from graphfold.layers import Model
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.instantiate import refuse_unregistered, third_party
 from graphfold.training.metrics import Metrics
@@ -30,7 +30,7 @@ class TrainedModel:
     path: Path
     checkpoint: Checkpoint
     spec: FeatureSpec
-    model: GraphModel
+    model: Model
     device: torch.device
 
     @staticmethod
@@ -78,7 +78,13 @@ class TrainedModel:
     def score(self, data: DataModule, part: str) -> Rows:
         """All predictions for a part, from the batches that training scores it with."""
         share = choose_sharing(data, part, self.model, training=False)
-        loader = data.loader(part, self.model.passes, shuffle=False, share=share)
+        loader = data.loader(
+            part,
+            self.model.passes,
+            shuffle=False,
+            share=share,
+            lowering=self.model.lowering,
+        )
         precision = str(self.checkpoint.config["trainer"].get("precision", ""))
         with autocast(self.device, precision):
             return score(self.model, loader, self.device)

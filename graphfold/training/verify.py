@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -13,15 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from graphfold.batching import POLICIES, Batch, build_schedule
+from graphfold.batching import POLICIES
 from graphfold.batching.kernels import get_kernel
 from graphfold.batching.policies import get_policy
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_json
-from graphfold.layers import GraphModel
+from graphfold.layers import Model
 from graphfold.training.compose import compose
 from graphfold.training.run_folder import RunFolder
+from graphfold.training.sharing import can_share
 from graphfold.training.train import make_learner
 from graphfold.training.trained import TrainedModel
 
@@ -38,6 +40,7 @@ class Comparison:
 
     policy: str
     kernel: str
+    share: bool  # whether equal nodes were computed once
     outputs: float  # largest difference over the largest value, of states and outputs
     gradients: float  # the same of the gradients of all parameters
     differs: str  # the first place that differs, or ""
@@ -86,9 +89,9 @@ def run_verify(
 
 
 def compare(
-    model: GraphModel, dag: TypedDAG, policies: Sequence[str], kernel: str
+    model: Model, dag: TypedDAG, policies: Sequence[str], kernel: str
 ) -> Iterator[Comparison]:
-    """Compares the fast engine under several policies with the reference.
+    """Compares the fast engine with the reference, under several policies, sharing or not.
 
     The model is in training mode: dropout takes part, with the same seed on both sides. Only batch
     normalisation is in evaluation mode, since one node at a time has no statistics of a batch.
@@ -97,29 +100,34 @@ def compare(
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eval()
+    computed = dag if model.lowering is None else model.lowering(dag, 0)
     with _float64():
         model.network.engine = "reference"
         want = _results(model, dag, "depth")
         model.network.engine, model.network.kernel = "fast", kernel
-        for policy in policies:
-            got = _results(model, dag, policy)
+        shares = (False, True) if can_share(model, dag, training=True) else (False,)
+        for policy, share in product(policies, shares):
+            got = _results(model, dag, policy, share)
             names = [name for name in want if name.startswith("gradient")]
             yield Comparison(
                 policy,
                 kernel,
+                share,
                 max(_distance(got[n], want[n]) for n in want if n not in names),
                 max((_distance(got[n], want[n]) for n in names), default=0.0),
-                _first_difference(got, want, dag),
+                _first_difference(got, want, computed),
             )
 
 
-def _results(model: GraphModel, dag: TypedDAG, policy: str) -> dict[str, Tensor]:
+def _results(
+    model: Model, dag: TypedDAG, policy: str, share: bool = False
+) -> dict[str, Tensor]:
     """Every state, the outputs and every gradient, by name."""
-    batch = Batch(dag, build_schedule(dag, model.passes, policy))
+    batch = model.plan(dag, policy, share)
     model = copy.deepcopy(model)  # statistics that a forward changes are those of a fresh model
     torch.manual_seed(0)
-    states = model.network(batch, model.encoder(dag))
-    raw = model.head(model.readout(states, dag))
+    states = model.states(batch)
+    raw = model.head(model.rows(states, batch))
     results = {f"field '{name}'": states[name].detach() for name in sorted(states)}
     results["output"] = raw.detach()
     loss = model.head.losses(raw, model.head.target_rows(dag)).sum()
@@ -154,7 +162,7 @@ def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag
     return ""
 
 
-def _from_run(run: Path) -> tuple[GraphModel, TypedDAG]:
+def _from_run(run: Path) -> tuple[Model, TypedDAG]:
     folder = RunFolder(run)
     path = folder.best if run.is_dir() else run
     trained = TrainedModel.load(path)
@@ -163,7 +171,7 @@ def _from_run(run: Path) -> tuple[GraphModel, TypedDAG]:
     return trained.model.cpu(), _some_part(data)
 
 
-def _from_config(overrides: Sequence[str]) -> tuple[GraphModel, TypedDAG]:
+def _from_config(overrides: Sequence[str]) -> tuple[Model, TypedDAG]:
     config = compose(overrides).config
     data = DataModule(**config["data"])
     data.prepare()
@@ -191,9 +199,11 @@ def _float64() -> Iterator[None]:
 
 def _table(found: Sequence[Comparison], dag: TypedDAG) -> Table:
     table = Table(title=f"fast engine against the reference, float64, {dag!r}")
-    for heading in ("policy", "kernel", "outputs", "gradients", "equal"):
+    for heading in ("policy", "kernel", "equal nodes", "outputs", "gradients", "equal"):
         table.add_column(heading)
     for row in found:
         equal = "yes" if row.is_equal else "NO"
-        table.add_row(row.policy, row.kernel, f"{row.outputs:.1e}", f"{row.gradients:.1e}", equal)
+        nodes = "computed once" if row.share else "all computed"
+        errors = f"{row.outputs:.1e}", f"{row.gradients:.1e}"
+        table.add_row(row.policy, row.kernel, nodes, *errors, equal)
     return table

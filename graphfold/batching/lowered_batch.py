@@ -1,0 +1,60 @@
+"""LoweredBatch: graphs with targets, and the graphs that a model computes in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from graphfold.batching.batch import Batch
+from graphfold.batching.passes import Pass
+from graphfold.batching.schedule import build_schedule
+from graphfold.dag import TypedDAG
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredBatch(Batch):
+    """A batch of a model that makes graphs of its own, one for each graph of the data.
+
+    `dag` holds the graphs of the data, which heads and metrics read; `schedule` is the plan of
+    `lowered`.
+
+    Args:
+        lowered: the graphs that the model computes.
+    """
+
+    lowered: TypedDAG
+
+    @property
+    def computed(self) -> Batch:
+        """What the model runs."""
+        return Batch(self.lowered, self.schedule)
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> LoweredBatch:
+        """A copy with `function` applied to every tensor."""
+        return LoweredBatch(
+            self.dag.map_tensors(function),
+            self.schedule.map_tensors(function),
+            self.lowered.map_tensors(function),
+        )
+
+
+def plan_batch(
+    dag: TypedDAG,
+    lowered: TypedDAG | None,
+    passes: Sequence[Pass],
+    policy: str = "depth",
+    share: bool = False,
+) -> Batch:
+    """A planned batch.
+
+    Args:
+        dag: the graphs of the data.
+        lowered: those that the model computes in their place; None if it computes `dag` itself.
+        passes: the passes of the model.
+        policy: how to plan them.
+        share: whether equal nodes are computed once.
+    """
+    schedule = build_schedule(dag if lowered is None else lowered, passes, policy, share)
+    return Batch(dag, schedule) if lowered is None else LoweredBatch(dag, schedule, lowered)
