@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from torch import nn
 
 from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.news import tell
+from graphfold.blocks.type_conversion import TypeLike
 from graphfold.blocks.typed import Typed
-from graphfold.blocks.types import TypeLike
 
 if TYPE_CHECKING:
     from graphfold.blocks.context import Context
@@ -137,12 +138,12 @@ class Block(Typed, ABC):
 
     def __rshift__(self, other: Any) -> Block:
         """`(a >> b).eval(x)` is `b.eval(a.eval(x))`."""
-        from graphfold.blocks.composition import Pipe
+        from graphfold.blocks.compose import Pipe
 
         return Pipe(self, other)
 
     def __rrshift__(self, other: Any) -> Block:
-        from graphfold.blocks.composition import Pipe
+        from graphfold.blocks.compose import Pipe
 
         return Pipe(other, self)
 
@@ -176,8 +177,7 @@ class Block(Typed, ABC):
             child._parents.append(self)
 
     def _type_found(self) -> None:
-        for parent in list(self._parents):
-            parent._child_found(self)
+        tell(self._parents, self)
 
     def _child_found(self, child: Block) -> None:
         """Draws conclusions from the types of a child."""

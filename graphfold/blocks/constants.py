@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from graphfold.blocks.block import Block
 from graphfold.blocks.context import Context
 from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.type_conversion import TypeLike, convert_to_type
 from graphfold.blocks.types import (
     BroadcastSequenceType,
     ResultType,
     SequenceType,
     TensorType,
     TupleType,
-    TypeLike,
     VoidType,
-    convert_to_type,
 )
 
 
@@ -57,7 +56,7 @@ class FromTensor(Block):
     @property
     def tensor(self) -> Tensor:
         """The tensor."""
-        return self.module()
+        return self.module.value
 
     def own_modules(self) -> Iterator[nn.Module]:
         yield self.module
@@ -71,16 +70,17 @@ class ConstantTensor(nn.Module):
 
     Args:
         tensor: the tensor.
+        persistent: whether a buffer is a part of state dicts.
     """
 
     value: Tensor
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, persistent: bool = True) -> None:
         super().__init__()
         if isinstance(tensor, nn.Parameter):
             self.register_parameter("value", tensor)
         else:
-            self.register_buffer("value", tensor)
+            self.register_buffer("value", tensor, persistent)
 
     def forward(self) -> Tensor:
         """The tensor."""
@@ -97,8 +97,7 @@ def Zeros(output_type: TypeLike, name: str | None = None) -> Block:
     Raises:
         BlockTypeError: if Python objects or endless sequences are in the type.
     """
-    from graphfold.blocks.composition import AllOf
-    from graphfold.blocks.record import Record
+    from graphfold.blocks.record import AllOf, Record
 
     kind = convert_to_type(output_type)
     if not all(isinstance(item, TensorType) for item in kind.terminal_types()):
@@ -107,7 +106,9 @@ def Zeros(output_type: TypeLike, name: str | None = None) -> Block:
         )
     block: Block
     if isinstance(kind, TensorType):
-        block = FromTensor(torch.zeros(kind.shape, dtype=kind.torch_dtype), name)
+        zeros = FromTensor(torch.zeros(kind.shape, dtype=kind.torch_dtype), name)
+        zeros.module = ConstantTensor(zeros.tensor, persistent=False)  # a state dict needs no zeros
+        block = zeros
     elif isinstance(kind, TupleType):
         parts = [Zeros(item) for item in kind]
         block = AllOf(*parts, name=name) if parts else Record([], name)

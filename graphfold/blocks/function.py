@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -11,8 +11,9 @@ from graphfold.blocks.block import Block
 from graphfold.blocks.context import Context
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.infer import infer_output_type as infer
-from graphfold.blocks.typed import Typed
-from graphfold.blocks.types import ResultType, TensorType, TupleType, tensor_types
+from graphfold.blocks.type_conversion import tensor_types
+from graphfold.blocks.typed import Classes, Typed
+from graphfold.blocks.types import ResultType, TensorType, TupleType
 
 
 class Function(Block):
@@ -36,8 +37,8 @@ class Function(Block):
         BlockTypeError: if it cannot be called, or (once connected) cannot take its input.
     """
 
-    expected_input = (TupleType, TensorType)
-    expected_output = (TupleType, TensorType)
+    expected_input: ClassVar[Classes] = (TupleType, TensorType)
+    expected_output: ClassVar[Classes] = (TupleType, TensorType)
 
     def __init__(
         self, fn: Callable[..., Any], name: str | None = None, infer_output_type: bool = True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -44,42 +45,73 @@ def infer_output_type(whose: object, fn: Callable[..., Any], kind: ResultType) -
     Raises:
         BlockTypeError: if the call fails, or gives something else than batches of tensors.
     """
+    found = _type_for(BATCH_SIZE, whose, fn, kind)
+    suspects = [item for item in found.terminal_types() if _may_hold_batch(item)]
+    if suspects and _type_for(BATCH_SIZE + 1, whose, fn, kind) != found:
+        raise BlockTypeError(
+            f"{whose} mixes the rows of a batch: for {kind} its result has the batch size beyond "
+            "the leading (batch) dimension. Treat every row for itself; unsqueeze what has fewer "
+            "dimensions."
+        )
+    return found
+
+
+def _may_hold_batch(kind: ResultType) -> bool:
+    """Whether a size may be that of the batch, as after broadcasting [batch] with [batch, 1]."""
+    return isinstance(kind, TensorType) and any(s and s % BATCH_SIZE == 0 for s in kind.shape)
+
+
+def _type_for(size: int, whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
     try:
-        result = _call(fn, kind)
+        with _evaluating(fn):
+            result = _call_quietly(size, fn, kind)
     except Exception as error:
         raise BlockTypeError(
             f"{whose} cannot take {kind}: {type(error).__name__}: {error}. Its function gets one "
             "batch of tensors for each item."
         ) from error
-    return _type_of(result, whose)
+    return _type_of(size, result, whose)
 
 
-def _call(fn: Callable[..., Any], kind: ResultType) -> Any:
+def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
     lazy = isinstance(fn, nn.Module) and any(map(is_lazy, fn.parameters()))
     if not lazy:  # a lazy module makes its parameters in the first call, which needs real tensors
         try:
             with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-                return fn(*_zeros(kind))
+                return fn(*_zeros(size, kind))
         except _NEEDS_VALUES:
             pass
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices), torch.no_grad():
-        return fn(*_zeros(kind))
+    with torch.random.fork_rng([]), torch.no_grad():
+        return fn(*_zeros(size, kind))
 
 
-def _zeros(kind: ResultType) -> Any:
+@contextmanager
+def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
+    """A module in evaluation mode, so that it counts nothing, and as it was afterwards."""
+    modules = list(fn.modules()) if isinstance(fn, nn.Module) else []
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
+def _zeros(size: int, kind: ResultType) -> Any:
     def make(item: ResultType) -> Any:
         if isinstance(item, TupleType):
             return tuple(map(make, item))
         assert isinstance(item, TensorType)
-        return torch.zeros((BATCH_SIZE, *item.shape), dtype=item.torch_dtype)
+        return torch.zeros((size, *item.shape), dtype=item.torch_dtype)
 
     return make(kind) if isinstance(kind, TupleType) else (make(kind),)
 
 
-def _type_of(result: Any, whose: object) -> ResultType:
+def _type_of(size: int, result: Any, whose: object) -> ResultType:
     if isinstance(result, (tuple, list)):
-        return TupleType(*(_type_of(item, whose) for item in result))
+        return TupleType(*(_type_of(size, item, whose) for item in result))
     if not isinstance(result, Tensor):
         raise BlockTypeError(f"{whose} returns {result!r}, which is not a tensor. Return tensors.")
     if result.ndim == 0:
@@ -87,9 +119,9 @@ def _type_of(result: Any, whose: object) -> ResultType:
             f"{whose}: expected a batch tensor, saw a scalar: {list(result.shape)}. Keep the first "
             "dimension, which is the batch."
         )
-    if result.shape[0] != BATCH_SIZE:
+    if result.shape[0] != size:
         raise BlockTypeError(
-            f"{whose}: leading (batch) dimension should be that of the input, {BATCH_SIZE}, but a "
+            f"{whose}: leading (batch) dimension should be that of the input, {size}, but a "
             f"tensor of shape {list(result.shape)} is returned. Treat every row for itself."
         )
     return TensorType(tuple(result.shape[1:]), result.dtype)

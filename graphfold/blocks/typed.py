@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self, TypeAlias
 
 from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.types import ResultType, TypeLike, canonicalize_type
+from graphfold.blocks.type_conversion import TypeLike, canonicalize_type
+from graphfold.blocks.types import ResultType
 
 #: Classes of types, or None for any.
 Classes: TypeAlias = tuple[type[ResultType], ...] | None

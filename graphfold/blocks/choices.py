@@ -1,0 +1,135 @@
+"""OneOf and Optional: which block runs depends on the example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from graphfold.blocks.block import Block, Steps
+from graphfold.blocks.constants import Zeros
+from graphfold.blocks.context import Context
+from graphfold.blocks.convert import convert_to_block
+from graphfold.blocks.errors import BlockKeyError, BlockTypeError, BlockValueError
+from graphfold.blocks.record import Named, named_blocks
+from graphfold.blocks.simple import InputTransform
+from graphfold.blocks.types import PyObjectType, ResultType, VoidType
+
+
+class OneOf(Block):
+    """The case that the key of the input names.
+
+    Args:
+        key_fn: a function of a Python object, or a block, that gives the key.
+        case_blocks: the blocks, as in `Record`; in a tuple a negative key counts from the end. All
+            take the same and give the same.
+        pre_block: what is done with the input before the case sees it; the key sees it as it came.
+        name: its name.
+
+    Raises:
+        BlockTypeError: if the key cannot be had, or the cases differ in their types.
+        BlockValueError: if there are no cases.
+        BlockKeyError: if there is no such case, when an example runs.
+    """
+
+    is_simple = False
+
+    def __init__(
+        self,
+        key_fn: Callable[[Any], Any] | Any,
+        case_blocks: Named,
+        pre_block: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self._key_block = _key_block(key_fn)
+        if not case_blocks and isinstance(case_blocks, (dict, list, tuple)):
+            raise BlockValueError("case_blocks must be non-empty. Give at least one.")
+        pairs = named_blocks(case_blocks)
+        self._cases = dict(pairs)
+        if isinstance(case_blocks, tuple):
+            self._cases |= {key - len(pairs): block for key, block in pairs}
+        self._pre_block = None if pre_block is None else convert_to_block(pre_block)
+        pre = [] if self._pre_block is None else [self._pre_block]
+        self._each = [block for _, block in pairs]
+        super().__init__([*self._each, self._key_block, *pre], name=name)
+
+    def steps(self, context: Context, x: Any) -> Steps:
+        key = yield self._key_block, x
+        if self._pre_block is not None:
+            x = yield self._pre_block, x
+        try:
+            case = self._cases[key]
+        except (KeyError, TypeError) as error:
+            known = ", ".join(map(repr, self._cases))
+            raise BlockKeyError(
+                f"{self} has no case for the key {key!r}. It has: {known}.", key=key
+            ) from error
+        return (yield case, x)
+
+    def _input_found(self, kind: ResultType) -> None:
+        for block in [self._key_block, *([self._pre_block] if self._pre_block else self._each)]:
+            block.set_input_type(kind)
+
+    def _output_found(self, kind: ResultType) -> None:
+        for block in self._each:
+            block.set_output_type(kind)
+
+    def _child_found(self, child: Block) -> None:
+        self.set_input_type(self._key_block.input_type)
+        if self._pre_block is not None:
+            self.set_input_type(self._pre_block.input_type)
+        for block in self._each:
+            if self._pre_block is not None:
+                block.set_input_type(self._pre_block.output_type)
+            else:
+                self.set_input_type(block.input_type)
+            self.set_output_type(block.output_type)
+
+
+class Optional(Block):
+    """One block for an object, another for None.
+
+    Args:
+        some_case: for any object but None.
+        none_case: for None; takes nothing; zeros (and empty sequences) if not given.
+        name: its name.
+    """
+
+    is_simple = False
+
+    def __init__(self, some_case: Any, none_case: Any = None, name: str | None = None) -> None:
+        self._some_case = convert_to_block(some_case).set_input_type(PyObjectType())
+        self._none_case: Block | None = None
+        children = [self._some_case]
+        if none_case is not None:
+            self._none_case = convert_to_block(none_case).set_input_type(VoidType())
+            children.append(self._none_case)
+        super().__init__(children, input_type=PyObjectType(), name=name)
+
+    def steps(self, context: Context, x: Any) -> Steps:
+        return (yield (self._none_case if x is None else self._some_case), x)  # type: ignore[misc]
+
+    def _output_found(self, kind: ResultType) -> None:
+        self._some_case.set_output_type(kind)
+        if self._none_case is None:
+            self._none_case = Zeros(kind).set_input_type(VoidType())
+            self._add_child(self._none_case)
+        self._none_case.set_output_type(kind)
+
+    def _child_found(self, child: Block) -> None:
+        self.set_output_type(self._some_case.output_type)
+        if self._none_case is not None:
+            self.set_output_type(self._none_case.output_type)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"some_case_block": self._some_case}
+
+
+def _key_block(key_fn: Any) -> Block:
+    """The block that gives the key: a plain function is one of Python objects here."""
+    if isinstance(key_fn, (Block, nn.Module, dict, list, tuple)):
+        return convert_to_block(key_fn).set_output_type(PyObjectType())
+    if not callable(key_fn):
+        raise BlockTypeError(f"key_fn is not callable: {key_fn!r}. Give a function or a block.")
+    return InputTransform(key_fn)

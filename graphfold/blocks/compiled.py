@@ -1,0 +1,218 @@
+"""CompiledModel: a root block as a module that takes lists of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Network, Up, build_schedule
+from graphfold.batching.randomness import refuse_random
+from graphfold.blocks.cells import LeafCell
+from graphfold.blocks.convert import convert_to_block
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.lowering import lower
+from graphfold.blocks.node_types import EXAMPLE, NodeTypes
+from graphfold.blocks.operations import Operations
+from graphfold.blocks.parallel import lower_in_processes
+from graphfold.blocks.precision import float_dtype_of
+from graphfold.blocks.results import Result, Results
+from graphfold.blocks.types import TensorType
+from graphfold.blocks.walk import check_blocks
+from graphfold.blocks.widen import widen
+from graphfold.dag import Schema, TypedDAG
+from graphfold.errors import shortened
+
+#: The only pass: every node after what it reads.
+PASSES = (Up(),)
+
+_WHY = "equal nodes would share what was drawn. Compile with share=False."
+
+
+def compile(
+    root: Any,
+    engine: str = "fast",
+    policy: str = "critical_path",
+    kernel: str = "native",
+    ragged: bool = False,
+    share: bool = False,
+) -> CompiledModel:
+    """The model of a root block.
+
+    Args:
+        root: a block, or what converts to one, that takes Python objects (or nothing).
+        engine: "fast"; "autograd", which can be differentiated twice; or "reference", which runs
+            one node at a time.
+        policy: which nodes run together; see `graphfold.batching.policies`. The default lets all
+            leaves run at once, and at the end what nothing waits for.
+        kernel: what reduces over children.
+        ragged: whether the output may hold sequences.
+        share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
+            with dropout or batch normalisation in training.
+
+    Raises:
+        BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
+        BlockValueError: if there is a cycle.
+    """
+    return CompiledModel(root, engine, policy, kernel, ragged, share)
+
+
+class CompiledModel(nn.Module):
+    """A model over lists of Python examples; made by `compile`.
+
+    Its parameters and state dict are those of the modules in the blocks, each once.
+
+    Args:
+        root: as in `compile`, like the others.
+        engine: see there.
+        policy: see there.
+        kernel: see there.
+        ragged: see there.
+        share: see there.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        engine: str = "fast",
+        policy: str = "critical_path",
+        kernel: str = "native",
+        ragged: bool = False,
+        share: bool = False,
+    ) -> None:
+        super().__init__()
+        self.root = convert_to_block(root)
+        blocks = check_blocks(self.root)
+        self.results = Results(self.root, blocks)
+        self.results.check(ragged)
+        self.node_types = NodeTypes(Operations.of(blocks))
+        self.engine = engine
+        self.policy = policy
+        self.kernel = kernel
+        self.share = share
+        self.blocks = nn.ModuleDict(self.node_types.operations.modules())
+        self._float_types = {
+            k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point
+        }
+        # The network is made of the same modules, so it is no child: state dicts name them once.
+        self._network: list[Network] = []
+
+    def forward(self, examples: list[Any] | Batch) -> Any:
+        """The output of the root; see `Result.output`.
+
+        Args:
+            examples: a list of examples, or a batch made of them.
+        """
+        return self.run(examples).output
+
+    def run(self, examples: list[Any] | Batch) -> Result:
+        """The output of the root and the metrics.
+
+        Args:
+            examples: a list of examples, or a batch made of them.
+
+        Raises:
+            BlockTypeError: if a single example is given instead of a list.
+        """
+        batch = examples if isinstance(examples, Batch) else self.batch(examples)
+        network = self._network_of(batch.dag.schema)
+        shared = batch.schedule.sources is not None
+        precision = self.node_types.precision
+        precision.dtype = self._float_dtype()
+        guard = refuse_random("a leaf", batch.dag.op_type.device, _WHY) if shared else nullcontext()
+        with guard:
+            x = self._inputs(batch)
+        states = network(batch, x)
+        return self.results.collect(batch.dag, states, float_dtype_of([self.blocks]))
+
+    def lower(self, examples: Iterable[Any], num_workers: int = 0) -> TypedDAG:
+        """Examples as graphs: the slow part, to be done once.
+
+        Args:
+            examples: the examples.
+            num_workers: processes that share the work; 0 for none but this one.
+
+        Raises:
+            BlockTypeError: if a single example is given, or one does not fit.
+        """
+        _refuse_single(examples)
+        if num_workers:
+            known = examples if isinstance(examples, Sequence) else list(examples)
+            return lower_in_processes(self, known, num_workers) if known else self.lower([])
+        return lower(self.node_types, self.results, examples)
+
+    def batch(self, examples: Iterable[Any] | TypedDAG) -> Batch:
+        """A planned batch of examples, or of graphs made of them, on the model's device."""
+        dag = examples if isinstance(examples, TypedDAG) else self.lower(examples)
+        batch = Batch(dag, build_schedule(dag, PASSES, self.policy, self.share))
+        device = next((t.device for t in self._tensors()), None)
+        return batch if device is None or device.type == "cpu" else batch.to(device)
+
+    def widen(self, dag: TypedDAG) -> TypedDAG:
+        """Graphs lowered earlier, or elsewhere, with the schema that the model has by now."""
+        self.node_types.learn(dag.schema)
+        return widen(dag, self.node_types.schema)
+
+    def _tensors(self) -> Iterator[Tensor]:
+        yield from self.parameters()
+        yield from self.buffers()
+
+    def _float_dtype(self) -> torch.dtype:
+        """That of the parameters; without any, the widest among the types."""
+        found = float_dtype_of([self.blocks])
+        if found is not None:
+            return found
+        kinds = self._float_types | {t.dtype for t in self.buffers() if t.is_floating_point()}
+        return max(kinds or {torch.get_default_dtype()}, key=lambda dtype: torch.finfo(dtype).bits)
+
+    def _network_of(self, schema: Schema) -> Network:
+        names = [t.name for t in schema.types if t.name != EXAMPLE]
+        if not self._network or self._network[0].schema != schema:
+            cells = {name: self.node_types.cell(name) for name in names}
+            self._network[:] = [Network(schema, PASSES, [cells], self.engine, kernel=self.kernel)]
+        network = self._network[0]
+        network.engine = self.engine
+        for name in names:
+            self.node_types.cell(name).training = self.training
+        return network
+
+    def _inputs(self, batch: Batch) -> dict[str, Mapping[str, Tensor]]:
+        """What is known of the nodes before the engine runs: the states of leaves, else columns."""
+        dag, sources = batch.dag, batch.schedule.sources
+        found: dict[str, Mapping[str, Tensor]] = {}
+        for index, node_type in enumerate(dag.schema.types):
+            if node_type.name == EXAMPLE:
+                continue
+            count, columns = dag.num_nodes_by_type[index], dag.features(node_type.name)
+            if sources is not None:
+                rows = sources[index].node
+                count = len(rows)
+                columns = {name: column.index_select(0, rows) for name, column in columns.items()}
+            cell = self.node_types.cell(node_type.name)
+            if isinstance(cell, LeafCell):
+                found[node_type.name] = cell.compute(count, columns)
+            else:  # the empty column says how many nodes there are, and their dtype
+                dtype = self.node_types.precision.dtype
+                nothing = torch.zeros(count, 0, dtype=dtype, device=dag.op_type.device)
+                found[node_type.name] = {**columns, "rows": nothing}
+        return found
+
+
+def _tensors(block: Any) -> list[TensorType]:
+    """The tensor types in the output of a block."""
+    kind = block.output_type
+    terminals = [] if kind is None else kind.terminal_types()
+    return [item for item in terminals if isinstance(item, TensorType)]
+
+
+def _refuse_single(examples: Any) -> None:
+    single = isinstance(examples, (str, bytes, Mapping, tuple, Tensor, np.ndarray))
+    if single or not isinstance(examples, Iterable):
+        raise BlockTypeError(
+            f"a compiled model takes a batch of examples, not a single example: "
+            f"{shortened(repr(examples))}. Put it into a list."
+        )

@@ -1,0 +1,166 @@
+"""Blocks that turn Python objects into tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphfold.blocks.block import Block
+from graphfold.blocks.context import Context
+from graphfold.blocks.errors import (
+    BlockDuplicateError,
+    BlockIndexError,
+    BlockKeyError,
+    BlockTypeError,
+    BlockValueError,
+)
+from graphfold.blocks.types import PyObjectType, TensorType
+from graphfold.errors import shortened
+
+
+class Tensor(Block):
+    """A tensor from numbers, nested as the shape says.
+
+    Args:
+        shape: the shape, [] for a single number.
+        dtype: the dtype.
+        name: its name.
+
+    Raises:
+        BlockTypeError: if an example has another shape.
+        BlockValueError: if an example has no numbers.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: Any = "float32", name: str | None = None):
+        self._tensor = TensorType(shape, dtype)
+        self._numpy = np.dtype("float32" if dtype == "bfloat16" else self._tensor.dtype)
+        super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        try:
+            value = np.asarray(x, self._numpy)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise BlockValueError(
+                f"{self} cannot make {shortened(repr(x))} a tensor: {error}. Give numbers."
+            ) from error
+        if value.shape != self._tensor.shape:
+            raise BlockTypeError(
+                f"{self} makes tensors of shape {list(self._tensor.shape)}, but "
+                f"{shortened(repr(x))} has the shape {list(value.shape)}. Correct the example, or "
+                "the shape."
+            )
+        return context.from_example(self._tensor, value)
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"dtype": self._tensor.dtype}
+        if self._kind == "Vector":
+            facts["size"] = self._tensor.shape[0]
+        elif self._kind != "Scalar":
+            facts["shape"] = self._tensor.shape
+        return facts
+
+
+def Scalar(dtype: Any = "float32", name: str | None = None) -> Block:
+    """A tensor from a single number.
+
+    Args:
+        dtype: the dtype.
+        name: its name.
+    """
+    return Tensor((), dtype, name).called("Scalar")
+
+
+def Vector(size: int, dtype: Any = "float32", name: str | None = None) -> Block:
+    """A tensor from a list of numbers.
+
+    Args:
+        size: how many.
+        dtype: the dtype.
+        name: its name.
+    """
+    return Tensor((size,), dtype, name).called("Vector")
+
+
+class OneHot(Block):
+    """A vector of zeros, with a one at the place of an integer.
+
+    Args:
+        start: the first integer that has a place.
+        stop: the last one plus one; if not given, places go from 0 to `start` minus 1.
+        dtype: of the vector.
+        name: its name.
+
+    Raises:
+        BlockIndexError: if there are no places.
+        BlockKeyError: if an example is outside of them.
+    """
+
+    def __init__(
+        self, start: int, stop: int | None = None, dtype: Any = "float32", name: str | None = None
+    ) -> None:
+        self._start, self._stop = (0, start) if stop is None else (start, stop)
+        if self._stop <= self._start:
+            raise BlockIndexError(f"range [{self._start}, {self._stop}) is empty. Widen it.")
+        self._tensor = TensorType((self._stop - self._start,), dtype)
+        rows = np.identity(self._stop - self._start, self._tensor.dtype)
+        self._rows = dict(zip(range(self._start, self._stop), rows, strict=True))
+        super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return context.from_example(self._tensor, _look_up(self._rows, x, self))
+
+    def _facts(self) -> dict[str, Any]:
+        return {"dtype": self._tensor.dtype, "start": self._start, "stop": self._stop}
+
+
+class OneHotFromList(Block):
+    """A vector of zeros, with a one at the place that an object has in a list.
+
+    Args:
+        elements: the list; its elements can be keys of a dict.
+        dtype: of the vector.
+        strict: whether an unknown object is an error; if not, its vector is zero.
+        name: its name.
+
+    Raises:
+        BlockDuplicateError: if an element occurs twice.
+        BlockValueError: if there are none.
+        BlockKeyError: if an example is unknown and that is an error.
+    """
+
+    def __init__(
+        self,
+        elements: Sequence[Hashable],
+        dtype: Any = "float32",
+        strict: bool = True,
+        name: str | None = None,
+    ) -> None:
+        elements = list(elements)
+        if not elements:
+            raise BlockValueError("OneHotFromList needs at least one element.")
+        if len(set(elements)) != len(elements):
+            raise BlockDuplicateError(
+                "OneHotFromList was passed duplicate elements. Name each of them once."
+            )
+        self._tensor = TensorType((len(elements),), dtype)
+        rows = np.identity(len(elements), self._tensor.dtype)
+        self._rows = dict(zip(elements, rows, strict=True))
+        self._unknown = None if strict else np.zeros_like(rows[0])
+        super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        row = self._rows.get(x, self._unknown)
+        return context.from_example(
+            self._tensor, _look_up(self._rows, x, self) if row is None else row
+        )
+
+
+def _look_up(rows: dict[Any, Any], x: Any, whose: object) -> Any:
+    try:
+        return rows[x]
+    except (KeyError, TypeError) as error:
+        raise BlockKeyError(
+            f"{whose} has no place for {shortened(repr(x))}. Correct the example, or add it.", key=x
+        ) from error

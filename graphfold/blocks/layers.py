@@ -1,0 +1,157 @@
+"""FC and Embedding: the layers that nearly every model has, sized by what they are connected to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphfold.blocks.errors import BlockTypeError, BlockValueError
+from graphfold.blocks.layer import Layer
+from graphfold.blocks.types import ResultType, TensorType
+
+Activation = Callable[[Tensor], Tensor]
+#: Fills a tensor in place, like those of `torch.nn.init`.
+Initializer = Callable[[Tensor], Any]
+
+
+class FC(Layer):
+    """A fully connected layer: activation(x W + b), float vector in, float vector out.
+
+    Args:
+        num_units_out: the size of the output.
+        activation: what is done with the products; None for nothing.
+        initializer: fills the weight; by default Glorot's uniform, He's for a ReLU.
+        input_keep_prob: how probably a number of the input is kept in training; None for always.
+        output_keep_prob: the same of the output.
+        normalization_fn: what is done before the activation; not used without one.
+        weight_norm: whether the weights of every unit are scaled to a learned length, at first 1.
+        name: its name; by default FC and the number of units.
+
+    Raises:
+        BlockTypeError: if it is connected to anything else than a vector of floats.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+    scales: nn.Parameter | None
+
+    def __init__(
+        self,
+        num_units_out: int,
+        activation: Activation | None = F.relu,
+        initializer: Initializer | None = None,
+        input_keep_prob: float | None = None,
+        output_keep_prob: float | None = None,
+        normalization_fn: Activation | None = None,
+        weight_norm: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.num_units_out = num_units_out
+        super().__init__(output_type=[num_units_out], name=name or f"FC_{num_units_out}")
+        self.activation = activation
+        self.initializer = initializer
+        self.input_keep_prob = input_keep_prob
+        self.output_keep_prob = output_keep_prob
+        self.normalization_fn = normalization_fn
+        self.weight_norm = weight_norm
+
+    def build(self, kind: ResultType) -> None:
+        if not isinstance(kind, TensorType) or not kind.is_floating_point:
+            dtype = kind.dtype if isinstance(kind, TensorType) else kind
+            raise BlockTypeError(f"FC input dtype must be float32: {dtype}. Convert it first.")
+        if kind.ndim != 1:
+            raise BlockTypeError(
+                f"FC input shape must be 1D: {list(kind.shape)}. Use Vector, or Concat for scalars."
+            )
+        self.weight = nn.Parameter(torch.empty(self.num_units_out, kind.shape[0]))
+        self.bias = nn.Parameter(torch.zeros(self.num_units_out))
+        self.scales = nn.Parameter(torch.ones(self.num_units_out)) if self.weight_norm else None
+        if self.initializer is not None:
+            self.initializer(self.weight.data)
+        elif self.activation in (F.relu, torch.relu):
+            nn.init.kaiming_uniform_(self.weight, nonlinearity="relu")
+        else:
+            nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.input_keep_prob is not None:
+            x = F.dropout(x, 1 - self.input_keep_prob, self.training)
+        weight: Tensor = self.weight
+        if self.scales is not None:
+            weight = F.normalize(weight, dim=1) * self.scales.unsqueeze(1)
+        y = F.linear(x, weight, self.bias)
+        if self.activation is not None:
+            y = self.activation(y if self.normalization_fn is None else self.normalization_fn(y))
+        if self.output_keep_prob is not None:
+            y = F.dropout(y, 1 - self.output_keep_prob, self.training)
+        return y
+
+
+class Embedding(Layer):
+    """A learned vector for every integer.
+
+    Args:
+        num_buckets: how many vectors there are.
+        num_units_out: the size of a vector.
+        initializer: fills the table; or the table itself, [num_buckets, num_units_out]. By default
+            normal, as in `nn.Embedding`.
+        name: its name; by default Embedding and the two sizes.
+        trainable: whether the vectors are learned.
+        mod_inputs: whether integers go round: |x| mod num_buckets. If not, one that is negative or
+            too large is an error of torch (IndexError on a CPU) when it is looked up.
+        sparse: whether the gradient of the table names only the rows that were looked up, where the
+            integers come from the example; the optimizer must know such gradients.
+
+    Raises:
+        BlockValueError: if the table has another shape.
+        BlockTypeError: if it is connected to anything else than an integer.
+    """
+
+    weight: nn.Parameter
+
+    def __init__(
+        self,
+        num_buckets: int,
+        num_units_out: int,
+        initializer: Initializer | Tensor | np.ndarray | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+        mod_inputs: bool = True,
+        sparse: bool = False,
+    ) -> None:
+        self.num_buckets = num_buckets
+        self.num_units_out = num_units_out
+        name = name or f"Embedding_{num_buckets}_{num_units_out}"
+        super().__init__(output_type=[num_units_out], name=name)
+        self.mod_inputs = mod_inputs
+        self.sparse = sparse
+        table = torch.empty(num_buckets, num_units_out)
+        if isinstance(initializer, (Tensor, np.ndarray)):
+            if tuple(initializer.shape) != (num_buckets, num_units_out):
+                raise BlockValueError(
+                    f"the initializer of {self.name} has the shape {list(initializer.shape)}, but "
+                    f"the table is [{num_buckets}, {num_units_out}]. Give a table of that shape."
+                )
+            table = torch.as_tensor(initializer).detach().clone().to(table.dtype)
+        else:
+            (initializer or nn.init.normal_)(table)
+        self.weight = nn.Parameter(table, requires_grad=trainable)
+
+    def build(self, kind: ResultType) -> None:
+        if not isinstance(kind, TensorType) or kind.ndim:
+            raise BlockTypeError(f"Embeddings take scalar inputs. {self.name} is given {kind}.")
+        if kind.is_floating_point or kind.dtype == "bool":
+            raise BlockTypeError(
+                f"Embeddings take integer inputs. {self.name} is given {kind}; use Scalar('int64')."
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        index = x.long()
+        if self.mod_inputs:
+            index = index.abs() % self.num_buckets
+        return F.embedding(index, self.weight, sparse=self.sparse)

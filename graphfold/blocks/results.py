@@ -1,0 +1,208 @@
+"""Results: from the states of nodes back to what the root gives, and to the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import States
+from graphfold.blocks.block import Block
+from graphfold.blocks.cells import field_of, from_rows
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.metric import Metric
+from graphfold.blocks.node_types import LENGTHS, OUTPUTS
+from graphfold.blocks.precision import in_dtype
+from graphfold.blocks.types import (
+    BroadcastSequenceType,
+    PyObjectType,
+    ResultType,
+    SequenceType,
+    TensorType,
+    TupleType,
+)
+from graphfold.dag import TypedDAG
+
+#: A gradient for fewer than one in so many nodes is kept sparse.
+_FEW = 8
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a model gives for some examples.
+
+    Attributes:
+        output: as the root's output type says, with tensors [num_examples, ...]; a sequence is
+            a list with one entry for each example, tensors in it [length, ...].
+        metrics: name -> [num_values, ...], in the order of the examples and, within one, in which
+            the blocks ran.
+        labels: name -> the labels of these values, if they have any.
+    """
+
+    output: Any
+    metrics: dict[str, Tensor]
+    labels: dict[str, list[Any]]
+
+
+class Results:
+    """What a root gives: a slot for every tensor and sequence in its type and for every metric.
+
+    Args:
+        root: the root.
+        blocks: all blocks.
+    """
+
+    def __init__(self, root: Block, blocks: list[Block]) -> None:
+        self.root = root
+        self._kind: ResultType = root.output_type  # type: ignore[assignment]
+        self._metrics = {b.name: b.tensor for b in blocks if isinstance(b, Metric)}
+        first = _count(self._kind)
+        self._slot_of = {name: first + n for n, name in enumerate(sorted(self._metrics))}
+
+    def check(self, ragged: bool) -> None:
+        """Whether batches can come out of the root.
+
+        Args:
+            ragged: whether sequences may.
+
+        Raises:
+            BlockTypeError: if Python objects, endless sequences or nothing at all would.
+        """
+        kind, kinds = self._kind, list(self._kind.terminal_types())
+        if any(isinstance(item, PyObjectType) for item in kinds):
+            raise BlockTypeError(
+                f"root outputs must all be tensors: {kind} of {self.root}. Turn Python objects "
+                "into tensors."
+            )
+        if not kinds and not self._metrics:
+            raise BlockTypeError(
+                f"root must have at least one output or metric tensor: {kind} of {self.root}."
+            )
+        if _has(kind, BroadcastSequenceType) or (not ragged and _has(kind, SequenceType)):
+            raise BlockTypeError(
+                f"root output may not contain sequences: {kind} of {self.root}. Reduce them, "
+                "collect values with Metric, or compile with ragged=True."
+            )
+
+    def metric_slot(self, name: str) -> int:
+        """The slot of a metric."""
+        return self._slot_of[name]
+
+    def collect(self, dag: TypedDAG, states: States, dtype: torch.dtype | None) -> Result:
+        """The results for a batch.
+
+        Args:
+            dag: the batch.
+            states: the states of its nodes.
+            dtype: that of floating-point results; None for that of their types.
+        """
+        columns = dag.columns[f"relation:{OUTPUTS}"]
+        found = _Found(dag, states, columns["slot"], columns["number"], dtype)
+        output, _ = found.batched(self._kind, dag.num_graphs, 0)
+        metrics = {n: found.tensors(self._slot_of[n], self._metrics[n]) for n in self._slot_of}
+        return Result(output, metrics, self._labels(dag, columns["label"], columns["slot"]))
+
+    def _labels(self, dag: TypedDAG, label: Tensor, slot: Tensor) -> dict[str, list[Any]]:
+        known = dag.dictionaries.get((f"relation:{OUTPUTS}", "label"), ())
+        labels: dict[str, list[Any]] = {}
+        if known:
+            names = {slot: name for name, slot in self._slot_of.items()}
+            for code, place in zip(label.tolist(), slot.tolist(), strict=True):
+                if code >= 0:
+                    labels.setdefault(names[place], []).append(known[code].value)
+        return labels
+
+
+@dataclass(frozen=True)
+class _Found:
+    dag: TypedDAG
+    states: States
+    slot: Tensor
+    number: Tensor
+    dtype: torch.dtype | None
+
+    def tensors(self, slot: int, kind: TensorType) -> Tensor:
+        """[num_values, ...] the tensors of a slot, in the order of the examples."""
+        mine = torch.nonzero(self.slot == slot).view(-1)
+        nodes = self.dag.relations[OUTPUTS].index[mine]
+        numbers = self.number[mine]
+        rows: Tensor | None = None
+        for number in torch.unique(numbers).tolist():
+            chosen = torch.nonzero(numbers == number).view(-1)
+            part = self._rows(field_of(number, kind), nodes[chosen])
+            if len(chosen) == len(mine):
+                rows = part
+                break
+            if rows is None:
+                rows = part.new_zeros(len(mine), part.shape[1])
+            rows = rows.index_copy(0, chosen, part)
+        if rows is None:
+            shape = (0, *kind.shape)
+            return torch.zeros(shape, dtype=in_dtype(kind, self.dtype), device=self.slot.device)
+        return from_rows(rows, kind).to(in_dtype(kind, self.dtype))
+
+    def _rows(self, field: str, nodes: Tensor) -> Tensor:
+        """[len(nodes), width] the field of some nodes."""
+        if _FEW * len(nodes) < self.dag.num_nodes:
+            return self.states.at(field, nodes)  # its gradient names the rows
+        return self.states[field].index_select(0, nodes)
+
+    def batched(self, kind: ResultType, count: int, slot: int) -> tuple[Any, int]:
+        """`count` instances of a type as one batch, and the slot after those of the type."""
+        if isinstance(kind, TensorType):
+            return self.tensors(slot, kind), slot + 1
+        if isinstance(kind, TupleType):
+            items = []
+            for item in kind:
+                value, slot = self.batched(item, count, slot)
+                items.append(value)
+            return tuple(items), slot
+        if isinstance(kind, SequenceType):
+            lengths = self.lengths(slot)
+            inside, slot = self.batched(kind.element_type, sum(lengths), slot + 1)
+            return _split(kind.element_type, inside, lengths), slot
+        return None, slot
+
+    def lengths(self, slot: int) -> list[int]:
+        """How long the sequences of a slot are."""
+        columns = self.dag.columns[f"relation:{LENGTHS}"]
+        found: list[int] = columns["length"][columns["slot"] == slot].tolist()
+        return found
+
+
+def _split(kind: ResultType, values: Any, lengths: list[int]) -> list[Any]:
+    """A batch of elements as one batch for each sequence."""
+    if isinstance(kind, TensorType):
+        return list(torch.split(values, lengths))
+    if isinstance(kind, TupleType):
+        items = [_split(item, v, lengths) for item, v in zip(kind, values, strict=True)]
+        return list(zip(*items, strict=True)) if items else [()] * len(lengths)
+    if isinstance(kind, SequenceType):
+        ends = torch.tensor([0, *lengths]).cumsum(0).tolist()
+        return [values[a:b] for a, b in pairwise(ends)]
+    return [None] * len(lengths)
+
+
+def _count(kind: ResultType) -> int:
+    if isinstance(kind, TupleType):
+        return sum(map(_count, kind))
+    if isinstance(kind, SequenceType):
+        return 1 + _count(kind.element_type)
+    return int(isinstance(kind, TensorType))
+
+
+def _has(kind: ResultType, wanted: type[ResultType]) -> bool:
+    return any(isinstance(item, wanted) for item in _parts(kind))
+
+
+def _parts(kind: ResultType) -> Iterator[ResultType]:
+    yield kind
+    if isinstance(kind, TupleType):
+        for item in kind:
+            yield from _parts(item)
+    elif isinstance(kind, SequenceType):
+        yield from _parts(kind.element_type)

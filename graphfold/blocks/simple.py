@@ -1,0 +1,231 @@
+"""Blocks that only pass on: nothing is computed, so no node is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphfold.blocks.block import Block
+from graphfold.blocks.context import Context
+from graphfold.blocks.errors import (
+    BlockIndexError,
+    BlockItemError,
+    BlockKeyError,
+    BlockTypeError,
+)
+from graphfold.blocks.types import (
+    BroadcastSequenceType,
+    PyObjectType,
+    ResultType,
+    SequenceType,
+    TensorType,
+    TupleType,
+)
+from graphfold.errors import shortened
+
+
+class Identity(Block):
+    """Gives what it takes.
+
+    Args:
+        name: its name.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name=name)
+
+    def _input_found(self, kind: ResultType) -> None:
+        self.set_output_type(kind)
+
+    def _output_found(self, kind: ResultType) -> None:
+        self.set_input_type(kind)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return x
+
+
+class InputTransform(Block):
+    """A function of Python objects.
+
+    Args:
+        py_fn: what is done with the object. Its exceptions are passed on.
+        name: its name.
+
+    Raises:
+        BlockTypeError: if it cannot be called.
+    """
+
+    def __init__(self, py_fn: Callable[[Any], Any], name: str | None = None) -> None:
+        if not callable(py_fn):
+            raise BlockTypeError(f"py_fn is not callable: {py_fn!r}. Give a function.")
+        self.py_fn = py_fn
+        super().__init__(input_type=PyObjectType(), output_type=PyObjectType(), name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return self.py_fn(x)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"py_fn": self.py_fn}
+
+
+class GetItem(Block):
+    """`x[key]` of a Python object, a tuple or a finite sequence.
+
+    Args:
+        key: the key, a position or a slice.
+        name: its name.
+
+    Raises:
+        BlockTypeError: if the input is none of these, or a tuple without such an item.
+        BlockKeyError: if an object lacks the key, when an example runs.
+        BlockIndexError: if a sequence is too short, when an example runs.
+    """
+
+    expected_input = (PyObjectType, TupleType, SequenceType)
+
+    def __init__(self, key: Any, name: str | None = None) -> None:
+        self.key = key
+        super().__init__(name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return item_of(x, self.key, self)
+
+    def _input_found(self, kind: ResultType) -> None:
+        if isinstance(kind, BroadcastSequenceType):
+            raise BlockTypeError(
+                f"{self} cannot get an item from an infinite sequence: {kind}. Zip it with a "
+                "finite one first."
+            )
+        if isinstance(kind, TupleType):
+            self.set_output_type(_items(kind, self.key, self))
+        elif isinstance(kind, SequenceType) and not isinstance(self.key, slice):
+            self.set_output_type(kind.element_type)
+        else:
+            self.set_output_type(kind)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"key": self.key}
+
+
+def Slice(
+    *args: Any,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int | None = None,
+    name: str | None = None,
+) -> Block:
+    """`x[start:stop:step]` of a Python object, a tuple or a finite sequence.
+
+    Args:
+        *args: none; with one number it would not be clear whether that is the start or the stop.
+        start: as in Python.
+        stop: as in Python.
+        step: as in Python; -1 reverses.
+        name: its name.
+
+    Raises:
+        BlockTypeError: if a number comes without its name.
+    """
+    if args:
+        raise BlockTypeError(
+            "Slice does not accept positional arguments. Name start, stop or step."
+        )
+    return GetItem(slice(start, stop, step), name).called("Slice")
+
+
+class Length(Block):
+    """The number of items in a Python object, a sequence or a tuple.
+
+    Args:
+        dtype: of the number.
+        name: its name.
+    """
+
+    expected_input = (PyObjectType, SequenceType, TupleType)
+
+    def __init__(self, dtype: Any = "float32", name: str | None = None) -> None:
+        self._tensor = TensorType((), dtype)
+        super().__init__(output_type=self._tensor, name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return context.from_example(self._tensor, np.asarray(len(x), self._tensor.dtype))
+
+    def _input_found(self, kind: ResultType) -> None:
+        if isinstance(kind, BroadcastSequenceType):
+            raise BlockTypeError(
+                f"{self} cannot get the length of an infinite sequence: {kind}. Zip it with a "
+                "finite one first."
+            )
+
+    def _facts(self) -> dict[str, Any]:
+        return {"dtype": self._tensor.dtype}
+
+
+class Nth(Block):
+    """`x[n]` of (x, n): a finite sequence and a Python integer.
+
+    Args:
+        name: its name.
+
+    Raises:
+        BlockTypeError: if the input is something else.
+        BlockIndexError: if the sequence is too short, when an example runs.
+    """
+
+    expected_input = (TupleType,)
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return item_of(x[0], x[1], self)
+
+    def _input_found(self, kind: ResultType) -> None:
+        assert isinstance(kind, TupleType)
+        if len(kind) != 2:
+            raise BlockTypeError(f"Nth block takes 2 inputs: a sequence and a number, not {kind}.")
+        sequence, number = kind
+        if isinstance(sequence, BroadcastSequenceType):
+            raise BlockTypeError(f"cannot call Nth on an infinite sequence: {sequence}.")
+        if not isinstance(sequence, SequenceType):
+            raise BlockTypeError(f"first input to Nth must be a sequence: {sequence}.")
+        if not isinstance(number, PyObjectType):
+            raise BlockTypeError(f"second input to Nth must be a PyObject: {number}.")
+        self.set_output_type(sequence.element_type)
+
+
+def item_of(x: Any, key: Any, whose: object) -> Any:
+    """`x[key]`.
+
+    Raises:
+        BlockKeyError: if x lacks the key.
+        BlockIndexError: if x is too short.
+    """
+    try:
+        return x[key]
+    except KeyError as error:
+        raise BlockKeyError(
+            f"{whose}: there is no key {key!r} in {shortened(repr(x))}. Correct the example, or "
+            "use Optional."
+        ) from error
+    except IndexError as error:
+        raise BlockIndexError(
+            f"{whose}: there is no item {key!r} among {len(x)} of {shortened(repr(x))}. Correct "
+            "the example."
+        ) from error
+
+
+def _items(kind: TupleType, key: Any, whose: object) -> ResultType:
+    if not isinstance(key, (int, slice)):
+        raise BlockTypeError(
+            f"{whose} asks a tuple of type {kind} for the item {key!r}. Give an integer or a slice."
+        )
+    try:
+        return kind[key]
+    except IndexError as error:
+        raise BlockItemError(
+            f"{whose} asks a tuple of {len(kind)} items for the item {key}: {kind}. Give a "
+            "position that it has."
+        ) from error

@@ -1,0 +1,73 @@
+"""All blocks of a model, each once, children first; also those that declarations name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from graphfold.blocks.block import Block
+from graphfold.blocks.declaration import Reference
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.metric import Metric
+from graphfold.blocks.types import PyObjectType, VoidType
+
+
+def walk(root: Block) -> list[Block]:
+    """All blocks that a block consists of, children before parents."""
+    seen: set[int] = {id(root)}
+    found: list[Block] = []
+    stack: list[tuple[Block, Iterator[Block]]] = [(root, iter(_below(root)))]
+    while stack:
+        block, below = stack[-1]
+        child = next((b for b in below if id(b) not in seen), None)
+        if child is None:
+            found.append(block)
+            stack.pop()
+        else:
+            seen.add(id(child))
+            stack.append((child, iter(_below(child))))
+    return found
+
+
+def check_blocks(root: Block) -> list[Block]:
+    """All blocks, once they have passed their checks; the root takes Python objects, or nothing.
+
+    Raises:
+        BlockTypeError: if a type is unknown, or a check fails.
+        BlockValueError: if there is a cycle.
+    """
+    if not isinstance(root.input_type, VoidType) and not _is_constant(root):
+        root.set_input_type(PyObjectType())
+    for block in walk(root):  # checks may find types, which may make children (zeros, empty)
+        block.check()
+    blocks = walk(root)
+    metrics: dict[str, Metric] = {}
+    for block in blocks:
+        if isinstance(block, Metric):
+            first = metrics.setdefault(block.name, block)
+            if first.tensor != block.tensor:
+                raise BlockTypeError(
+                    f"Metric {block.name} has incompatible types: {first.tensor} vs. "
+                    f"{block.tensor}. Give one of them another name."
+                )
+    return blocks
+
+
+def modules_of(blocks: list[Block]) -> list[nn.Module]:
+    """The modules that some blocks call, each once, in order."""
+    return list({id(m): m for block in blocks for m in block.own_modules()}.values())
+
+
+def _below(block: Block) -> list[Block]:
+    below = list(block.children)
+    if isinstance(block, Reference) and block.target is not None:
+        below.append(block.target)
+    return below
+
+
+def _is_constant(root: Block) -> bool:
+    """Whether a root takes nothing although nobody says so, as compositions of constants do."""
+    if root.input_type is not None or not root.children:
+        return False
+    return all(isinstance(child.input_type, VoidType) for child in root.children)

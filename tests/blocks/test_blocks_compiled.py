@@ -1,0 +1,295 @@
+"""Compiled models: metrics, labels, layers, stored graphs, checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from block_checks import add, check_batched, neg, same, times
+from torch import nn
+from torch.nn import functional as F
+
+from graphfold import blocks as td
+from graphfold.dag import collate, validate
+from graphfold.errors import EngineError
+
+
+def labelled_tree() -> td.Block:
+    tree = td.ForwardDeclaration()
+    leaf = (td.Scalar("int32"), td.Identity()) >> td.Metric("leaf")
+    own = (td.Scalar("int32"), td.Identity()) >> td.Metric("internal")
+    internal = td.AllOf(own, td.Slice(start=2) >> td.Map(tree())) >> td.Void()
+    block = td.OneOf(lambda x: len(x) > 2, (leaf, internal))
+    tree.resolve_to(block)
+    return block
+
+
+def test_metrics_come_in_the_order_of_the_blocks_with_their_labels() -> None:
+    trees = [
+        [1, "a", [2, "b"], [3, "c"], [4, "d"]],
+        [5, "e", [6, "f", [7, "g"]]],
+    ]
+    model = td.compile(labelled_tree())
+    for engine in ("fast", "autograd", "reference"):
+        model.engine = engine
+        result = model.run(trees)
+        assert result.output is None
+        assert result.metrics["leaf"].tolist() == [2, 3, 4, 7]
+        assert result.metrics["internal"].tolist() == [1, 5, 6]
+        assert result.labels == {"leaf": ["b", "c", "d", "g"], "internal": ["a", "e", "f"]}
+
+
+def test_a_metric_without_values_is_empty() -> None:
+    block = td.Map(td.Vector(2) >> td.Metric("m")) >> td.Void()
+    assert td.compile(block).run([[], []]).metrics["m"].shape == (0, 2)
+    assert block.eval([])[1]["m"].shape == (0, 2)
+
+
+def test_losses_may_be_metrics() -> None:
+    weight = nn.Parameter(torch.tensor(3.0))
+    block = td.Map(td.AllOf(td.Scalar(), weight) >> td.Function(torch.mul) >> td.Metric("m"))
+    model = td.compile(block >> td.Void())
+    model.run([[1, 2], [4]]).metrics["m"].sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.item() == 7.0
+
+
+def test_a_constant_may_be_learned() -> None:
+    start = nn.Parameter(torch.zeros(2))
+    model = td.compile(td.Map(td.Vector(2)) >> td.Fold(add(), start))
+    model([[[1, 2]], []]).sum().backward()
+    assert start.grad is not None
+    assert start.grad.tolist() == [2.0, 2.0]
+    assert [name for name, _ in model.named_parameters()] == ["blocks.constant.value"]
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell(3, 4), nn.LSTMCell(3, 4), nn.RNNCell(3, 4)])
+def test_recurrent_cells_run_like_torch(cell: Any) -> None:
+    block = td.Map(td.Vector(3)) >> td.RNN(td.RNNCell(cell)) >> td.GetItem(0) >> td.GetItem(-1)
+    values = torch.randn(5, 3)
+    layer = {nn.GRUCell: nn.GRU, nn.LSTMCell: nn.LSTM, nn.RNNCell: nn.RNN}[type(cell)](3, 4)
+    layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
+    want = layer(values.unsqueeze(1))[0][-1, 0]
+    torch.testing.assert_close(td.compile(block)([values.tolist()])[0], want)
+
+
+def test_attention_is_the_softmax_of_the_scores() -> None:
+    score = nn.Linear(3, 1)
+    block = td.Map(td.Vector(3)) >> td.Attention(score)
+    values = torch.randn(5, 3)
+    want = (torch.softmax(score(values), 0) * values).sum(0)
+    got = td.compile(block)([values.tolist(), []])
+    torch.testing.assert_close(got[0], want)
+    assert got[1].tolist() == [0.0] * 3
+    check_batched(block, [values.tolist(), values[:2].tolist()])
+
+
+def filled(value: float) -> Any:
+    return lambda weight: nn.init.constant_(weight, value)
+
+
+def test_fc() -> None:
+    block = td.Vector(2) >> td.FC(1, None, filled(2))
+    assert td.compile(block)([[0, 0], [1, 0], [1, 1]]).tolist() == [[0.0], [2.0], [4.0]]
+    block = td.Vector(2) >> td.FC(1, None, filled(7), weight_norm=True)
+    torch.testing.assert_close(block.eval([1, 1]), torch.tensor([2**0.5]))
+    halved = td.Vector(1) >> td.FC(1, F.relu, filled(4), normalization_fn=lambda x: x / 2)
+    assert td.compile(halved)([[-1], [1]]).tolist() == [[0.0], [2.0]]
+    chained = td.Vector(1) >> (td.FC(1, None, filled(2)) >> td.FC(1, None, filled(3)))
+    assert chained.eval([1.0], tolist=True) == [6.0]
+
+
+def test_a_layer_has_one_input_type() -> None:
+    layer = td.FC(2)
+    td.Vector(2) >> layer
+    with pytest.raises(TypeError, match="Type mismatch between input type"):
+        td.Vector(3) >> layer
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_embedding_goes_round(dtype: str) -> None:
+    table = np.array([[1, 2], [3, 4]])
+    model = td.compile(td.Scalar(dtype) >> td.Embedding(2, 2, table))
+    numbers = [0, 1, 7] + ([-5] if dtype != "uint8" else [])
+    assert model(numbers).tolist() == [table[abs(n) % 2].tolist() for n in numbers]
+
+
+def test_embedding_may_refuse_what_is_out_of_range() -> None:
+    with pytest.raises(IndexError):
+        td.compile(td.Scalar("int64") >> td.Embedding(2, 2, mod_inputs=False))([2])
+
+
+def test_a_sparse_embedding_names_its_rows() -> None:
+    layer = td.Embedding(10, 2, sparse=True)
+    td.compile(td.Scalar("int64") >> layer >> nn.Linear(2, 1))([3, 3, 4]).sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.is_sparse
+
+
+def sums() -> td.Block:
+    return td.Map(td.Vector(2) >> td.FC(3, torch.tanh)) >> td.Sum() >> td.FC(2, None)
+
+
+def test_graphs_are_lowered_once_and_cut_as_needed() -> None:
+    torch.manual_seed(0)
+    model = td.compile(sums())
+    examples = [torch.randn(n, 2).tolist() for n in (3, 0, 2, 5, 1)]
+    data = td.BlockDataset(model, examples)
+    validate(data.dag)
+    torch.testing.assert_close(model(data[[4, 0]]), model([examples[4], examples[0]]))
+    for workers in (0, 1):
+        loader = data.loader(batch_size=2, num_workers=workers)
+        got = torch.cat([model(batch) for batch in loader])
+        torch.testing.assert_close(got, model(examples))
+
+
+def test_processes_lower_as_one_does() -> None:
+    examples = [[n, "x", *([m, "y"] for m in range(n % 3))] for n in range(20)]
+    one, several = td.compile(labelled_tree()), td.compile(labelled_tree())
+    dag = several.lower(examples, num_workers=2)
+    validate(dag)
+    want, got = one.run(examples), several.run(several.batch(dag))
+    assert {n: v.tolist() for n, v in got.metrics.items()} == {
+        n: v.tolist() for n, v in want.metrics.items()
+    }
+    assert got.labels == want.labels
+    assert dag.schema == one.node_types.schema
+    assert torch.equal(dag.origin, one.lower(examples).origin)
+    with pytest.raises(td.BlockKeyError) as caught:
+        td.compile(td.OneHot(3)).lower([1, 2] * 20 + [7], num_workers=2)
+    assert caught.value.key == 7  # type: ignore[attr-defined]
+
+
+def test_leaves_run_first_and_what_nobody_waits_for_last() -> None:
+    def body(tree: td.Block) -> td.Block:
+        noted = td.AllOf(td.Metric("m"), td.Identity()) >> td.GetItem(1)
+        pair = td.Record((tree, tree)) >> add() >> noted
+        leaf = td.Vector(2) >> nn.Linear(2, 2)
+        return td.OneOf(lambda x: isinstance(x, tuple), (leaf, pair))
+
+    tree = td.recursive(body, output_type=[2])
+    scored = td.compile(tree >> td.AllOf(nn.Linear(2, 1), nn.Tanh()))
+    deep: Any = [1, 2]
+    for _ in range(4):
+        deep = (deep, [3, 4])
+    batch = scored.batch([deep, ([1, 1], [2, 2])])
+    names = [batch.dag.schema.types[g.op_type].name for g in batch.schedule.passes[0].groups]
+    assert names.count("Linear(x)") == 1
+    assert names.count("Linear_2(0:0)") == 1
+    assert names.count("add(0:0,1:0)") == 4
+
+
+def test_graphs_of_different_times_are_brought_together() -> None:
+    model = td.compile(td.OneOf(lambda x: x > 0, (td.Scalar() >> neg(), td.Scalar() >> times(3))))
+    early = model.lower([-1.0])
+    late = model.lower([2.0])
+    assert early.schema != late.schema
+    both = collate([model.widen(early), model.widen(late)])
+    assert model(model.batch(both)).tolist() == [1.0, 6.0]
+    assert model(model.batch(early)).tolist() == [1.0]
+    other = td.compile(model.root)
+    swapped = other.lower([2.0, -1.0])
+    assert other(other.batch(other.widen(early))).tolist() == [1.0]
+    assert other(other.batch(swapped)).tolist() == [6.0, 1.0]
+
+
+def test_an_unknown_operation_is_refused() -> None:
+    dag = td.compile(td.Scalar() >> neg()).lower([1])
+    other = td.compile(td.Scalar() >> times(2))
+    with pytest.raises(TypeError, match="the model has no operation 'neg'"):
+        other(other.batch(dag))
+
+
+def test_state_dicts_hold_every_module_once() -> None:
+    model = td.compile(sums())
+    other = td.compile(sums())
+    assert list(model.state_dict()) == [
+        f"blocks.{layer}.{name}" for layer in ("FC_3", "FC_2") for name in ("weight", "bias")
+    ]
+    other.load_state_dict(model.state_dict())
+    examples = [[[1, 2], [3, 4]], []]
+    torch.testing.assert_close(model(examples), other(examples))
+
+
+def test_state_dicts_hold_no_zeros() -> None:
+    root = td.Map(td.Vector(2)) >> td.RNN(td.RNNCell(nn.GRUCell(2, 2))) >> td.GetItem(1)
+    assert all("GRUCell" in name for name in td.compile(root).state_dict())
+    constant = td.compile(td.AllOf(td.Scalar(), np.ones(2)) >> td.Function(lambda x, y: x))
+    assert list(constant.state_dict()) == ["blocks.constant.value"]
+
+
+@pytest.mark.parametrize("name", ["keys", "type", "training", "a b"])
+def test_any_name_will_do(name: str) -> None:
+    model = td.compile(td.Vector(2) >> td.Function(nn.Linear(2, 2), name=name))
+    assert model([[1, 2]]).shape == (1, 2)
+    assert len(model.state_dict()) == 2
+
+
+def test_equal_nodes_may_be_computed_once() -> None:
+    model, shared = td.compile(sums()), td.compile(sums(), share=True)
+    shared.load_state_dict(model.state_dict())
+    examples = [[[1, 2], [1, 2]], [[1, 2]], [[1, 2], [1, 2]], []]
+    batch = shared.batch(examples)
+    assert batch.schedule.passes[0].num_rows < batch.dag.num_nodes
+    for one in (model, shared):
+        one(examples).square().sum().backward()
+    torch.testing.assert_close(shared(examples), model(examples))
+    for p, q in zip(model.parameters(), shared.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+    noisy = td.compile(td.Vector(2) >> nn.Dropout(0.5), share=True)
+    with pytest.raises(EngineError, match="share=False"):
+        noisy([[1, 2]])
+
+
+def test_masks_of_leaves_are_drawn_in_the_order_of_nodes() -> None:
+    model = td.compile(td.Map(td.Vector(4) >> nn.Dropout(0.5)) >> td.Sum())
+    examples = [[[1, 2, 3, 4]] * n for n in (1, 3)]
+    torch.manual_seed(0)
+    got = model(examples)
+    torch.manual_seed(0)
+    rows = F.dropout(torch.tensor([[1.0, 2, 3, 4]] * 4), 0.5)
+    torch.testing.assert_close(got, torch.stack([rows[0], rows[1:].sum(0)]))
+
+
+def test_batch_norm_of_leaves_sees_the_whole_batch() -> None:
+    norm = nn.BatchNorm1d(2)
+    values = torch.randn(6, 2)
+    got = td.compile(td.Vector(2) >> norm)(values.tolist())
+    torch.testing.assert_close(got, nn.BatchNorm1d(2)(values))
+
+
+def test_a_function_that_forgets_its_type_is_refused() -> None:
+    block = td.Scalar() >> td.Function(lambda x: x, infer_output_type=False).set_output_type([3])
+    with pytest.raises(TypeError, match="for 2 nodes of output type"):
+        td.compile(block)([1, 2])
+
+
+def test_models_compute_in_the_dtype_of_their_parameters() -> None:
+    model = td.compile(sums()).double()
+    examples = [[[1, 2]], []]
+    assert model(examples).dtype == torch.float64
+    same(model(examples)[0], model.root.eval(examples[0]))
+    assert td.compile(td.Scalar("float64"))([0.1]).item() == 0.1
+
+
+def test_training_lowers_the_loss() -> None:
+    torch.manual_seed(0)
+    hidden = td.AllOf(td.Scalar()) >> td.Concat() >> td.FC(8)
+    model = td.compile(td.Map(hidden) >> td.Sum() >> td.FC(1, None))
+    examples = [torch.randn(n).tolist() for n in range(1, 9)]
+    target = torch.tensor([[sum(e)] for e in examples])
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    batch, losses = model.batch(examples), []
+    for _ in range(60):
+        loss = F.mse_loss(model(batch), target)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_a_list_of_nothing() -> None:
+    assert td.compile(td.Scalar() >> neg())([]).shape == (0,)

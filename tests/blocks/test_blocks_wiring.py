@@ -1,0 +1,150 @@
+"""Compositions: scopes, connections, outputs by number, order, and copies."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from block_checks import add, check, neg, times
+from torch import nn
+
+from graphfold import blocks as td
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_diamond(backwards: bool) -> None:
+    scalar, double, triple, both = td.Scalar(), times(2), times(3), add()
+    children = [scalar, double, triple, both]
+    composition = td.Composition(children[::-1] if backwards else children)
+    composition.connect(both, composition.output)
+    composition.connect((double, triple), both)
+    composition.connect(scalar, triple)
+    composition.connect(scalar, double)
+    composition.connect(composition.input, scalar)
+    check(composition, 5, 25.0, 2)
+
+
+def test_scopes_within_scopes() -> None:
+    outer = td.Composition()
+    with outer.scope():
+        scalar = td.Scalar().reads(outer.input)
+        inner = td.Composition().reads(scalar)
+        with inner.scope():
+            inner.output.reads(times(2).reads(inner.input), times(3).reads(inner.input))
+        outer.output.reads(add().reads(inner))
+    check(outer, 1, 5.0, 2)
+
+
+def test_the_scope_outside_comes_back_after_an_error() -> None:
+    outer = td.Composition()
+    with outer.scope():
+        with pytest.raises(ZeroDivisionError), td.Composition().scope():
+            _ = 1 / 0
+        outer.output.reads(td.Scalar().reads(outer.input))
+    check(outer, 1, 1.0)
+
+
+def test_one_result_may_be_read_twice() -> None:
+    composition = td.Composition()
+    with composition.scope():
+        scalar = td.Scalar("int32").reads(composition.input)
+        composition.output.reads(scalar, scalar)
+    check(composition, 3, (3, 3))
+
+
+def test_outputs_by_slice() -> None:
+    composition = td.Composition().set_input_type(td.VoidType())
+    with composition.scope():
+        all_of = td.AllOf(*[np.array(i, "float32") for i in range(5)]).reads(composition.input)
+        composition.output.reads(add().reads(all_of[1:-1:2]))
+    check(composition, None, 4.0)
+
+
+def test_an_item_of_the_input() -> None:
+    first = td.Composition()
+    with first.scope():
+        first.output.reads(first.input[0])
+    check((td.Scalar("int32"), td.Scalar()) >> first, (42, 0.0), 42)
+
+
+def test_outputs_of_a_record_by_key() -> None:
+    composition = td.Composition()
+    with composition.scope():
+        record = td.Record({"a": td.Scalar(), "b": td.Scalar()}).reads(composition.input)
+        pair = times(2).reads(record["a"]), times(3).reads(record["b"])
+        composition.output.reads(add().reads(*pair))
+    check(composition, {"a": 1.0, "b": 5.0}, 17.0)
+
+
+def test_python_objects_are_read_as_a_tuple() -> None:
+    composition = td.Composition()
+    with composition.scope():
+        first = td.GetItem(0).reads(composition.input)
+        second = td.GetItem(1).reads(composition.input)
+        joined = td.InputTransform(lambda pair: pair[0] + pair[1]).reads(first, second)
+        composition.output.reads(td.Scalar().reads(joined))
+    check(composition, (3, 4), 7.0)
+
+
+def test_metrics_need_no_reader() -> None:
+    composition = td.Composition()
+    with composition.scope():
+        scalar = td.Scalar().reads(composition.input)
+        td.Metric("foo").reads(neg().reads(scalar))
+        composition.output.reads(scalar)
+    check(composition, 42, (42.0, {"foo": [-42.0]}), 2)
+
+
+def test_blocks_are_called_as_often_as_need_be() -> None:
+    double = times(2)
+
+    @td.compose
+    def model(x: Any) -> Any:
+        return double(double(double(x)))
+
+    check(td.Scalar() >> model, 1, 8.0, 3)
+
+
+def test_an_lstm_cell_made_of_blocks() -> None:
+    size = 3
+    gates = [td.FC(size, f) for f in (torch.sigmoid, torch.sigmoid, torch.sigmoid, torch.tanh)]
+    mul = td.Function(torch.mul)
+
+    @td.compose
+    def cell(x: Any) -> Any:
+        known = td.Concat()(x[0], td.GetItem(0)(x[1]))
+        i, f, o, u = (gate(known) for gate in map(td.Function, gates))
+        c = td.Function(torch.add)(mul(i, u), mul(f, td.GetItem(1)(x[1])))
+        h = mul(o, td.Function(torch.tanh)(c))
+        return h, td.AllOf(td.GetItem(0), td.GetItem(1))(h, c)
+
+    zeros = td.Zeros(([size], [size]))
+    block = td.Map(td.Vector(2)) >> td.RNN(cell, zeros) >> td.GetItem(0) >> td.Sum()
+    model = td.compile(block)
+    examples = [[[1, 2], [3, 4]], [], [[5, 6]]]
+    alone = torch.stack([block.eval(example) for example in examples])
+    torch.testing.assert_close(model(examples), alone)
+    assert td.verify(model, examples) < 1e-12
+
+
+def test_copies_are_models_of_their_own() -> None:
+    linear = td.Function(nn.Linear(2, 2))
+    block = td.Map(td.compose(lambda x: linear(td.Vector(2)(x)))) >> td.Sum()
+    model = td.compile(block)
+    twin = deepcopy(model)
+    examples = [[[1, 2], [3, 4]], []]
+    torch.testing.assert_close(twin(examples), model(examples))
+    for parameter in twin.parameters():
+        parameter.data.zero_()
+    assert twin(examples).eq(0).all()
+    assert not model(examples).eq(0).all()
+
+
+def test_long_pipes_are_not_nested() -> None:
+    block: td.Block = td.Identity()
+    for _ in range(300):
+        block = block >> td.Identity()
+    check(block >> td.Scalar(), 3, 3.0)
