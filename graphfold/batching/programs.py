@@ -11,10 +11,11 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell
 from graphfold.batching.cell_key import cell_key
+from graphfold.batching.joint import Joint, Untraceable
 from graphfold.batching.pass_inputs import PassInputs, parts
 from graphfold.batching.program import Program, Slot
 from graphfold.batching.tape import TapeReader
-from graphfold.batching.trace import Joint, Untraceable, trace
+from graphfold.batching.trace import trace
 
 logger = logging.getLogger(__name__)
 
