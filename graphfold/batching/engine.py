@@ -1,8 +1,9 @@
 """The fast engine: one state buffer per field, one autograd function per pass.
 
-Forward runs each group on leaves that are cut off from what came before, and keeps the group's own
-small autograd graph. Backward replays the groups in reverse, each graph on its own; a group's
-gradient is pulled from those that read it. The state is never concatenated or copied.
+Forward runs the groups in order; each writes its rows of the buffers, and keeps what its own
+backward needs: a small autograd graph, cut off from what came before, or a few tensors where the
+cell has a program. Backward goes through the groups in reverse; a group's gradient is pulled from
+those that read it. The state is never concatenated or copied.
 """
 
 from __future__ import annotations

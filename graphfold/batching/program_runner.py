@@ -47,6 +47,7 @@ class ProgramRunner:
         numbers: Sequence[int],
     ) -> None:
         self._program = program
+        self._backward = program.backward.without(frozenset())
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
@@ -87,19 +88,20 @@ class ProgramRunner:
         first_read: int,
     ) -> None:
         """Adds the gradients of one group to those of the pass."""
-        pulled = [gradients.state[name].pull(group, first_read) for name in self._fields]
-        if all(grad is None for grad in pulled):
+        grads = [gradients.state[name].pull(group, first_read) for name in self._fields]
+        missing = [index for index, grad in enumerate(grads) if grad is None]
+        if len(missing) == len(grads):
             self._put_zeros(group, gradients)
             return
         self._refuse_changes()
         if self._recompute:
             saved = self._again(group)
-        grads = [
-            torch.zeros_like(buffer[group.start : group.stop]) if grad is None else grad
-            for grad, buffer in zip(pulled, self._buffers, strict=True)
-        ]
-        missing = frozenset(i for i, grad in enumerate(pulled) if grad is None)
-        backward = self._program.backward.without(missing)
+        backward = self._backward
+        if missing:
+            backward = self._program.backward.without(frozenset(missing))
+            for index in missing:
+                place = self._buffers[index][group.start : group.stop]
+                grads[index] = torch.zeros_like(place)
         found = iter(backward(*saved, *self._constants, *grads))
         for put_one, grad in zip(self._puts, found, strict=False):
             put_one(group, grad, gradients)
