@@ -18,6 +18,7 @@ from torch import Tensor
 from graphfold.batching.aliases import aliased
 from graphfold.batching.cell_runner import CellRunner
 from graphfold.batching.differentiate import keeps_graph
+from graphfold.batching.few_rows import product_kernel
 from graphfold.batching.gradients import Gradients
 from graphfold.batching.lazy import Aliases, LazyGradients, cut
 from graphfold.batching.pass_inputs import PassInputs, hollow, parts
@@ -101,19 +102,22 @@ class _Run:
         self.buffers = self._empty_buffers()
         # What children are read from; a field of an earlier pass that this one does not write too.
         runners = self._runners({**inputs.given, **self.buffers})
-        with self._aliased():
+        with self._aliased(), product_kernel(inputs.device) as kernel:
             for group in inputs.plan.groups:
-                runner = runners.get(group.op_type)
-                if runner is not None:
-                    kept = runner.forward(group)
-                    if self.keep:
-                        self.records.append((group, runner, kept))
-                for name in inputs.carried[group.op_type]:
-                    rows = slice(group.start, group.stop)
-                    self.buffers[name][rows] = inputs.given[name][rows].detach()
+                kernel.choose(group.stop - group.start)
+                self._forward_group(group, runners.get(group.op_type))
         for runner in runners.values():
             runner.finish()
         return self._let_go()
+
+    def _forward_group(self, group: Group, runner: Runner | None) -> None:
+        if runner is not None:
+            kept = runner.forward(group)
+            if self.keep:
+                self.records.append((group, runner, kept))
+        for name in self.inputs.carried[group.op_type]:
+            rows = slice(group.start, group.stop)
+            self.buffers[name][rows] = self.inputs.given[name][rows].detach()
 
     def _let_go(self) -> dict[str, Tensor]:
         """The buffers; what backward does not need stays with those who do."""
@@ -180,9 +184,12 @@ class _Run:
         )
         lazy = LazyGradients(self.parameters)
         first_read = _first_reads(inputs.plan)
-        with self.autocast, self._aliased() if inputs.recompute else nullcontext():
+        again = self._aliased() if inputs.recompute else nullcontext()
+        with self.autocast, again, product_kernel(inputs.device) as kernel:
             for group, runner, kept in self._reversed():
+                kernel.choose(group.stop - group.start)
                 runner.backward(group, kept, gradients, lazy, first_read[group.start])
+        with self.autocast:
             lazy.take(gradients.outside)
         self._add_given(gradients, first_read)
         outside = [*self.parameters, *inputs.shared.values()]

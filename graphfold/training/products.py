@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphfold.batching.few_rows import use_default_for_few_rows
+
 #: Name of a kernel -> the precision by which PyTorch chooses it.
 KERNELS = {"default": "highest", "onednn": "medium"}
 
@@ -50,6 +52,7 @@ def products_in_use() -> str:
 def use_products(name: str) -> None:
     """Multiplies with a kernel from now on, everywhere in the process; only commands call this."""
     torch.set_float32_matmul_precision(KERNELS[name])
+    use_default_for_few_rows(name == "onednn")
 
 
 def probe_kernels() -> list[Kernel]:
@@ -111,3 +114,4 @@ def _restored() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        use_default_for_few_rows(products_in_use() == "onednn")
