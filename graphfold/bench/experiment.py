@@ -15,6 +15,7 @@ from graphfold.bench.measure import TRACE_AFTER
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.loader import GraphLoader
 from graphfold.datasets.sampler import BatchSampler
+from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.training.compose import compose
 from graphfold.training.sharing import choose_sharing
@@ -85,6 +86,11 @@ def load_experiment(overrides: Sequence[str], data: DataModule | None = None) ->
     learner.model.network.trace_after = TRACE_AFTER
     made = learner.configure_optimizers()
     optimizer = made["optimizer"] if isinstance(made, dict) else made
+    if not isinstance(learner.model, GraphModel):
+        raise ConfigError(
+            f"this benchmark measures a model of cells, not a {type(learner.model).__name__}. "
+            "Choose another model."
+        )
     return Experiment(complete, data, learner.model, optimizer)
 
 

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from graphfold.bench.measure import Row
 
-
 #: Wider than any table, so that it can be asked for its own width.
 _ANY_WIDTH = 10_000
 

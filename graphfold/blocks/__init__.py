@@ -21,12 +21,15 @@ from graphfold.blocks.errors import (
     BlockTypeError,
     BlockValueError,
 )
+from graphfold.blocks.features import Features
 from graphfold.blocks.folds import Fold, Reduce
 from graphfold.blocks.function import Function
 from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
 from graphfold.blocks.layer import Layer
 from graphfold.blocks.layers import FC, Embedding
 from graphfold.blocks.metric import Metric
+from graphfold.blocks.model import BlockModel
+from graphfold.blocks.node_rows import NodeRows
 from graphfold.blocks.record import AllOf, Record
 from graphfold.blocks.recurrent import RNNCell
 from graphfold.blocks.reductions import Max, Mean, Min, Sum
@@ -55,6 +58,7 @@ __all__ = [
     "BlockDataset",
     "BlockIndexError",
     "BlockKeyError",
+    "BlockModel",
     "BlockTypeError",
     "BlockValueError",
     "Broadcast",
@@ -63,6 +67,7 @@ __all__ = [
     "Composition",
     "Concat",
     "Embedding",
+    "Features",
     "Fold",
     "ForwardDeclaration",
     "FromTensor",
@@ -78,6 +83,7 @@ __all__ = [
     "Metric",
     "Min",
     "NGrams",
+    "NodeRows",
     "Nth",
     "OneHot",
     "OneHotFromList",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -11,7 +11,12 @@ from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.constants import Zeros
 from graphfold.blocks.context import Context
 from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.errors import BlockKeyError, BlockTypeError, BlockValueError
+from graphfold.blocks.errors import (
+    BlockDuplicateError,
+    BlockKeyError,
+    BlockTypeError,
+    BlockValueError,
+)
 from graphfold.blocks.record import Named, named_blocks
 from graphfold.blocks.simple import InputTransform
 from graphfold.blocks.types import PyObjectType, ResultType, VoidType
@@ -22,14 +27,15 @@ class OneOf(Block):
 
     Args:
         key_fn: a function of a Python object, or a block, that gives the key.
-        case_blocks: the blocks, as in `Record`; in a tuple a negative key counts from the end. All
+        case_blocks: the blocks, as in `Record`, with any keys; in a tuple a negative key counts
+            from the end. All
             take the same and give the same.
         pre_block: what is done with the input before the case sees it; the key sees it as it came.
         name: its name.
 
     Raises:
         BlockTypeError: if the key cannot be had, or the cases differ in their types.
-        BlockValueError: if there are no cases.
+        BlockValueError: if there are no cases, or two for one key.
         BlockKeyError: if there is no such case, when an example runs.
     """
 
@@ -45,8 +51,12 @@ class OneOf(Block):
         self._key_block = _key_block(key_fn)
         if not case_blocks and isinstance(case_blocks, (dict, list, tuple)):
             raise BlockValueError("case_blocks must be non-empty. Give at least one.")
-        pairs = named_blocks(case_blocks)
+        is_dict = isinstance(case_blocks, Mapping)  # whose order says nothing here
+        pairs = named_blocks(list(case_blocks.items()) if is_dict else case_blocks)  # type: ignore
         self._cases = dict(pairs)
+        if len(self._cases) != len(pairs):
+            keys = ", ".join(repr(key) for key, _ in pairs)
+            raise BlockDuplicateError(f"case_blocks name a key twice: {keys}. Name each once.")
         if isinstance(case_blocks, tuple):
             self._cases |= {key - len(pairs): block for key, block in pairs}
         self._pre_block = None if pre_block is None else convert_to_block(pre_block)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching import Batch, Network, Up, build_schedule
+from graphfold.batching import Batch, Network, States, Up, build_schedule
 from graphfold.batching.randomness import refuse_random
 from graphfold.blocks.cells import LeafCell
 from graphfold.blocks.convert import convert_to_block
@@ -119,6 +119,14 @@ class CompiledModel(nn.Module):
             BlockTypeError: if a single example is given instead of a list.
         """
         batch = examples if isinstance(examples, Batch) else self.batch(examples)
+        return self.collect(batch, self.states(batch))
+
+    def states(self, batch: Batch) -> States:
+        """The states of all nodes of a batch.
+
+        Args:
+            batch: as `batch` makes it.
+        """
         network = self._network_of(batch.dag.schema)
         shared = batch.schedule.sources is not None
         precision = self.node_types.precision
@@ -126,7 +134,11 @@ class CompiledModel(nn.Module):
         guard = refuse_random("a leaf", batch.dag.op_type.device, _WHY) if shared else nullcontext()
         with guard:
             x = self._inputs(batch)
-        states = network(batch, x)
+        states: States = network(batch, x)
+        return states
+
+    def collect(self, batch: Batch, states: States) -> Result:
+        """The output of the root and the metrics, from the states of a batch."""
         return self.results.collect(batch.dag, states, float_dtype_of([self.blocks]))
 
     def lower(self, examples: Iterable[Any], num_workers: int = 0) -> TypedDAG:
@@ -175,7 +187,7 @@ class CompiledModel(nn.Module):
             cells = {name: self.node_types.cell(name) for name in names}
             self._network[:] = [Network(schema, PASSES, [cells], self.engine, kernel=self.kernel)]
         network = self._network[0]
-        network.engine = self.engine
+        network.engine, network.kernel = self.engine, self.kernel
         for name in names:
             self.node_types.cell(name).training = self.training
         return network

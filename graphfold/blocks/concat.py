@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function, flat_outputs
 from graphfold.blocks.type_conversion import tensor_types
 from graphfold.blocks.typed import Classes
-from graphfold.blocks.types import ResultType, TensorType, TupleType
+from graphfold.blocks.types import ResultType, TensorType, TupleType, is_size
 
 
 class Concat(Function):
@@ -26,12 +26,17 @@ class Concat(Function):
     Raises:
         BlockTypeError: if there is nothing but a tuple of tensors of one dtype and of one shape in
             the other dimensions.
+        BlockValueError: if the dimension is negative.
     """
 
     expected_input: ClassVar[Classes] = (TupleType,)
     expected_output: ClassVar[Classes] = (TensorType,)
 
     def __init__(self, concat_dim: int = 0, flatten: bool = False, name: str | None = None):
+        if not is_size(concat_dim):
+            raise BlockValueError(
+                f"concat_dim must be a dimension, counted from 0 after the batch: {concat_dim!r}."
+            )
         self._concat_dim = concat_dim
         self._flatten = flatten
         super().__init__(_Concatenate(concat_dim), name, infer_output_type=False)

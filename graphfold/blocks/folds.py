@@ -9,6 +9,7 @@ from graphfold.blocks.constants import Zeros
 from graphfold.blocks.context import Context
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.simple import elements_of
 from graphfold.blocks.type_conversion import element_type_of
 from graphfold.blocks.types import (
     BroadcastSequenceType,
@@ -39,7 +40,7 @@ class Fold(Block):
 
     def steps(self, context: Context, x: Any) -> Steps:
         value = yield self.start_block, None
-        for item in x:
+        for item in elements_of(x, self):
             value = yield self.combine_block, (value, item)
         return value
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
 
-from graphfold.blocks.errors import BlockValueError
+from graphfold.blocks.errors import BlockKeyError, BlockValueError
 from graphfold.dag import Column, TypedDAG
 
 #: The name under which `Node.edges` gives the edges from a node's inputs.
@@ -48,7 +49,14 @@ class Node:
         return f"<node {self.number}, a '{self.type}' with {dict(self._features)}>"
 
     def edges(self, name: str) -> list[Edge]:
-        """The edges of a relation that end here, or, as "inputs", those from its inputs."""
+        """The edges of a relation that end here, or, as "inputs", those from its inputs.
+
+        Raises:
+            BlockKeyError: if there is no such relation, or inputs have no features.
+        """
+        if name not in self._edges:
+            known = ", ".join(map(repr, self._edges)) or "none"
+            raise BlockKeyError(f"{self} has no edges {name!r}. Its graph has: {known}.", key=name)
         return self._edges[name]
 
 
@@ -194,5 +202,5 @@ def _runs(ends: _Ends, first: int, last: int) -> Iterator[list[int]]:
     ptr, index = ends
     bounds = ptr[first : last + 1].tolist()
     sources = index[bounds[0] : bounds[-1]].tolist()
-    for begin, end in zip(bounds, bounds[1:]):
+    for begin, end in pairwise(bounds):
         yield sources[begin - bounds[0] : end - bounds[0]]

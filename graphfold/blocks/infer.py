@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -87,14 +88,21 @@ def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
 
 @contextmanager
 def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
-    """A module in evaluation mode, so that it counts nothing, and as it was afterwards."""
+    """A module in evaluation mode, so that it counts nothing, and as it was afterwards.
+
+    What torch logs of a call that fails is left out.
+    """
     modules = list(fn.modules()) if isinstance(fn, nn.Module) else []
     modes = [module.training for module in modules]
+    failures = logging.getLogger("torch._subclasses.fake_tensor")  # our message says it in a line
+    was_disabled = failures.disabled
     try:
+        failures.disabled = True
         for module in modules:
             module.training = False
         yield
     finally:
+        failures.disabled = was_disabled
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
 

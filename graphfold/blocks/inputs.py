@@ -35,16 +35,16 @@ class Tensor(Block):
 
     def __init__(self, shape: Sequence[int], dtype: Any = "float32", name: str | None = None):
         self._tensor = TensorType(shape, dtype)
-        self._numpy = np.dtype("float32" if dtype == "bfloat16" else self._tensor.dtype)
+        self._numpy = self._tensor.numpy_dtype
         super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
         try:
             value = np.asarray(x, self._numpy)
         except (ValueError, TypeError, OverflowError) as error:
-            raise BlockValueError(
-                f"{self} cannot make {shortened(repr(x))} a tensor: {error}. Give numbers."
-            ) from error
+            raise self._no_numbers(x, error) from error
+        if x is None or (value.ndim and _holds_none(x, value)):
+            raise self._no_numbers(x, "numpy would read None as nan")
         if value.shape != self._tensor.shape:
             raise BlockTypeError(
                 f"{self} makes tensors of shape {list(self._tensor.shape)}, but "
@@ -52,6 +52,11 @@ class Tensor(Block):
                 "the shape."
             )
         return context.from_example(self._tensor, value)
+
+    def _no_numbers(self, x: Any, why: object) -> BlockValueError:
+        return BlockValueError(
+            f"{self} cannot make {shortened(repr(x))} a tensor: {why}. Give numbers."
+        )
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"dtype": self._tensor.dtype}
@@ -93,6 +98,7 @@ class OneHot(Block):
         name: its name.
 
     Raises:
+        BlockTypeError: if the ends are no integers.
         BlockIndexError: if there are no places.
         BlockKeyError: if an example is outside of them.
     """
@@ -101,10 +107,15 @@ class OneHot(Block):
         self, start: int, stop: int | None = None, dtype: Any = "float32", name: str | None = None
     ) -> None:
         self._start, self._stop = (0, start) if stop is None else (start, stop)
+        if not (isinstance(self._start, int) and isinstance(self._stop, int)):
+            raise BlockTypeError(
+                f"OneHot takes integers, not {self._start!r} and {self._stop!r}. Use "
+                "OneHotFromList for other objects."
+            )
         if self._stop <= self._start:
             raise BlockIndexError(f"range [{self._start}, {self._stop}) is empty. Widen it.")
         self._tensor = TensorType((self._stop - self._start,), dtype)
-        rows = np.identity(self._stop - self._start, self._tensor.dtype)
+        rows = np.identity(self._stop - self._start, self._tensor.numpy_dtype)
         self._rows = dict(zip(range(self._start, self._stop), rows, strict=True))
         super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
 
@@ -125,6 +136,7 @@ class OneHotFromList(Block):
         name: its name.
 
     Raises:
+        BlockTypeError: if the elements are no such list.
         BlockDuplicateError: if an element occurs twice.
         BlockValueError: if there are none.
         BlockKeyError: if an example is unknown and that is an error.
@@ -137,24 +149,39 @@ class OneHotFromList(Block):
         strict: bool = True,
         name: str | None = None,
     ) -> None:
-        elements = list(elements)
+        try:
+            elements = list(elements)
+            different = len(set(elements))
+        except TypeError as error:
+            raise BlockTypeError(
+                f"OneHotFromList takes a list of objects that can be keys of a dict: {error}."
+            ) from error
         if not elements:
             raise BlockValueError("OneHotFromList needs at least one element.")
-        if len(set(elements)) != len(elements):
+        if different != len(elements):
             raise BlockDuplicateError(
                 "OneHotFromList was passed duplicate elements. Name each of them once."
             )
         self._tensor = TensorType((len(elements),), dtype)
-        rows = np.identity(len(elements), self._tensor.dtype)
+        rows = np.identity(len(elements), self._tensor.numpy_dtype)
         self._rows = dict(zip(elements, rows, strict=True))
         self._unknown = None if strict else np.zeros_like(rows[0])
         super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
-        row = self._rows.get(x, self._unknown)
-        return context.from_example(
-            self._tensor, _look_up(self._rows, x, self) if row is None else row
-        )
+        try:
+            row = _look_up(self._rows, x, self)
+        except BlockKeyError:
+            if self._unknown is None:
+                raise
+            row = self._unknown
+        return context.from_example(self._tensor, row)
+
+
+def _holds_none(x: Any, value: np.ndarray) -> bool:
+    if value.dtype.kind != "f" or not np.isnan(value).any():
+        return False
+    return any(item is None for item in np.asarray(x, object).flat)
 
 
 def _look_up(rows: dict[Any, Any], x: Any, whose: object) -> Any:

@@ -108,7 +108,7 @@ class Embedding(Layer):
             integers come from the example; the optimizer must know such gradients.
 
     Raises:
-        BlockValueError: if the table has another shape.
+        BlockValueError: if the table has another shape, or no rows.
         BlockTypeError: if it is connected to anything else than an integer.
     """
 
@@ -124,6 +124,8 @@ class Embedding(Layer):
         mod_inputs: bool = True,
         sparse: bool = False,
     ) -> None:
+        if num_buckets < 1:
+            raise BlockValueError(f"num_buckets must be positive: {num_buckets}. Give at least 1.")
         self.num_buckets = num_buckets
         self.num_units_out = num_units_out
         name = name or f"Embedding_{num_buckets}_{num_units_out}"

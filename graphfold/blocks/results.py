@@ -40,7 +40,8 @@ class Result:
             a list with one entry for each example, tensors in it [length, ...].
         metrics: name -> [num_values, ...], in the order of the examples and, within one, in which
             the blocks ran.
-        labels: name -> the labels of these values, if they have any.
+        labels: name -> the labels of these values, for metrics that take labels; None for a value
+            that came from a block of that name without. Empty if there are no labels at all.
     """
 
     output: Any
@@ -60,6 +61,10 @@ class Results:
         self.root = root
         self._kind: ResultType = root.output_type  # type: ignore[assignment]
         self._metrics = {b.name: b.tensor for b in blocks if isinstance(b, Metric)}
+        labelled = {
+            b.name for b in blocks if isinstance(b, Metric) and isinstance(b.input_type, TupleType)
+        }
+        self._labelled = sorted(labelled)
         first = _count(self._kind)
         self._slot_of = {name: first + n for n, name in enumerate(sorted(self._metrics))}
 
@@ -108,12 +113,12 @@ class Results:
 
     def _labels(self, dag: TypedDAG, label: Tensor, slot: Tensor) -> dict[str, list[Any]]:
         known = dag.dictionaries.get((f"relation:{OUTPUTS}", "label"), ())
-        labels: dict[str, list[Any]] = {}
-        if known:
-            names = {slot: name for name, slot in self._slot_of.items()}
+        labels: dict[str, list[Any]] = {name: [] for name in self._labelled}
+        by_slot = {self._slot_of[name]: found for name, found in labels.items()}
+        if known:  # graphs may have been stored without their labels
             for code, place in zip(label.tolist(), slot.tolist(), strict=True):
-                if code >= 0:
-                    labels.setdefault(names[place], []).append(known[code].value)
+                if place in by_slot:
+                    by_slot[place].append(known[code].value if code >= 0 else None)
         return labels
 
 

@@ -9,6 +9,7 @@ from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.context import Context
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
+from graphfold.blocks.simple import elements_of
 from graphfold.blocks.type_conversion import element_type_of
 from graphfold.blocks.types import (
     BroadcastSequenceType,
@@ -40,9 +41,9 @@ class Map(Block):
         if isinstance(x, repeat):
             return repeat((yield block, next(x)))
         if block.is_simple:
-            return [block.apply(context, item) for item in x]
+            return [block.apply(context, item) for item in elements_of(x, self)]
         results = []
-        for item in x:
+        for item in elements_of(x, self):
             result = yield block, item
             results.append(result)
         return results
@@ -105,7 +106,7 @@ class Zip(Block):
     def apply(self, context: Context, x: Any) -> Any:
         if isinstance(self.output_type, BroadcastSequenceType):
             return repeat(tuple(next(item) for item in x))
-        return list(zip(*x, strict=False))
+        return list(zip(*(elements_of(item, self) for item in x), strict=False))
 
     def _input_found(self, kind: ResultType) -> None:
         assert isinstance(kind, TupleType)
@@ -140,13 +141,16 @@ class NGrams(Block):
         name: its name.
 
     Raises:
-        BlockValueError: if n is less than 1.
+        BlockTypeError: if n is no integer.
+        BlockValueError: if it is less than 1.
     """
 
     expected_input = (SequenceType,)
     expected_output = (SequenceType,)
 
     def __init__(self, n: int, name: str | None = None) -> None:
+        if not isinstance(n, int):
+            raise BlockTypeError(f"n must be an integer: {n!r}. Say how many go together.")
         if n <= 0:
             raise BlockValueError(f"n must be positive: {n}. Give at least 1.")
         self.n = n

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from graphfold.blocks.errors import (
     BlockItemError,
     BlockKeyError,
     BlockTypeError,
+    BlockValueError,
 )
 from graphfold.blocks.types import (
     BroadcastSequenceType,
@@ -127,11 +128,14 @@ def Slice(
 
     Raises:
         BlockTypeError: if a number comes without its name.
+        BlockValueError: if the step is 0.
     """
     if args:
         raise BlockTypeError(
             "Slice does not accept positional arguments. Name start, stop or step."
         )
+    if step == 0:
+        raise BlockValueError("the step of a Slice cannot be zero. Give 1, or leave it out.")
     return GetItem(slice(start, stop, step), name).called("Slice")
 
 
@@ -150,7 +154,13 @@ class Length(Block):
         super().__init__(output_type=self._tensor, name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
-        return context.from_example(self._tensor, np.asarray(len(x), self._tensor.dtype))
+        try:
+            length = len(x)
+        except TypeError as error:
+            raise BlockTypeError(
+                f"{self} cannot tell the length of {shortened(repr(x))}. Correct the example."
+            ) from error
+        return context.from_example(self._tensor, np.asarray(length, self._tensor.numpy_dtype))
 
     def _input_found(self, kind: ResultType) -> None:
         if isinstance(kind, BroadcastSequenceType):
@@ -200,6 +210,7 @@ def item_of(x: Any, key: Any, whose: object) -> Any:
     """`x[key]`.
 
     Raises:
+        BlockTypeError: if x has no items, or none that are asked for like this.
         BlockKeyError: if x lacks the key.
         BlockIndexError: if x is too short.
     """
@@ -214,6 +225,25 @@ def item_of(x: Any, key: Any, whose: object) -> Any:
         raise BlockIndexError(
             f"{whose}: there is no item {key!r} among {len(x)} of {shortened(repr(x))}. Correct "
             "the example."
+        ) from error
+    except TypeError as error:
+        raise BlockTypeError(
+            f"{whose}: {shortened(repr(x))} cannot be asked for {key!r}: {error}. Correct the "
+            "example."
+        ) from error
+
+
+def elements_of(x: Any, whose: object) -> Iterator[Any]:
+    """The elements of x, one by one.
+
+    Raises:
+        BlockTypeError: if it has none.
+    """
+    try:
+        return iter(x)
+    except TypeError as error:
+        raise BlockTypeError(
+            f"{whose}: {shortened(repr(x))} has no elements. Correct the example, or use Optional."
         ) from error
 
 

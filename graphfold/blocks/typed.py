@@ -49,7 +49,7 @@ class Typed:
     @property
     def name(self) -> str:
         """Its name; by default that of its class."""
-        return self._name or type(self).__name__
+        return self._name or type(self).__name__.strip("_")
 
     @property
     def input_type(self) -> ResultType | None:

@@ -128,12 +128,17 @@ class TensorType(ResultType):
         return f"TensorType({self.shape}, {self.dtype!r})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.zeros(self.shape, self.dtype if dtype is None else dtype)
+        return np.zeros(self.shape, self.numpy_dtype if dtype is None else dtype)
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype as torch has it."""
         return DTYPES[self.dtype]
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of arrays that hold it: float32 for bfloat16, which numpy lacks."""
+        return np.dtype("float32" if self.dtype == "bfloat16" else self.dtype)
 
     @property
     def size(self) -> int:
@@ -166,7 +171,7 @@ class TupleType(ResultType, Sequence[ResultType]):
     def __init__(self, *item_types: ResultType | Iterable[ResultType]) -> None:
         items: Any = item_types
         if len(items) == 1 and not isinstance(items[0], ResultType):
-            items = tuple(items[0])
+            items = tuple(items[0]) if isinstance(items[0], Iterable) else items
         for number, item in enumerate(items):
             if not isinstance(item, ResultType):
                 raise BlockTypeError(

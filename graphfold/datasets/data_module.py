@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
@@ -179,6 +181,7 @@ class DataModule:
         shuffle: bool | None = None,
         pin_memory: bool = False,
         share: bool = False,
+        lowering: Callable[[TypedDAG, int], TypedDAG] | None = None,
     ) -> GraphLoader:
         """Planned batches of a part.
 
@@ -192,9 +195,15 @@ class DataModule:
                 default for train only. Otherwise it is that of the files.
             pin_memory: whether batches come in page-locked memory, for a GPU.
             share: whether equal nodes of a batch are computed once.
+            lowering: makes the graphs that the model computes, from those of the part and the
+                number of processes that may share the work; None if it computes the latter.
         """
-        dag = self.encoded()
+        dag, lowered = self.encoded(), None
         numbers = self.split.part(part)
+        if lowering is not None:
+            dag = select(dag, numbers)
+            lowered = lowering(dag, self.num_workers)
+            numbers = torch.arange(len(numbers))
         sampler = BatchSampler(
             numbers,
             dag.node_ptr.diff()[numbers],
@@ -206,7 +215,8 @@ class DataModule:
             world_size,
         )
         workers = min(self.num_workers, len(sampler))
-        return GraphLoader(GraphDataset(dag, passes, policy, share), sampler, workers, pin_memory)
+        dataset = GraphDataset(dag, passes, policy, share, lowered)
+        return GraphLoader(dataset, sampler, workers, pin_memory)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
-from graphfold.batching import Batch, Pass, build_schedule
+from graphfold.batching import Batch, Pass
+from graphfold.batching.lowered_batch import plan_batch
 from graphfold.dag import Schema, TypedDAG, select
 from graphfold.datasets.reading import start_method
 
@@ -30,20 +31,29 @@ class GraphDataset(Dataset[Batch]):
         passes: the passes of the model.
         policy: how to plan them.
         share: whether equal nodes of a batch are computed once.
+        lowered: the graphs that the model computes in place of those of `dag`, one for each; None
+            if it computes them as they are.
     """
 
     def __init__(
-        self, dag: TypedDAG, passes: Sequence[Pass], policy: str = "depth", share: bool = False
+        self,
+        dag: TypedDAG,
+        passes: Sequence[Pass],
+        policy: str = "depth",
+        share: bool = False,
+        lowered: TypedDAG | None = None,
     ) -> None:
         self.dag = dag
+        self.lowered = lowered
         self.passes = tuple(passes)
         self.policy = policy
         self.share = share
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
+        lowered = None if self.lowered is None else select(self.lowered, numbers)
         dag = select(self.dag, numbers)
-        return Batch(dag, build_schedule(dag, self.passes, self.policy, self.share))
+        return plan_batch(dag, lowered, self.passes, self.policy, self.share)
 
 
 class GraphLoader(DataLoader[Batch]):
@@ -63,7 +73,8 @@ class GraphLoader(DataLoader[Batch]):
         num_workers: int = 0,
         pin_memory: bool = False,
     ) -> None:
-        select(dataset.dag, [])  # computes the pointers that all workers then share
+        for dag in _dags(dataset).values():
+            select(dag, [])  # computes the pointers that all workers then share
         super().__init__(
             dataset,
             batch_size=None,  # the sampler's items are batches already
@@ -81,7 +92,7 @@ class GraphLoader(DataLoader[Batch]):
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         assert isinstance(self.dataset, GraphDataset)
         for batch in super().__iter__():
-            yield batch.open(self.dataset.dag) if isinstance(batch, Parcel) else batch
+            yield batch.open(self.dataset) if isinstance(batch, Parcel) else batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,25 +106,32 @@ class Parcel:
     def of(batch: Batch) -> Parcel:
         """Packs a batch."""
         # The receiver has these, and the strings of a corpus are many.
-        light = replace(batch.dag, schema=_NO_SCHEMA, dictionaries={}, files=())
+        light: dict[str, Any] = {
+            name: replace(dag, schema=_NO_SCHEMA, dictionaries={}, files=())
+            for name, dag in _dags(batch).items()
+        }
         skeleton = io.BytesIO()
         packer = _Packer(skeleton)
-        packer.dump(Batch(light, batch.schedule))
+        packer.dump(replace(batch, **light))
         memory = torch.empty(packer.num_bytes, dtype=torch.uint8)
         for tensor, begin in packer.tensors:
             _view(memory, begin, tensor.dtype, tensor.shape).copy_(tensor)
         return Parcel(memory, skeleton.getvalue())
 
-    def open(self, corpus: TypedDAG) -> Batch:
-        """The batch; `corpus` is what it was selected from."""
+    def open(self, dataset: GraphDataset) -> Batch:
+        """The batch; `dataset` is what it was selected from."""
         batch: Batch = _Unpacker(self.skeleton, self.memory).load()
-        dag = replace(
-            batch.dag,
-            schema=corpus.schema,
-            dictionaries=corpus.dictionaries,
-            files=corpus.files,
-        )
-        return Batch(dag, batch.schedule)
+        whole = _dags(dataset)
+        filled: dict[str, Any] = {
+            name: replace(
+                dag,
+                schema=whole[name].schema,
+                dictionaries=whole[name].dictionaries,
+                files=whole[name].files,
+            )
+            for name, dag in _dags(batch).items()
+        }
+        return replace(batch, **filled)
 
     def pin_memory(self) -> Parcel:
         """A copy in page-locked memory."""
@@ -148,6 +166,12 @@ class _Unpacker(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Tensor:
         """The tensor at a place."""
         return _view(self.memory, *pid)
+
+
+def _dags(owner: GraphDataset | Batch) -> dict[str, TypedDAG]:
+    """The graphs of a dataset or a batch, by the name of their attribute."""
+    found = {name: getattr(owner, name, None) for name in ("dag", "lowered")}
+    return {name: dag for name, dag in found.items() if dag is not None}
 
 
 def _ship(batch: Batch) -> Batch | Parcel:

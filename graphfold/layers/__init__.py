@@ -10,6 +10,7 @@ from graphfold.layers.gin import GINCell, GINECell
 from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.head import Head
 from graphfold.layers.leaf import LeafCell
+from graphfold.layers.model import Model
 from graphfold.layers.multi_label import MultiLabelHead
 from graphfold.layers.pooling import AttentionReadout, MaxReadout, MeanReadout, SumReadout
 from graphfold.layers.readout import (
@@ -43,6 +44,7 @@ __all__ = [
     "LeafLSTMCell",
     "MaxReadout",
     "MeanReadout",
+    "Model",
     "MultiLabelHead",
     "NaryTreeLSTMCell",
     "NodeReadout",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
 from graphfold.dag import Schema
@@ -13,13 +13,14 @@ from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of
 from graphfold.layers.feature_encoder import FeatureEncoder
 from graphfold.layers.head import Head
+from graphfold.layers.model import Model
 from graphfold.layers.readout import Readout
 
 #: What makes a cell once the schema is known, or a cell that is made.
 CellFactory: TypeAlias = Callable[..., Cell]
 
 
-class GraphModel(nn.Module):
+class GraphModel(Model):
     """A whole model, put together from parts that learn their sizes from the schema.
 
     Every part but the passes is a factory (a class, or a partial of it with its options), called
@@ -49,6 +50,8 @@ class GraphModel(nn.Module):
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
     """
+
+    network: Network
 
     def __init__(
         self,
@@ -110,15 +113,15 @@ class GraphModel(nn.Module):
         """What the scheduler needs to know of the model."""
         return self.network.passes
 
-    def forward(self, batch: Batch) -> Tensor:
-        """[num_rows, ...] the head's raw outputs, one row as the readout's `level` says."""
-        raw: Tensor = self.head(self.readout(self.states(batch), batch.dag))
-        return raw
-
     def states(self, batch: Batch) -> States:
         """What the passes make of every node."""
         states: States = self.network(batch, self.encoder(batch.dag, batch.schedule.sources))
         return states
+
+    def rows(self, states: States, batch: Batch) -> Tensor:
+        """[num_rows, width] what the readout reads, one row as its `level` says."""
+        rows: Tensor = self.readout(states, batch.dag)
+        return rows
 
 
 class _CellArguments:

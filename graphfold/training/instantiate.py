@@ -151,9 +151,8 @@ def _is_registered(path: str) -> bool:
     if not isinstance(target, type):
         home = REGISTERED_FUNCTIONS
     public = not target.__name__.startswith("_") and _is_trusted(target.__module__, home)
-    if home is not REGISTERED_TORCH or not isinstance(target, type):
-        return public
-    return public and issubclass(target, bases)
+    is_module = isinstance(target, type) and issubclass(target, bases)
+    return public and (home is not REGISTERED_TORCH or is_module)
 
 
 def _check_target(item: Mapping[str, Any], place: str) -> list[str]:

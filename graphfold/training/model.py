@@ -1,4 +1,4 @@
-"""From the config of a model and the schema of the data to a `GraphModel`."""
+"""From the config of a model and the schema of the data to a `Model`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
-from graphfold.layers import GraphModel
+from graphfold.layers import Model
 from graphfold.training.instantiate import instantiate
 
 #: In place of a type's name, cells may be given by role; a type's own name comes first.
@@ -38,21 +38,27 @@ def complete_model_config(
     Raises:
         ConfigError: if no readout or head fits the targets.
     """
-    readout, head = dict(config["readout"]), dict(config["head"])
-    outputs = set(dag.output_ptr.diff().tolist())
-    if readout["_target_"] == AUTO:
-        readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
-    if head["_target_"] == AUTO:
-        is_pair = readout["_target_"] == f"{_LAYERS}.PairReadout"
-        head["_target_"] = f"{_LAYERS}.{_choose_head(schema, is_pair, task)}"
-    cells = [_name_types(by_role, schema) for by_role in config["cells"]]
     own = {key: value for key, value in config.items() if key not in SHARED}
-    return {**own, "cells": cells, "readout": readout, "head": head}
+    outputs = set(dag.output_ptr.diff().tolist())
+    if "root" in own:  # of blocks
+        if own.get("level") == AUTO:
+            own["level"] = "node" if _has_node_targets_only(schema) else "graph"
+        is_pair = own.get("level", "graph") == "graph" and max(outputs, default=1) == 2
+    else:
+        own["readout"] = readout = dict(config["readout"])
+        if readout["_target_"] == AUTO:
+            readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
+        is_pair = readout["_target_"] == f"{_LAYERS}.PairReadout"
+        own["cells"] = [_name_types(by_role, schema) for by_role in config["cells"]]
+    head = dict(config["head"])
+    if head["_target_"] == AUTO:
+        head["_target_"] = f"{_LAYERS}.{_choose_head(schema, is_pair, task)}"
+    return {**own, "head": head}
 
 
 def build_model(
     config: Mapping[str, Any], schema: Schema, scalers: Mapping[str, tuple[float, float]]
-) -> GraphModel:
+) -> Model:
     """The model of a complete config.
 
     Args:
@@ -62,8 +68,11 @@ def build_model(
     """
     parts = {**config, "_partial_": True}
     model = instantiate(parts, "model")(schema=schema, scalers=scalers or None)
-    if not isinstance(model, GraphModel):
-        raise ConfigError(f"model is a {type(model).__name__}. Give a graphfold.layers.GraphModel.")
+    if not isinstance(model, Model):
+        raise ConfigError(
+            f"model is a {type(model).__name__}. Give a graphfold.layers.GraphModel or a "
+            "graphfold.blocks.BlockModel."
+        )
     return model
 
 
@@ -78,9 +87,13 @@ def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _choose_readout(schema: Schema, outputs: set[int]) -> str:
-    if schema.node_targets and not schema.graph_targets:
+    if _has_node_targets_only(schema):
         return "NodeReadout"
     return {1: "RootReadout", 2: "PairReadout"}.get(max(outputs, default=1), "SumReadout")
+
+
+def _has_node_targets_only(schema: Schema) -> bool:
+    return bool(schema.node_targets) and not schema.graph_targets
 
 
 def _choose_head(schema: Schema, is_pair: bool, task: str | None) -> str:

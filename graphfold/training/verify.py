@@ -119,9 +119,7 @@ def compare(
             )
 
 
-def _results(
-    model: Model, dag: TypedDAG, policy: str, share: bool = False
-) -> dict[str, Tensor]:
+def _results(model: Model, dag: TypedDAG, policy: str, share: bool = False) -> dict[str, Tensor]:
     """Every state, the outputs and every gradient, by name."""
     batch = model.plan(dag, policy, share)
     model = copy.deepcopy(model)  # statistics that a forward changes are those of a fresh model

@@ -36,6 +36,14 @@ def objects() -> td.Block:
     return td.Identity().set_input_type(P)
 
 
+def wired(wire: Callable[[td.Composition], Any]) -> td.Composition:
+    """A composition named so, which a function wires within its scope."""
+    composition = td.Composition(name="wired")
+    with composition.scope():
+        wire(composition)
+    return composition
+
+
 def hold(make: Callable[[], Any], example: Any, expected: Any, depth: int | None = None) -> None:
     """Checks the depth of one example, its value, and both rows of a batch of two of them.
 

@@ -64,7 +64,7 @@ def test_two_blocks_may_be_of_the_same_types() -> None:
     free, declared = td.Identity(), td.ForwardDeclaration()
     free.set_io_types(one)
     assert (free.input_type, free.output_type) == (T([2]), T([2]))
-    other.set_io_types(declared)  # type: ignore[arg-type]
+    other.set_io_types(declared)
     assert (declared.input_type, declared.output_type) == (P, P)
 
 
@@ -145,6 +145,11 @@ FAULTS: Faults = {
         lambda: td.Identity().check(),
         TypeError,
         "Cannot determine input type for Identity.",
+    ),
+    "pipe_known": (
+        lambda: (td.Identity() >> td.Identity()).check(),
+        TypeError,
+        "Cannot determine input type for [A-Z]",
     ),
     "nothing_given": (
         lambda: (objects() >> td.Length() >> neg() >> td.Metric("m")).set_output_type([]),

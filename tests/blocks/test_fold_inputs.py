@@ -172,6 +172,10 @@ MADE: Faults = {
         ValueError,
         "OneHotFromList was passed duplicate elements.",
     ),
+    "list_number": (lambda: td.OneHotFromList(5), TypeError, "OneHotFromList.*'int'"),  # type: ignore
+    "list_lists": (lambda: td.OneHotFromList([[1]]), TypeError, "unhashable"),  # type: ignore
+    "one_hot_word": (lambda: td.OneHot("ab"), TypeError, "OneHot takes integers.*'ab'"),  # type: ignore
+    "slice_step": (lambda: td.Slice(step=0), ValueError, "step of a Slice cannot be zero"),
     "no_elements": (lambda: td.OneHotFromList([]), ValueError, "at least one element"),
 }
 
@@ -181,6 +185,23 @@ RUN: Faults = {
     "scalar": (lambda: td.Scalar().eval([1]), TypeError, r"Scalar.*\[\].*\[1\]"),
     "flat": (lambda: td.Tensor([2, 2]).eval([1, 2, 3, 4]), TypeError, r"\[2, 2\].*\[4\]"),
     "word": (lambda: td.Scalar().eval("abc"), ValueError, "Scalar.*'abc'"),
+    "none": (lambda: td.Scalar().eval(None), ValueError, "Scalar.*None"),
+    "none_inside": (lambda: td.Vector(2).eval([None, 1]), ValueError, r"Vector.*\[None, 1\]"),
+    "large": (lambda: td.Scalar("int8").eval(300), ValueError, "Scalar.*300.*int8"),
+    "length": (lambda: td.Length().eval(5), TypeError, "Length.*length of 5"),
+    "item_of_none": (lambda: td.GetItem("a").eval(None), TypeError, "GetItem.*None.*'a'"),
+    "record_of_none": (
+        lambda: td.Record({"a": td.Scalar()}).eval(None),
+        TypeError,
+        "Record.*None.*'a'",
+    ),
+    "name_of_list": (lambda: td.GetItem("a").eval([1]), TypeError, r"GetItem.*\[1\].*'a'"),
+    "nth_name": (
+        lambda: ((numbers(), td.Identity()) >> td.Nth()).eval(([1], "a")),
+        TypeError,
+        "Nth.*'a'",
+    ),
+    "one_hot_list_in": (lambda: td.OneHotFromList([1]).eval([1]), KeyError, r"\[1\]"),
     "uneven": (lambda: td.Tensor([2, 2]).eval([[1, 2], [3]]), ValueError, "Tensor"),
     "no_key": (lambda: (td.GetItem("k") >> td.Scalar()).eval({}), KeyError, "GetItem.*'k'"),
     "no_item": (lambda: (td.GetItem(5) >> td.Scalar()).eval([1]), IndexError, "GetItem.*5"),

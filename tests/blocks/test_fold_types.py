@@ -62,7 +62,8 @@ def test_tensor_types(shape: tuple[int, ...], dtype: str) -> None:
     assert kind.unflatten(iter([7]), None) == 7
     assert (np.array(kind) == np.zeros(shape, dtype)).all()
     ones = np.ones_like(kind)
-    assert (ones.shape, ones.dtype, ones.all()) == (shape, np.dtype(dtype), True)
+    assert (ones.shape, ones.dtype) == (shape, np.dtype(dtype))
+    assert ones.all()
 
 
 @pytest.mark.parametrize(
@@ -89,15 +90,17 @@ def test_tuple_types_are_made_of_types_or_of_an_iterable() -> None:
     assert kind == td.TupleType([a, b]) == td.TupleType(item for item in (a, b))
     assert (len(kind), kind[0], kind[-1], list(kind)) == (2, a, b, [a, b])
     assert kind[:] == kind
+    assert td.TupleType(kind).item_types == (kind,)
     assert kind[0:1] == td.TupleType(a)
     assert tuple(kind) == (a, b)
-    assert tuple(kind) != kind
+    plain: Any = tuple(kind)
+    assert kind != plain
     nested = td.TupleType(td.TupleType(a), td.TupleType(td.TupleType(b, b), a))
     assert list(nested.terminal_types()) == [a, b, b, a]
 
 
 def test_a_type_like_is_an_instance_of_its_own_type() -> None:
-    like = ([], [1], ([2], [3], ()), ((),))
+    like: Any = ([], [1], ([2], [3], ()), ((),))
     kind = td.convert_to_type(like)
     assert kind.flatten(like) == [[], [1], [2], [3]]
     assert kind.unflatten(iter([[], [1], [2], [3]]), None) == like
@@ -187,6 +190,7 @@ MADE: Faults = {
     "fraction": (lambda: T([1.5]), TypeError, r"\[1.5\]"),  # type: ignore[list-item]
     "none": (lambda: T([None]), TypeError, "None"),  # type: ignore[list-item]
     "dtype": (lambda: T([2], "floaty"), TypeError, "floaty"),
+    "item_number": (lambda: td.TupleType(5), TypeError, r"\[0\].*5"),  # type: ignore[arg-type]
     "item": (lambda: td.TupleType(scalar, 3), TypeError, r"\[1\].*3"),  # type: ignore[arg-type]
     "element": (lambda: td.SequenceType([2]), TypeError, r"\[2\] is not a type"),  # type: ignore
     "endless": (lambda: td.BroadcastSequenceType(2), TypeError, "not a type"),  # type: ignore

@@ -71,7 +71,7 @@ def test_a_parcel_holds_the_batch_in_one_tensor(dataset: GraphDataset) -> None:
     parcel = Parcel.of(Batch(marked, batch.schedule))
     assert parcel.memory.dtype == torch.uint8
     assert b"unmistakable" not in parcel.skeleton
-    opened = parcel.open(dataset.dag)
+    opened = parcel.open(dataset)
     assert_same(batch, opened)
     tensors: list[torch.Tensor] = []
     opened.map_tensors(lambda t: tensors.append(t) or t)  # type: ignore[func-returns-value]
@@ -82,10 +82,10 @@ def test_a_parcel_holds_the_batch_in_one_tensor(dataset: GraphDataset) -> None:
 def test_an_empty_batch(dataset: GraphDataset) -> None:
     batch = dataset[[]]
     assert batch.num_graphs == 0
-    assert_same(batch, Parcel.of(batch).open(dataset.dag))
+    assert_same(batch, Parcel.of(batch).open(dataset))
 
 
 @pytest.mark.gpu
 def test_a_parcel_can_be_pinned(dataset: GraphDataset, tmp_path: Path) -> None:
-    opened = Parcel.of(dataset[[1]]).pin_memory().open(dataset.dag)
+    opened = Parcel.of(dataset[[1]]).pin_memory().open(dataset)
     assert opened.dag.op_type.is_pinned()

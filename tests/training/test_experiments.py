@@ -32,10 +32,12 @@ NEEDED = {
 METRICS = {
     "bbbp_fingerprint": "roc_auc",
     "chembl_gcn": "rmse",
+    "esol_blocks": "rmse",
     "esol_gcn": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "listops_tree_lstm": "accuracy",
     "sick_tree_lstm": "pearson",
+    "sst_blocks": "root_accuracy",
     "sst_tree_lstm": "root_binary_accuracy",
     "sst_tree_rnn": "node_accuracy",
     "ud_upos": "node_accuracy",

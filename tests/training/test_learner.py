@@ -58,10 +58,7 @@ def step(tmp_path: Path, corpora: Path) -> Step:
                 max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
                 enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
             )  # fmt: skip
-            trainer.fit(
-                learner,
-                datamodule=Loaders(data, learner.model.passes, {"train": False, "val": False}),
-            )
+            trainer.fit(learner, datamodule=Loaders(data, {"train": False, "val": False}))
         return parameters_to_vector(learner.parameters()).detach() - before
 
     return run
@@ -121,6 +118,14 @@ def test_a_batch_that_runs_out_of_memory_is_split(step: Step, error: BaseExcepti
     whole = step(*SST, "data.batch_size=12")
     with pytest.warns(UserWarning, match=r"a batch of \d+ graphs .* was split in two"):
         halves = step(*SST, "data.batch_size=12", patch=fail_above(3, error))
+    torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_a_batch_of_blocks_is_split_too(step: Step) -> None:
+    blocks = ["experiment=sst_blocks", "model.dropout=0.0", "data.batch_size=12"]
+    whole = step(*blocks)
+    with pytest.warns(UserWarning, match=r"a batch of \d+ graphs .* was split in two"):
+        halves = step(*blocks, patch=fail_above(3, MemoryError()))
     torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
 
 

@@ -125,7 +125,7 @@ def test_an_unknown_kernel_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_process_that_trains_with_this_one_takes_its_kernel() -> None:
     use_products("onednn")
-    parcel = pickle.dumps(Loaders(DataModule(corpus="sst"), [], {}))
+    parcel = pickle.dumps(Loaders(DataModule(corpus="sst"), {}))
     use_products("default")
     pickle.loads(parcel)
     assert products_in_use() == "onednn"

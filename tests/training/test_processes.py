@@ -61,3 +61,18 @@ def test_per_node_with_uneven_shares(tmp_path: Path) -> None:
     parts = train_apart(tmp_path / "two", *common, "data.batch_size=5")
     for name, value in parameters(whole).items():
         torch.testing.assert_close(parameters(parts)[name], value, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_blocks_are_made_anew_in_each_process(tmp_path: Path) -> None:
+    root = write_corpora(tmp_path / "corpora")
+    common = [
+        "experiment=sst_blocks", f"data.root={root}", "model.hidden_size=6", *PLAIN,
+        "model.dropout=0.0", "trainer.max_epochs=1",
+    ]  # fmt: skip
+    whole = train(tmp_path / "one", *common, "data.batch_size=10")
+    parts = train_apart(tmp_path / "two", *common, "data.batch_size=5")
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(parameters(parts)[name], value, atol=1e-6, rtol=1e-5)
+    wanted = pytest.approx(read_json(whole / "metrics.json"), abs=1e-6)
+    assert read_json(parts / "metrics.json") == wanted

@@ -1,0 +1,182 @@
+"""BlockModel: blocks as the model of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import Batch, Pass, States
+from graphfold.batching.lowered_batch import LoweredBatch
+from graphfold.blocks.compiled import PASSES, compile
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.graphs import Graphs
+from graphfold.blocks.metric import Metric
+from graphfold.blocks.node_rows import ROWS, in_node_order, without_labels
+from graphfold.blocks.types import ResultType, TensorType
+from graphfold.blocks.walk import walk
+from graphfold.dag import Schema, TypedDAG
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers import Head, Model
+from graphfold.layers.assembly import build
+from graphfold.layers.model import Lowering
+
+LEVELS = ("graph", "node", "output")
+
+
+class BlockModel(Model):
+    """A root block with a head.
+
+    The root takes a `graphfold.blocks.graphs.Graph`. It gives the head's rows: for one row per
+    graph they are its output; for one per node, or per output node, it has `NodeRows` inside.
+
+    Args:
+        schema: the schema of the graphs, its string features encoded as codes.
+        root: makes the root block; called with `schema` and `level` if it takes them.
+        head: makes the `Head`; called as in `GraphModel`.
+        level: what a row stands for, "graph", "node" or "output" (an output node).
+        scalers: target name -> (mean, standard deviation) of the training part.
+        engine: "fast", "autograd" or "reference".
+        kernel: what reduces over children, "native" or "scatter".
+
+    Raises:
+        ConfigError: if there is no such level, or root or head cannot be made.
+        BlockTypeError: if a check of the blocks fails, or they do not give rows of that level.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        root: Callable[..., Any],
+        head: Callable[..., Head],
+        level: str = "graph",
+        scalers: Mapping[str, tuple[float, float]] | None = None,
+        engine: str = "fast",
+        kernel: str = "native",
+    ) -> None:
+        super().__init__()
+        self._made_in = torch.get_default_dtype()  # the blocks know it from their types
+        if level not in LEVELS:
+            raise ConfigError(
+                f"model.level is '{level}'.{did_you_mean(level, LEVELS)} Use one of "
+                f"{', '.join(LEVELS)}."
+            )
+        self.level = level
+        self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
+        self.network = compile(build(root, schema=schema, level=level), engine, kernel=kernel)
+        self.head = build(
+            head,
+            input_size=self._rows_type().shape[-1],
+            schema=schema,
+            level=level,
+            scalers=scalers,
+        )
+        ndim, wanted = (2, "pairs of vectors") if self.head.pairs else (1, "vectors")
+        if self._rows_type().ndim != ndim:
+            raise _refusal(self._rows_type(), level, wanted)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and processes of their own, make the blocks anew: these may hold any function."""
+        parts = {
+            **self._parts,
+            "level": self.level,
+            "engine": self.network.engine,
+            "kernel": self.network.kernel,
+        }
+        tensors = [*self.parameters(), *self.buffers()]
+        modes = [module.training for module in self.modules()]
+        learned = [parameter.requires_grad for parameter in self.parameters()]
+        return _rebuild, (parts, self._made_in, [t.detach() for t in tensors], modes, learned)
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """Every node after what it reads."""
+        return PASSES
+
+    @property
+    def lowering(self) -> Lowering:
+        """`lower`."""
+        return self.lower
+
+    def lower(self, dag: TypedDAG, num_workers: int = 0) -> TypedDAG:
+        """What the blocks make of graphs, one graph for each: the slow part, to be done once.
+
+        Args:
+            dag: the graphs, encoded.
+            num_workers: processes that share the work; 0 for none but this one.
+
+        Raises:
+            GraphfoldError: if a graph does not fit the blocks; a note names it.
+        """
+        lowered = self.network.lower(Graphs(dag), num_workers)
+        if self.level != "graph":
+            nodes = torch.arange(dag.num_nodes) if self.level == "node" else dag.output_index
+            lowered = in_node_order(lowered, self.network.results.metric_slot(ROWS), dag, nodes)
+        return replace(without_labels(lowered), origin=dag.origin, files=dag.files)
+
+    def states(self, batch: Batch) -> States:
+        """The states of all nodes that the blocks made."""
+        assert isinstance(batch, LoweredBatch)
+        states: States = self.network.states(batch.computed)
+        return states
+
+    def rows(self, states: States, batch: Batch) -> Tensor:
+        """[num_rows, width], or [num_rows, 2, width] for pairs."""
+        assert isinstance(batch, LoweredBatch)
+        result = self.network.collect(batch.computed, states)
+        rows: Tensor = result.output if self.level == "graph" else result.metrics[ROWS]
+        return rows
+
+    def _rows_type(self) -> TensorType:
+        """The type of one row.
+
+        Raises:
+            BlockTypeError: if the blocks do not give any of the level.
+        """
+        kind = self.network.root.output_type
+        if self.level != "graph":
+            found = [b for b in walk(self.network.root) if isinstance(b, Metric) and b.name == ROWS]
+            if not found:
+                raise BlockTypeError(
+                    f"a model with a row for each {self.level} needs NodeRows in its blocks, which "
+                    "take (vector, node). Add them, or set level=graph."
+                )
+            kind = found[0].tensor
+        if not isinstance(kind, TensorType) or not kind.is_floating_point or not kind.ndim:
+            raise _refusal(kind, self.level, "vectors")
+        return kind
+
+
+def _refusal(kind: ResultType | None, level: str, wanted: str) -> BlockTypeError:
+    return BlockTypeError(
+        f"the head reads {wanted} of floats, but the blocks give {kind} for each {level}. Change "
+        "what the root gives, or the head."
+    )
+
+
+def _rebuild(
+    parts: Mapping[str, Any],
+    made_in: torch.dtype,
+    tensors: list[Tensor],
+    modes: list[bool],
+    learned: list[bool],
+) -> BlockModel:
+    """The model again, with the same numbers, modes and devices."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(made_in)
+    try:
+        with torch.random.fork_rng():  # what it draws is replaced
+            model = BlockModel(**parts)
+    finally:
+        torch.set_default_dtype(default)
+    own = [*model.parameters(), *model.buffers()]
+    for mine, tensor in zip(own, tensors, strict=True):
+        mine.data = tensor
+    for parameter, is_learned in zip(model.parameters(), learned, strict=True):
+        parameter.requires_grad_(is_learned)
+    for module, mode in zip(model.modules(), modes, strict=True):
+        module.training = mode
+    return model

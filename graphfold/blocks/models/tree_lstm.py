@@ -1,0 +1,136 @@
+"""The binary Tree-LSTM as blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.blocks.block import Block
+from graphfold.blocks.choices import OneOf, Optional
+from graphfold.blocks.compose import compose
+from graphfold.blocks.constants import Void
+from graphfold.blocks.declaration import recursive
+from graphfold.blocks.features import Features
+from graphfold.blocks.function import Function
+from graphfold.blocks.node_rows import NodeRows
+from graphfold.blocks.record import AllOf, Record
+from graphfold.blocks.simple import InputTransform
+from graphfold.dag import NodeType, Schema
+from graphfold.errors import ConfigError
+
+
+def tree_lstm(schema: Schema, level: str, hidden_size: int, dropout: float = 0.0) -> Block:
+    """A Tree-LSTM with weights for each child: Tai et al. (2015), section 3.2.
+
+    https://arxiv.org/abs/1503.00075. With the same weights it computes what `LeafLSTMCell` and
+    `NaryTreeLSTMCell` do. A row is the `h` of a root, or of every node.
+
+    Args:
+        schema: the schema of the graphs: leaves, and inner nodes with two inputs.
+        level: what a row stands for, "graph" or "node".
+        hidden_size: width of words, of `h` and of `c`.
+        dropout: probability of dropping an entry of a word's vector.
+
+    Raises:
+        ConfigError: if a type has another number of inputs, or rows are asked for output nodes.
+    """
+    if level == "output":
+        raise ConfigError("tree_lstm gives rows of graphs or nodes. Set level=graph or level=node.")
+    states = hidden_size, dropout
+
+    def tree(tree: Block) -> Block:
+        cases = {t.name: _state_of(t, tree, *states) for t in schema.types}
+        state = OneOf(lambda node: node.type, cases)
+        return state if level == "graph" else _with_rows(state)
+
+    block: Block = InputTransform(lambda graph: graph.root) >> recursive(
+        tree, output_type=([hidden_size], [hidden_size])
+    )
+    return block >> (Void() if level == "node" else Function(_h))
+
+
+class LeafState(nn.Module):
+    """Equations 9-14 without children.
+
+    Args:
+        size: width of everything.
+
+    Shape:
+        x: [num_rows, size]
+        returns: h and c, [num_rows, size] each
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.from_x = nn.Linear(size, 3 * size)  # i, o, u
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        i, o, u = self.from_x(x).chunk(3, dim=1)
+        c = torch.sigmoid(i) * torch.tanh(u)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class PairState(nn.Module):
+    """Equations 9-14 with two children, each with its own forget gate.
+
+    Args:
+        size: width of everything.
+        has_features: whether nodes have features.
+
+    Shape:
+        children: (h, c) of the first child and of the second, [num_rows, size] each
+        x: [num_rows, size]
+        returns: h and c, [num_rows, size] each
+    """
+
+    def __init__(self, size: int, has_features: bool) -> None:
+        super().__init__()
+        self.from_h = nn.Linear(2 * size, 5 * size)  # f_1, f_2, i, o, u
+        self.from_x = nn.Linear(size, 5 * size, bias=False) if has_features else None
+
+    def forward(self, children: Any, x: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        (h1, c1), (h2, c2) = children
+        gates = self.from_h(torch.cat([h1, h2], dim=1))
+        if self.from_x is not None:
+            gates = gates + self.from_x(x)
+        gate, u = torch.split(gates, [4 * h1.shape[1], h1.shape[1]], dim=1)
+        f1, f2, i, o = torch.sigmoid(gate).chunk(4, dim=1)
+        c = f1 * c1 + f2 * c2 + i * torch.tanh(u)
+        return o * torch.tanh(c), c
+
+
+def _state_of(kind: NodeType, tree: Block, size: int, dropout: float) -> Block:
+    """From a node of a type to its state."""
+    features = None
+    if kind.features:
+        features = Features(kind.features, size, dropout, f"{kind.name}_features")
+    if kind.arity == 0 and features is not None:
+        return features >> Function(LeafState(size), f"{kind.name}_state")
+    if kind.arity != 2:
+        raise ConfigError(
+            f"tree_lstm needs leaves with features and nodes of two inputs, but the type "
+            f"'{kind.name}' has {'any number of' if kind.arity is None else kind.arity} inputs and "
+            f"{len(kind.features)} features. Set data.binarize=true, or take another model."
+        )
+    child = Optional(tree)  # an absent one has a state of zeros
+    children = InputTransform(lambda node: node.inputs) >> Record((child, child))
+    known = AllOf(children) if features is None else AllOf(children, features)
+    return known >> Function(PairState(size, features is not None), f"{kind.name}_state")
+
+
+def _with_rows(state: Block) -> Block:
+    """The same block, each `h` of which is a row."""
+    rows = NodeRows()
+
+    def with_rows(node: Any) -> Any:
+        found = state(node)
+        rows(found[0], node)
+        return found
+
+    return compose(with_rows)
+
+
+def _h(h: Tensor, c: Tensor) -> Tensor:
+    return h

@@ -1,0 +1,70 @@
+"""Model: what training, scoring and prediction know of a model, whatever it is made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Pass, States
+from graphfold.batching.lowered_batch import plan_batch
+from graphfold.dag import TypedDAG
+from graphfold.layers.head import Head
+
+#: From graphs, and a number of processes that may share the work, to as many other graphs.
+Lowering: TypeAlias = Callable[[TypedDAG, int], TypedDAG]
+
+
+class Model(nn.Module, ABC):
+    """A model over batches of graphs.
+
+        batch = model.plan(dag)
+        states = model.states(batch)       # of every node that it computes
+        rows = model.rows(states, batch)   # [num_rows, width], as the head's `level` says
+        raw = model.head(rows)             # model(batch) is all of this
+
+    Attributes:
+        head: what turns rows into losses and predictions.
+        network: what runs the cells; its `engine` and its `kernel` say how.
+        lowering: makes the graphs that the model computes, one for each; None if it computes the
+            graphs of the data themselves.
+    """
+
+    head: Head
+    network: Any
+
+    @property
+    @abstractmethod
+    def passes(self) -> tuple[Pass, ...]:
+        """What the scheduler needs to know of the model."""
+
+    @property
+    def lowering(self) -> Lowering | None:
+        """See the class."""
+        return None
+
+    def plan(self, dag: TypedDAG, policy: str = "depth", share: bool = False) -> Batch:
+        """A batch of some graphs, on the CPU.
+
+        Args:
+            dag: the graphs, encoded.
+            policy: how to plan them.
+            share: whether equal nodes are computed once.
+        """
+        lowered = None if self.lowering is None else self.lowering(dag, 0)
+        return plan_batch(dag, lowered, self.passes, policy, share)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """[num_rows, ...] the head's raw outputs."""
+        raw: Tensor = self.head(self.rows(self.states(batch), batch))
+        return raw
+
+    @abstractmethod
+    def states(self, batch: Batch) -> States:
+        """What the passes make of every node."""
+
+    @abstractmethod
+    def rows(self, states: States, batch: Batch) -> Tensor:
+        """[num_rows, width] what the head reads."""

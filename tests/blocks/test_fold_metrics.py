@@ -1,0 +1,229 @@
+"""Metrics and their labels, as TensorFlow Fold's tests have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from block_checks import ENGINES, neg, times
+from fold_checks import Cases, Faults, P, V, exactly, goes_wrong, hold, numbers, objects
+from torch import nn
+
+from graphfold import blocks as td
+
+
+def by_sign(shape: list[int]) -> td.Block:
+    """Gives a tensor back and notes it as positive or as negative."""
+    composition = td.Composition()
+    with composition.scope():
+        td.OneOf(
+            lambda x: bool(torch.as_tensor(x).sum() > 0),
+            (td.Metric("negative"), td.Metric("positive")),
+            pre_block=td.Tensor(shape),
+        ).reads(composition.input)
+        composition.output.reads(td.Tensor(shape).reads(composition.input))
+    return composition
+
+
+def labelled() -> td.Block:
+    """Trees (value, label, child, ...)."""
+    tree = td.ForwardDeclaration()
+    value = (td.Scalar("int32"), td.Identity())
+    leaf = value >> td.Metric("leaf")
+    own = (td.Scalar("int32"), td.Identity()) >> td.Metric("internal")
+    internal = td.AllOf(own, td.Slice(start=2) >> td.Map(tree())) >> td.Void()
+    block = td.OneOf(lambda x: len(x) > 2, (leaf, internal))
+    tree.resolve_to(block)
+    return block
+
+
+def noted() -> td.Block:
+    composition = td.Composition()
+    with composition.scope():
+        s = td.Scalar("int32").reads(composition.input)
+        td.Metric("foo").reads(s)
+        composition.output.reads(s)
+    return composition
+
+
+VALUES: Cases = {
+    "beside": (
+        lambda: td.Map(td.Scalar() >> td.AllOf(td.Metric("x"), td.Identity())),
+        [1, 2],
+        ([(None, 1.0), (None, 2.0)], {"x": [1.0, 2.0]}),
+        1,
+    ),
+    "two": (
+        lambda: td.Record(
+            (
+                td.Map(td.Scalar("int32") >> td.Metric("x")),
+                td.Map(td.Scalar() >> td.Metric("y")),
+            )
+        ),
+        ([1, 2], [3]),
+        (([None, None], [None]), {"x": [1, 2], "y": [3.0]}),
+        1,
+    ),
+    "nth": (
+        lambda: (td.Map(noted()), td.Identity()) >> td.Nth(),
+        (range(32), -1),
+        (31, {"foo": list(range(32))}),
+        1,
+    ),
+    "void": (
+        lambda: td.Map(td.Scalar() >> td.Metric("foo")) >> td.Void(),
+        range(3),
+        (None, {"foo": [0.0, 1.0, 2.0]}),
+        1,
+    ),
+    "computed": (lambda: td.Scalar() >> neg() >> td.Metric("m"), 3, (None, {"m": [-3.0]}), 2),
+    "constant": (lambda: torch.ones(2) >> td.Metric("m"), None, (None, {"m": [[1.0, 1.0]]}), 1),
+    "labelled": (
+        lambda: (td.Scalar(), td.Identity()) >> td.Metric("m"),
+        (3, "three"),
+        (None, {"m": [3.0]}),
+        1,
+    ),
+    "same_name": (
+        lambda: td.Scalar() >> td.AllOf(td.Metric("m"), times(2) >> td.Metric("m"), td.Identity()),
+        3,
+        ((None, None, 3.0), {"m": [3.0, 6.0]}),
+        2,
+    ),
+}
+
+FAULTS: Faults = {
+    "name": (lambda: td.Metric(3), TypeError, "metric_name must be a string: 3"),  # type: ignore
+    "object": (lambda: objects() >> td.Metric("m"), TypeError, "bad input type PyObjectType"),
+    "void": (lambda: td.Void() >> td.Metric("m"), TypeError, "bad input type VoidType"),
+    "sequence": (lambda: numbers() >> td.Metric("m"), TypeError, "bad input type SequenceType"),
+    "label": (
+        lambda: (td.Scalar(), td.Scalar()) >> td.Metric("m"),
+        TypeError,
+        "Metric 'm'.*expected a pyobj type, saw: TensorType",
+    ),
+    "value": (
+        lambda: (objects(), td.Scalar()) >> td.Metric("m"),
+        TypeError,
+        "Metric 'm'.*expected a tensor type, saw: PyObjectType",
+    ),
+    "three": (
+        lambda: (td.Scalar(), td.Scalar(), objects()) >> td.Metric("m"),
+        TypeError,
+        "metric tuple input must have 2 items",
+    ),
+    "shapes": (
+        lambda: td.compile((by_sign([]), by_sign([2]))),
+        TypeError,
+        r"Metric (negative|positive) has incompatible types: .*\(\).* vs. .*\(2,\)",
+    ),
+    "dtypes": (
+        lambda: td.AllOf(td.Scalar() >> td.Metric("m"), td.Scalar("int32") >> td.Metric("m")).eval(
+            1
+        ),
+        TypeError,
+        "Metric m has incompatible types: .*float32.* vs. .*int32",
+    ),
+}
+
+#: A batch, its sums, what is positive and what is negative.
+SIGNS: list[tuple[list[list[float]], list[float], list[float], list[float]]] = [
+    ([[1, 2, 3, 4]], [10], [1, 2, 3, 4], []),
+    ([[1, -2, 3, -4, 5, -6]], [-3], [1, 3, 5], [-2, -4, -6]),
+    ([[-1, -2]], [-3], [], [-1, -2]),
+    ([[1, 2, -3, -4], [5, 6, -7, -8, 0]], [-4, -4], [1, 2, 5, 6], [-3, -4, -7, -8, 0]),
+    ([[]], [0], [], []),
+]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_value(name: str) -> None:
+    hold(*VALUES[name])
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_error(name: str) -> None:
+    goes_wrong(FAULTS[name])
+
+
+@pytest.mark.parametrize(("batch", "sums", "positive", "negative"), SIGNS)
+def test_values_keep_the_order_of_examples(
+    batch: Any, sums: list[float], positive: list[float], negative: list[float]
+) -> None:
+    model = td.compile(td.Map(by_sign([])) >> td.Sum())
+    for engine in ENGINES:
+        model.engine = engine
+        result = model.run(batch)
+        assert result.output.tolist() == sums
+        assert result.metrics["positive"].tolist() == positive
+        assert result.metrics["negative"].tolist() == negative
+        assert result.labels == {}
+
+
+def test_values_may_be_vectors() -> None:
+    model = td.compile(td.Map(by_sign([2])) >> td.Sum())
+    result = model.run([[[1, 2], [-2, -3], [4, 5]]])
+    assert result.output.tolist() == [[3.0, 4.0]]
+    assert result.metrics["positive"].tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    assert result.metrics["negative"].tolist() == [[-2.0, -3.0]]
+    assert model.run([[]]).metrics["positive"].shape == (0, 2)
+
+
+def test_labels_come_back_beside_their_values() -> None:
+    trees = [[1, "a", [2, "b"], [3, "c"], [4, "d"]], [5, "e", [6, "f", [7, "g"]]]]
+    model = td.compile(labelled())
+    for engine in ENGINES:
+        model.engine = engine
+        result = model.run(trees)
+        assert result.output is None
+        assert result.labels == {"leaf": ["b", "c", "d", "g"], "internal": ["a", "e", "f"]}
+        values = {name: value.tolist() for name, value in result.metrics.items()}
+        exactly(values, {"internal": [1, 5, 6], "leaf": [2, 3, 4, 7]})
+    assert labelled().eval(trees[1], tolist=True) == (None, {"internal": [5, 6], "leaf": [7]})
+
+
+def test_batches_of_varying_length() -> None:
+    model = td.compile(td.Map(td.Scalar() >> td.Metric("foo")) >> td.Void())
+    result = model.run([range(3), range(4)])
+    assert result.output is None
+    assert result.metrics["foo"].tolist() == [0, 1, 2, 0, 1, 2, 3]
+    pairs = td.Map((td.Scalar(), td.Identity()) >> td.Metric("foo")) >> td.Void()
+    result = td.compile(pairs).run([[(0, "zero"), (1, "one")], [(2, "two")]])
+    assert result.labels == {"foo": ["zero", "one", "two"]}
+    assert result.metrics["foo"].tolist() == [0, 1, 2]
+
+
+def test_labels_may_be_anything() -> None:
+    block = td.Map((td.Scalar(), td.Identity()) >> td.Metric("m")) >> td.Void()
+    labels = [None, {"a": [1]}, [1, 2], "x", "x"]
+    result = td.compile(block).run([[(n, label) for n, label in enumerate(labels)]])
+    assert result.labels == {"m": labels}
+
+
+def test_labels_stay_beside_their_values() -> None:
+    plain, with_label = td.Metric("m"), td.Metric("m")
+    pair = (td.Scalar(), td.Identity()) >> with_label
+    block = td.Map(td.OneOf(lambda x: isinstance(x, tuple), (td.Scalar() >> plain, pair)))
+    model = td.compile(block >> td.Void())
+    result = model.run([[1, (2, "two")], [(3, "three")]])
+    assert result.metrics["m"].tolist() == [1, 2, 3]
+    assert result.labels == {"m": [None, "two", "three"]}
+    assert model.run([[]]).labels == {"m": []}
+
+
+def test_a_loss_may_be_a_metric() -> None:
+    weight = nn.Parameter(torch.tensor(3.0))
+    block = td.Map(td.AllOf(td.Scalar(), weight) >> td.Function(torch.mul) >> td.Metric("m"))
+    block.eval([1, 2])[1]["m"].sum().backward()
+    assert weight.grad == 3.0
+    td.compile(block >> td.Void()).run([[1, 2], [4]]).metrics["m"].sum().backward()  # type: ignore[no-untyped-call]
+    assert weight.grad == 10.0
+
+
+def test_types_of_metrics() -> None:
+    metric = td.Metric("m")
+    (td.Scalar(), objects()) >> metric
+    assert metric.input_type == td.TupleType(td.TensorType(()), P)
+    assert metric.output_type == V
+    assert metric.name == "m"
