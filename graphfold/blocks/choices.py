@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -28,8 +28,7 @@ class OneOf(Block):
     Args:
         key_fn: a function of a Python object, or a block, that gives the key.
         case_blocks: the blocks, as in `Record`, with any keys; in a tuple a negative key counts
-            from the end. All
-            take the same and give the same.
+            from the end. All take the same and give the same.
         pre_block: what is done with the input before the case sees it; the key sees it as it came.
         name: its name.
 
@@ -86,6 +85,9 @@ class OneOf(Block):
             block.set_output_type(kind)
 
     def _child_found(self, child: Block) -> None:
+        _require_equal("output", self._each, self)
+        if self._pre_block is None:
+            _require_equal("input", self._each, self)
         self.set_input_type(self._key_block.input_type)
         if self._pre_block is not None:
             self.set_input_type(self._pre_block.input_type)
@@ -128,12 +130,30 @@ class Optional(Block):
         self._none_case.set_output_type(kind)
 
     def _child_found(self, child: Block) -> None:
+        if self._none_case is not None:
+            _require_equal("output", [self._some_case, self._none_case], self)
         self.set_output_type(self._some_case.output_type)
         if self._none_case is not None:
             self.set_output_type(self._none_case.output_type)
 
     def _facts(self) -> dict[str, Any]:
         return {"some_case_block": self._some_case}
+
+
+def _require_equal(side: str, cases: Sequence[Block], whose: Block) -> None:
+    """Raises BlockTypeError if the known types of two cases differ."""
+    first: Block | None = None
+    for case in cases:
+        kind = case.input_type if side == "input" else case.output_type
+        if kind is None:
+            continue
+        if first is None:
+            first, expected = case, kind
+        elif kind != expected:
+            raise BlockTypeError(
+                f"cases {first} and {case} of {whose} differ. Type mismatch between {side} type "
+                f"{kind} and expected {side} type {expected}. Let all cases have one type."
+            )
 
 
 def _key_block(key_fn: Any) -> Block:

@@ -177,7 +177,7 @@ FAULTS: Faults = {
     "too_many_outputs": (
         lambda: td.Record((td.Scalar(),)).set_output_type(([], [])),
         TypeError,
-        "Type mismatch between output type|has 1 children but 2 outputs",
+        "Type mismatch between output type TupleType.*TupleType.*Record",
     ),
     "number": (lambda: td.Record(5), TypeError, "expected a list or tuple or dictionary.*5"),  # type: ignore
     "text": (lambda: td.Record(("a", td.Scalar())), TypeError, "'a' cannot be converted"),

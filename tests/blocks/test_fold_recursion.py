@@ -138,17 +138,17 @@ FAULTS: Faults = {
     "output": (
         lambda: td.ForwardDeclaration(P, [2]).resolve_to(td.Scalar()),
         TypeError,
-        r"Type mismatch between output type .*\(2,\).*|.*\(2,\)",
+        r"Type mismatch between output type .*\(\).*\(2,\).*ForwardDeclaration",
     ),
     "input": (
         lambda: td.ForwardDeclaration(V, []).resolve_to(td.Scalar()),
         TypeError,
-        "Type mismatch between input type .*VoidType|PyObjectType",
+        "Type mismatch between input type PyObjectType.*VoidType.*ForwardDeclaration",
     ),
     "reference": (
         lambda: referred(td.Scalar()),
         TypeError,
-        r"Type mismatch between output type .*\(\)|.*\(2,\)",
+        r"Type mismatch between output type .*\(\).*\(2,\).*ForwardDeclaration",
     ),
     "number": (
         lambda: td.ForwardDeclaration().resolve_to(42),

@@ -124,7 +124,7 @@ FAULTS: Faults = {
     "default_dtype": (
         lambda: numbers() >> td.Reduce(add(), np.zeros([])),
         TypeError,
-        "float64.*float32|float32.*float64",
+        "Map.*Reduce.*Type mismatch between output type .*float32.*float64.*FromTensor",
     ),
     "default_input": (
         lambda: td.Reduce(add(), td.Scalar()),
@@ -134,7 +134,7 @@ FAULTS: Faults = {
     "combined": (
         lambda: numbers() >> td.Reduce(td.Function(lambda left, right: left.int())),
         TypeError,
-        "Type mismatch between output type .*int32.*float32|.*float32.*int32",
+        "Map.*Reduce.*Type mismatch between output type .*float32.*int32.*Function",
     ),
     "sequences": (
         lambda: td.Map(numbers()) >> td.Sum(),

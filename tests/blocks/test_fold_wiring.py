@@ -141,7 +141,7 @@ FAULTS: Faults = {
     "item_of_input": (
         lambda: wired(lambda c: td.Scalar().reads(c.input[0])).set_input_type(P),
         TypeError,
-        "bad input type PyObjectType|bad output type PyObjectType",
+        "bad output type PyObjectType.*Composition.input.*expected TupleType",
     ),
     "item_beyond": (
         lambda: td.AllOf(td.Scalar(), td.Scalar())[7],
