@@ -1,0 +1,276 @@
+"""The examples on a small scale: they run as scripts, and their blocks agree with the reference."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from example_files import FOLDER, example
+
+from graphfold import blocks as td
+from graphfold.errors import RecordError
+
+#: What + - * do with left and right: the weights of both, and of their product.
+MEANINGS = [((1, 1), 0), ((1, -1), 0), ((0, 0), 1)]
+
+TREES = """(3 (2 It) (4 (3 's) (4 (2 a) (4 lovely))))
+(1 (2 A) (0 (1 dull) (2 film)))
+(4 lovely)
+(0 (1 dull) (0 (1 dull) (2 ,)))
+"""
+
+
+def agree(model: td.CompiledModel, examples: list[Any]) -> None:
+    """The engine, the reference and `eval` give the same, in float64."""
+    model.eval()
+    assert td.verify(model, examples) < 1e-10
+    model.double()
+    batched = model(examples)
+    for row, one in zip(batched, examples, strict=True):
+        torch.testing.assert_close(row, model.root.eval(one))
+
+
+def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
+    module = example("sentiment")
+    (tmp_path / "trees.txt").write_text(TREES)
+    codes: dict[str, int] = {}
+    trees = list(module.read(tmp_path / "trees.txt", codes))
+    assert trees[1] == (1, (2, codes["a"]), (0, (1, codes["dull"]), (2, codes["film"])))
+    assert list(codes) == ["it", "'s", "a", "lovely", "dull", "film", ","]
+    torch.manual_seed(0)
+    model = td.compile(module.sentiment(len(codes), size=8))
+    assert td.verify(model, trees) < 1e-10
+    data = td.BlockDataset(model, trees)
+    before = model.eval().run(data[[0, 1, 2, 3]])
+    assert before.metrics["nodes"].shape == (7 + 5 + 1 + 5, 5)
+    assert before.labels["roots"] == [3, 1, 4, 0]
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
+    for epoch in range(60):
+        module.train(model, data.loader(2, shuffle=True, seed=epoch), optimizer)
+    assert module.accuracy(model, data.loader(3), "roots") == 1.0
+    assert module.accuracy(model, data.loader(3), "nodes") > 0.9
+
+
+def test_sentiment_is_the_tree_lstm_of_the_equations() -> None:
+    module = example("sentiment")
+    torch.manual_seed(0)
+    leaf, branch = module.TreeLSTM(3, 0).eval(), module.TreeLSTM(3, 2).eval()
+    x = torch.randn(2, 3)
+    i, o, u = (leaf.gates.weight @ x[0] + leaf.gates.bias).split(3)
+    c = torch.sigmoid(i) * torch.tanh(u)
+    h = torch.sigmoid(o) * torch.tanh(c)
+    states = leaf(x)
+    torch.testing.assert_close((states[0][0], states[1][0]), (h, c))
+    (h1, h2), (c1, c2) = states
+    i, o, u, f1, f2 = (branch.gates.weight @ torch.cat([h1, h2]) + branch.gates.bias).split(3)
+    c = torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(f1) * c1 + torch.sigmoid(f2) * c2
+    left, right = ((h[None], c[None]) for h, c in ((h1, c1), (h2, c2)))
+    found = branch(left, right)
+    torch.testing.assert_close(found, ((torch.sigmoid(o) * torch.tanh(c))[None], c[None]))
+
+
+def test_a_broken_tree_is_named(tmp_path: Path) -> None:
+    (tmp_path / "trees.txt").write_text("(2 fine)\n(3 (2 a) (2 b)\n")
+    with pytest.raises(RecordError, match="bracket opened at column 1 is never closed"):
+        list(example("sentiment").read(tmp_path / "trees.txt", {}))
+
+
+def test_tree_rnn() -> None:
+    module = example("tree_rnn")
+    rng = random.Random(0)
+    formulas = [module.random_formula(rng, 3) for _ in range(20)]
+    assert module.truth(("xor", True, ("not", ("and", True, False)))) is False
+    assert module.truth(("or", False, True)) is True
+    torch.manual_seed(0)
+    agree(td.compile(module.tree_rnn(4)), formulas)
+
+
+def test_the_calculator_can_be_exact() -> None:
+    """Its layers hold the true meaning of all three operators."""
+    module = example("calculator")
+    model = td.compile(module.calculator("+-*", size=1))
+    tables = {tuple(p.shape): p for p in model.parameters()}
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+        tables[10, 1].copy_(torch.arange(10.0)[:, None])
+    buttons = [m for m in model.modules() if isinstance(m, module.Button)]
+    (output,) = [m for m in model.modules() if type(m) is torch.nn.Linear and m not in own(buttons)]
+    output.weight.data.fill_(1)
+    expressions = module.distinct_expressions(random.Random(0), 50, 3, "+-*")
+    found = []
+    for meanings in itertools.permutations(MEANINGS):  # which button is which is not told
+        for button, (weight, product) in zip(buttons, meanings, strict=True):
+            button.linear.weight.data.copy_(torch.tensor([weight]))
+            button.left.weight.data.fill_(product)
+            button.right.weight.data.fill_(1)
+        found.append(module.accuracy(model, expressions))
+    assert sorted(share == 1.0 for share in found) == [False] * 5 + [True]
+
+
+def own(modules: list[torch.nn.Module]) -> set[torch.nn.Module]:
+    """All parts of some modules."""
+    return {part for module in modules for part in module.modules()}
+
+
+def test_expressions_have_the_depth_and_are_distinct() -> None:
+    module = example("calculator")
+
+    def depth(e: Any) -> int:
+        return 0 if isinstance(e, int) else 1 + max(map(depth, e[1:]))
+
+    found = module.distinct_expressions(random.Random(0), 200, 2, "+-")
+    assert {depth(e) for e in found} == {2}
+    assert len(set(found)) == 200
+    assert {e[0] for e in found} == {"+", "-"}
+    assert module.value(("-", 3, ("*", 2, 4))) == -5
+    torch.manual_seed(0)
+    agree(td.compile(module.calculator("+-")), found[:20])
+
+
+@pytest.mark.parametrize("name", ["sum", "min"])
+def test_reductions_learn_two_numbers(name: str) -> None:
+    module = example("sum_and_min")
+    torch.manual_seed(0)
+    model = td.compile(module.reduction(16))
+    lists = module.random_lists(random.Random(0), 400, 2)
+    wanted = module.targets(name, lists)
+    true = sum(lists[0]) if name == "sum" else min(lists[0])
+    assert float(wanted[0]) == pytest.approx(true)
+    module.train(model, lists, wanted, 80)
+    errors = (model(lists) - wanted).abs() / module.target_range(name, 2)
+    assert errors.mean() < 0.02
+    agree(model, [*lists[:5], [0.5] * 7])
+
+
+def test_languages_read_files_and_tell_them_apart(tmp_path: Path) -> None:
+    module = example("languages")
+    rng = random.Random(1)
+    for name in ("first", "second"):
+        lines = module.invented_lines(rng, 60)
+        (tmp_path / name).write_text("\n\n".join(lines), encoding="utf-8")
+    assert len(module.read_lines(tmp_path / "first", 50)) == 50
+    files = [str(tmp_path / name) for name in ("first", "second")]
+    assert module.main([*files, "--epochs", "6"]) > 0.8
+    with pytest.raises(SystemExit):
+        module.main(files[:1])
+    torch.manual_seed(0)
+    agree(td.compile(module.language_model("abc", 2, 4)), ["ab c", "", "  ca  b zebra"])
+
+
+def test_the_composed_attention_is_the_ready_one() -> None:
+    module = example("attention")
+    torch.manual_seed(0)
+    score = torch.nn.Linear(3, 1)
+    vectors = td.Map(td.Vector(3))
+    composed, ready = vectors >> module.attention(score), vectors >> td.Attention(score)
+    sequence = torch.randn(7, 3).tolist()
+    torch.testing.assert_close(composed.eval(sequence), ready.eval(sequence))
+    h = torch.tensor(sequence)
+    torch.testing.assert_close(composed.eval(sequence), score(h).softmax(0).T[0] @ h)
+    rng = random.Random(0)
+    agree(td.compile(module.adder(4)), [module.random_sequence(rng, n)[0] for n in (3, 9)])
+
+
+def test_weave_is_its_equations() -> None:
+    """Against the formulas, for three atoms, with the weights of the blocks."""
+    module = example("graph_convolution")
+    torch.manual_seed(0)
+    size = [module.ATOM_SIZE, module.PAIR_SIZE]
+    block = td.Record((td.Map(td.Vector(size[0])), td.Map(td.Map(td.Vector(size[1])))))
+    model = td.compile(block >> module.weave(5, 6), ragged=True)
+    layers = [m for m in model.modules() if isinstance(m, td.FC)]
+    by_inputs = {(m.weight.shape[1], m.weight.shape[0]): m for m in layers}
+    f_aa, f_pa, f_a = (by_inputs[n, 5] for n in (size[0], size[1], 10))
+    f_ap, f_pp, f_p = (by_inputs[n, 6] for n in (2 * size[0], size[1], 12))
+    atoms, rows = module.molecule_of("CC=O")
+    a, p = torch.tensor(atoms), torch.tensor(rows)
+    new_a = f_a(torch.cat([f_aa(a), f_pa(p).sum(1)], 1))
+    pairs = [
+        [
+            torch.cat(
+                [f_ap(torch.cat([a[i], a[j]])) + f_ap(torch.cat([a[j], a[i]])), f_pp(p[i, j])]
+            )
+            for j in range(3)
+        ]
+        for i in range(3)
+    ]
+    new_p = f_p(torch.stack([torch.stack(row) for row in pairs]))
+    found_atoms, found_pairs = model([(atoms, rows)])
+    torch.testing.assert_close(found_atoms[0], new_a)
+    torch.testing.assert_close(torch.stack(list(found_pairs[0])), new_p)
+
+
+def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path: Path) -> None:
+    module = example("graph_convolution")
+    assert module.main(["--epochs", "1", "--molecules", "6"])[0] > 0
+    header = "smiles,measured log solubility in mols per litre\n"
+    (tmp_path / "t.csv").write_text(header + "".join(f"{s} ,{y}\n" for s, y in module.HANDFUL[:6]))
+    assert module.read(tmp_path / "t.csv") == list(module.HANDFUL[:6])
+    with pytest.raises(ValueError, match="RDKit cannot read SMILES 'C1'"):
+        module.molecule_of("C1")
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2, 3), (3, 2, 1, 0), (2, 3, 1, 0)])
+def test_solubility_does_not_depend_on_the_order_of_atoms(order: tuple[int, ...]) -> None:
+    module = example("graph_convolution")
+    torch.manual_seed(0)
+    model = td.compile(module.solubility(((4, 3),))).double()
+    atoms, rows = (np.array(part) for part in module.molecule_of("CC(=O)N"))
+    turned = atoms[list(order)], rows[np.ix_(order, order)]
+    one, other = model([(atoms, rows), turned])
+    torch.testing.assert_close(one, other)
+
+
+VALUES = [None, True, -3, 2.5, "", "text", [], [1, [None, {}]], {}, {"b": [], "a": {"c": False}}]
+
+
+def test_any_json_value_is_taken() -> None:
+    module = example("json_records")
+    torch.manual_seed(0)
+    model = td.compile(module.record_model(3, 4))
+    assert model(VALUES).shape == (len(VALUES), 3)
+    agree(model, VALUES)
+
+
+def test_json_records_reads_files(tmp_path: Path) -> None:
+    module = example("json_records")
+    for name, values in (("a", [{"n": n} for n in range(30)]), ("b", [[n] for n in range(30)])):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, values)))
+    assert module.read(tmp_path / "b")[7] == [7]
+    files = [str(tmp_path / name) for name in "ab"]
+    assert module.main([*files, "--epochs", "8"]) == 1.0
+    with pytest.raises(SystemExit):
+        module.main(files[:1])
+
+
+def test_the_invented_records_hold_what_their_kind_says() -> None:
+    module = example("json_records")
+    rng = random.Random(0)
+    for kind in range(3):
+        text = json.dumps(module.invented_record(rng, kind))
+        assert ("failed" in text) == (kind == 1)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
+    module = example(path.stem)
+    assert callable(module.main)
+    assert module.__doc__ is not None
+    assert f"    python examples/{path.name}" in module.__doc__
+
+
+def test_examples_run_as_scripts() -> None:
+    arguments = ["attention.py", "--length", "5", "--sequences", "50", "--epochs", "1"]
+    command = [sys.executable, str(FOLDER / arguments[0]), *arguments[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("epoch 1: ")
