@@ -116,7 +116,7 @@ def main(argv=None):
     parser.add_argument("--depth", type=int, default=3)
     parser.add_argument("--operators", default="+-*")
     parser.add_argument("--expressions", type=int, default=16000, help="of that depth, to learn")
-    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--epochs", type=int, default=100)
     options = parser.parse_args(argv)
     torch.manual_seed(0)
     rng = random.Random(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from torch import nn
 
@@ -14,6 +14,8 @@ from graphfold.blocks.type_conversion import TypeLike
 from graphfold.blocks.typed import Typed
 
 if TYPE_CHECKING:
+    from typing_extensions import Self  # of Python 3.11; torch brings it along
+
     from graphfold.blocks.context import Context
 
 #: A block with children asks for their results, (child, input) by (child, input).

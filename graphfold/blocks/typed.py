@@ -6,11 +6,14 @@ says it (the block itself, a neighbour, a child), and from then on everything el
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.type_conversion import TypeLike, canonicalize_type
 from graphfold.blocks.types import ResultType
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of Python 3.11; torch brings it along
 
 #: Classes of types, or None for any.
 Classes: TypeAlias = tuple[type[ResultType], ...] | None
