@@ -9,8 +9,9 @@ import torch
 from engine_cells import SCHEMA, SIZE, PairCell, chain, make_batch, make_x, random_dag
 from torch import Tensor, nn
 
-from graphfold.batching import Cell, Children, Network, Pass, Up, programs
-from graphfold.batching.program import Program
+from graphfold.batching import Cell, Children, Network, Pass, Up
+from graphfold.batching.engine.programs import programs
+from graphfold.batching.engine.programs.program import Program
 from graphfold.dag import TypedDAG
 
 #: Batches of one node, of some types only, of all types, and of many nodes.

@@ -31,6 +31,9 @@ RANKS = {
     "__main__": 9,
 }
 
+#: The same within `batching`; what is not here stands above them all.
+BATCHING_RANKS = {"scheduling": 0, "kernels": 0, "children": 1, "cell": 2, "engine": 3}
+
 #: The only parts that may import a library; a path stands for a file or a folder.
 HOMES = {
     "rdkit": (
@@ -93,6 +96,18 @@ def test_imports_point_one_way(path: Path) -> None:
         other = module.split(".")[1] if module.startswith("graphfold.") else part
         allowed = other == part or RANKS.get(other, -1) < RANKS[part]
         assert allowed, f"{part} imports {module}, which stands above it or beside it"
+
+
+@pytest.mark.parametrize("name", BATCHING_RANKS)
+def test_imports_within_batching_point_one_way(name: str) -> None:
+    home = PACKAGE / "batching"
+    paths = [home / f"{name}.py"] if (home / f"{name}.py").exists() else (home / name).rglob("*.py")
+    for path in paths:
+        for module in imports(path):
+            other = module.split(".")[2:3] if module.startswith("graphfold.batching.") else [name]
+            for part in other:
+                allowed = part == name or BATCHING_RANKS.get(part, 9) < BATCHING_RANKS[name]
+                assert allowed, f"{path.name} of {name} imports {module}"
 
 
 @pytest.mark.parametrize("library", HOMES)

@@ -3,11 +3,11 @@
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.kernels import KERNELS
+from graphfold.batching.kernels.segment_kernels import KERNELS
 from graphfold.batching.network import Network
-from graphfold.batching.passes import Down, Pass, Rounds, Up
-from graphfold.batching.policies import POLICIES
-from graphfold.batching.schedule import PassSchedule, Schedule, build_schedule
+from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
+from graphfold.batching.scheduling.policies import POLICIES
+from graphfold.batching.scheduling.schedule import PassSchedule, Schedule, build_schedule
 from graphfold.batching.states import States
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphfold.batching.schedule import Schedule
+from graphfold.batching.scheduling.schedule import Schedule
 from graphfold.dag import TypedDAG
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.pass_inputs import describe
-from graphfold.batching.passes import Pass, Rounds, Up
-from graphfold.batching.schedule import PassSchedule
+from graphfold.batching.engine.pass_inputs import describe
+from graphfold.batching.scheduling.passes import Pass, Rounds, Up
+from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, SchemaError, ShapeError
 

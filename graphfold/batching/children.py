@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching import segment
-from graphfold.batching.kernels import NATIVE, Kernel
+from graphfold.batching.kernels import segment
+from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
 from graphfold.errors import ShapeError
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.passes import Pass
-from graphfold.batching.schedule import build_schedule
+from graphfold.batching.scheduling.passes import Pass
+from graphfold.batching.scheduling.schedule import build_schedule
 from graphfold.dag import TypedDAG
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import check_cells, check_reads
-from graphfold.batching.passes import Pass, Rounds
 from graphfold.batching.run import ReferenceRun, RowRun, RunInputs
+from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.states import States
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
@@ -36,7 +36,7 @@ class Network(nn.Module):
         engine: "fast"; "autograd", which can be differentiated twice; or "reference", one node at
             a time.
         learned_absent: fields whose value for an absent child is learned instead of zero.
-        kernel: what reduces over children, see `graphfold.batching.kernels`.
+        kernel: what reduces over children, see `graphfold.batching.kernels.segment_kernels`.
         trace_after: how many groups a cell runs before the fast engine replaces it by its trace,
             straight-line code that gives the same numbers with less overhead; None for never.
         recompute: whether backward runs the cells again instead of keeping what they computed

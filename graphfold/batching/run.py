@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.captured import refuse_shared_statistics
 from graphfold.batching.cell import Cell, NodeInput
-from graphfold.batching.engine import run_fast
-from graphfold.batching.kernels import get_kernel
-from graphfold.batching.pass_inputs import PassInputs
-from graphfold.batching.passes import Pass, Rounds
-from graphfold.batching.plain import run_plain
-from graphfold.batching.randomness import refuse_random
-from graphfold.batching.reference import ReferenceInputs, run_reference
-from graphfold.batching.rounds import RoundInputs, RoundsRun, first_plan, select, x_rows
-from graphfold.batching.schedule import PassSchedule
+from graphfold.batching.engine.captured import refuse_shared_statistics
+from graphfold.batching.engine.fast import run_fast
+from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.plain import run_plain
+from graphfold.batching.engine.randomness import refuse_random
+from graphfold.batching.engine.reference import ReferenceInputs, run_reference
+from graphfold.batching.engine.rounds import RoundInputs, RoundsRun, first_plan, select, x_rows
+from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.segment_kernels import get_kernel
+from graphfold.batching.scheduling.passes import Pass, Rounds
+from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.states import States
-from graphfold.batching.typed_fields import TypedFields
 from graphfold.errors import ShapeError
 
 SHARED_NUMBERS = (

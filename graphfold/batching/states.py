@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.batching.typed_fields import TypedFields
+from graphfold.batching.engine.typed_fields import TypedFields
 
 
 class States(Mapping[str, Tensor]):

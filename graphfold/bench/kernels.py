@@ -2,7 +2,7 @@
 
 Random molecules: atoms with one to four neighbours, whose rows are summed or compared. By this
 measurement the kernel "native" was chosen, which appears as graphfold; see
-`graphfold.batching.kernels`. `train` is forward and backward.
+`graphfold.batching.kernels.segment_kernels`. `train` is forward and backward.
 
     graphfold bench kernels --batch-size 1,64,512 --hidden-size 300
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels import KERNELS, Reduction, get_kernel
+from graphfold.batching.kernels.segment_kernels import KERNELS, Reduction, get_kernel
 from graphfold.bench.measure import Row, Work, measure
 from graphfold.dag.typed_dag import pointers
 from graphfold.errors import ConfigError

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from graphfold.batching import POLICIES, Pass, Rounds, Up, build_schedule
-from graphfold.batching.schedule_report import ScheduleReport
+from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.bench.experiment import Experiment, load_data, load_experiment
 from graphfold.bench.measure import Row, Work, measure, median_seconds
 from graphfold.bench.mixed_graphs import FAMILIES

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Network, States, Up, build_schedule
-from graphfold.batching.randomness import refuse_random
+from graphfold.batching.engine.randomness import refuse_random
 from graphfold.blocks.cells import LeafCell
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockTypeError
@@ -47,8 +47,8 @@ def compile(
         root: a block, or what converts to one, that takes Python objects (or nothing).
         engine: "fast"; "autograd", which can be differentiated twice; or "reference", which runs
             one node at a time.
-        policy: which nodes run together; see `graphfold.batching.policies`. The default lets all
-            leaves run at once, and at the end what nothing waits for.
+        policy: which nodes run together; see `graphfold.batching.scheduling.policies`. The default
+            lets all leaves run at once, and at the end what nothing waits for.
         kernel: what reduces over children.
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphfold.batching.segment import segment_sum
+from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 

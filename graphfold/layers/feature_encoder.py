@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.sources import Sources
+from graphfold.batching.scheduling.sources import Sources
 from graphfold.dag import Column, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.column_encoder import ColumnEncoder

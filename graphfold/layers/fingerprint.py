@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.gather import gather_rows
+from graphfold.batching.kernels.gather import gather_rows
 from graphfold.dag import Column
 from graphfold.layers.column_encoder import ColumnEncoder
 from graphfold.layers.message_passing import AfterConvolution, Convolution

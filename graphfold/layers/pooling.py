@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching import segment
+from graphfold.batching.kernels import segment
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.dag.typed_dag import pointers

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.segment import segment_sum
+from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.errors import ShapeError

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphfold.batching.few_rows import use_default_for_few_rows
+from graphfold.batching.kernels.few_rows import use_default_for_few_rows
 
 #: Name of a kernel -> the precision by which PyTorch chooses it.
 KERNELS = {"default": "highest", "onednn": "medium"}

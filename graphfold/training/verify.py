@@ -15,8 +15,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from graphfold.batching import POLICIES
-from graphfold.batching.kernels import get_kernel
-from graphfold.batching.policies import get_policy
+from graphfold.batching.kernels.segment_kernels import get_kernel
+from graphfold.batching.scheduling.policies import get_policy
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_json

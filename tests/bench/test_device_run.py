@@ -12,7 +12,7 @@ import pytest
 import torch
 from training.tiny_runs import MOLECULES, write_corpora
 
-from graphfold.batching.row_gradients import RowGradients
+from graphfold.batching.engine.row_gradients import RowGradients
 from graphfold.bench import device_run, device_speed, measure
 from graphfold.bench.device_calls import count_calls, find_waits, launches
 from graphfold.bench.device_checks import Check, Plan, checks, distance, fast, problems, reference

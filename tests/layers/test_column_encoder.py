@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from graphfold.batching.segment import segment_sum
+from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 from graphfold.layers import ColumnEncoder

@@ -1,0 +1,258 @@
+"""The fast engine: one state buffer per field, one autograd function per pass.
+
+Forward runs the groups in order; each writes its rows of the buffers, and keeps what its own
+backward needs: a small autograd graph, cut off from what came before, or a few tensors where the
+cell has a program. Backward goes through the groups in reverse; a group's gradient is pulled from
+those that read it. The state is never concatenated or copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.engine.aliases import aliased
+from graphfold.batching.engine.cell_runner import CellRunner
+from graphfold.batching.engine.differentiate import keeps_graph
+from graphfold.batching.engine.gradients import Gradients
+from graphfold.batching.engine.lazy import Aliases, LazyGradients, cut
+from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
+from graphfold.batching.engine.programs.program_runner import ProgramRunner
+from graphfold.batching.engine.programs.programs import CellPrograms
+from graphfold.batching.engine.row_gradients import RowGradients
+from graphfold.batching.kernels.few_rows import product_kernel
+from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.errors import EngineError
+
+Runner: TypeAlias = CellRunner | ProgramRunner
+
+
+def run_fast(inputs: PassInputs) -> dict[str, Tensor]:
+    """Runs one pass.
+
+    Returns:
+        field -> [num_rows + 1, width], rows in plan order; row 0 is what absent children read.
+
+    Raises:
+        EngineError: if a cell reads a tensor that requires a gradient and is neither an argument
+            nor a registered parameter, a module of it changes its buffers in training, or it
+            changes its children's state.
+        ShapeError: if a cell returns something else than its fields.
+    """
+    run = _Run(inputs)
+    # Inside a Function's forward grad mode is always off, so the decision to record falls here.
+    run.keep = torch.is_grad_enabled() and any(t.requires_grad for t in run.tensors)
+    buffers = _Levels.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
+    return {**inputs.given, **dict(zip(inputs.fields, buffers, strict=True))}
+
+
+class _Levels(torch.autograd.Function):
+    """All groups of a pass as one node of the autograd graph outside."""
+
+    @staticmethod
+    def forward(ctx: Any, run: _Run, *tensors: Tensor) -> tuple[Tensor, ...]:
+        buffers = run.forward()
+        if run.keep:
+            # The records hang on a tensor that autograd keeps, and frees when it frees its graph:
+            # so a second backward needs retain_graph=True, as everywhere in torch.
+            keeper = torch.empty(0)
+            keeper.run = run  # type: ignore[attr-defined]
+            ctx.save_for_backward(keeper)
+            ctx.set_materialize_grads(False)
+        return tuple(buffers.values())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise EngineError(
+                "the fast engine cannot be differentiated twice (create_graph=True). "
+                "Use engine=autograd."
+            )
+        (keeper,) = ctx.saved_tensors
+        return None, *keeper.run.backward(grads, ctx.needs_input_grad[1:])
+
+
+class _Run:
+    """One forward of one pass, with what its backward needs."""
+
+    def __init__(self, inputs: PassInputs) -> None:
+        self.inputs = inputs
+        self.keep = False
+        self.records: list[tuple[Group, Runner, Any]] = []  # in the order of the groups
+        # Each tensor once, by identity: several cells may have it.
+        unique = {id(p): p for own in inputs.parameters.values() for p in own}
+        self.parameters: Sequence[Tensor] = list(unique.values())
+        # Every tensor that may get a gradient is an argument of the function.
+        self.tensors: list[Tensor] = [
+            *self.parameters,
+            *inputs.shared.values(),
+            *(tensor for value in inputs.x.values() for _, tensor in parts(value)),
+            *inputs.edge.values(),
+            *inputs.given.values(),
+            *inputs.absent.values(),
+        ]
+
+    def forward(self) -> dict[str, Tensor]:
+        inputs = self.inputs
+        self.autocast = _autocast_state(inputs.device)
+        self.buffers = self._empty_buffers()
+        # What children are read from; a field of an earlier pass that this one does not write too.
+        runners = self._runners({**inputs.given, **self.buffers})
+        with self._aliased(), product_kernel(inputs.device) as kernel:
+            for group in inputs.plan.groups:
+                kernel.choose(group.stop - group.start)
+                self._forward_group(group, runners.get(group.op_type))
+        for runner in runners.values():
+            runner.finish()
+        return self._let_go()
+
+    def _forward_group(self, group: Group, runner: Runner | None) -> None:
+        if runner is not None:
+            kept = runner.forward(group)
+            if self.keep:
+                self.records.append((group, runner, kept))
+        for name in self.inputs.carried[group.op_type]:
+            rows = slice(group.start, group.stop)
+            self.buffers[name][rows] = self.inputs.given[name][rows].detach()
+
+    def _let_go(self) -> dict[str, Tensor]:
+        """The buffers; what backward does not need stays with those who do."""
+        buffers = self.buffers
+        if not self.inputs.recompute:
+            self.buffers = {name: hollow(buffer) for name, buffer in buffers.items()}
+            self.inputs = self.inputs.hollow()
+            count = len(self.parameters) + len(self.inputs.shared)
+            self.tensors[count:] = map(hollow, self.tensors[count:])
+        return buffers
+
+    def _runners(self, state: Mapping[str, Tensor]) -> dict[int, Runner]:
+        """op type -> what runs its groups."""
+        inputs = self.inputs
+        known = {
+            op_type: CellPrograms(cell, op_type, inputs, self.keep)
+            for op_type, cell in inputs.cells.items()
+        }
+        self.by_cell = [inputs.cells[t] for t, programs in known.items() if not programs.program]
+        self.aliases = Aliases(self.parameters) if self.keep and self.by_cell else None
+        shared = {name: cut(tensor) for name, tensor in inputs.shared.items()}
+        number = {id(p): index for index, p in enumerate(self.parameters)}
+        runners: dict[int, Runner] = {}
+        for op_type, cell in inputs.cells.items():
+            program = known[op_type].program
+            if program is None:
+                runners[op_type] = CellRunner(
+                    cell, inputs, state, self.buffers, shared, self.aliases, known[op_type]
+                )
+            else:
+                numbers = [number[id(p)] for p in inputs.parameters[op_type]]
+                runners[op_type] = ProgramRunner(
+                    program, cell, op_type, inputs, state, self.buffers, numbers
+                )
+        return runners
+
+    def _empty_buffers(self) -> dict[str, Tensor]:
+        """field -> [num_rows + 1, width]; zero wherever no group writes."""
+        inputs, buffers = self.inputs, {}
+        size = inputs.plan.num_rows + 1
+        for name, width in inputs.fields.items():
+            buffer = torch.empty(size, width, dtype=inputs.dtype(name), device=inputs.device)
+            buffer[0] = inputs.absent.get(name, 0)
+            buffers[name] = buffer
+        for group in inputs.plan.groups:
+            for name in inputs.lacking[group.op_type]:
+                buffers[name][group.start : group.stop] = 0
+        return buffers
+
+    def _aliased(self) -> AbstractContextManager[None]:
+        """The cells with what stands for their parameters while they run."""
+        if self.aliases is None:
+            return nullcontext()
+        return aliased(self.by_cell, self.aliases.by_parameter)
+
+    def backward(
+        self, grads: Sequence[Tensor | None], needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The gradient of every one of `tensors` that needs it."""
+        inputs = self.inputs
+        gradients = Gradients(
+            state=self._row_gradients(grads),
+            given={n: torch.zeros_like(t) for n, t in inputs.given.items() if t.requires_grad},
+        )
+        lazy = LazyGradients(self.parameters)
+        first_read = _first_reads(inputs.plan)
+        again = self._aliased() if inputs.recompute else nullcontext()
+        with self.autocast, again, product_kernel(inputs.device) as kernel:
+            for group, runner, kept in self._reversed():
+                kernel.choose(group.stop - group.start)
+                runner.backward(group, kept, gradients, lazy, first_read[group.start])
+        with self.autocast:
+            lazy.take(gradients.outside)
+        self._add_given(gradients, first_read)
+        outside = [*self.parameters, *inputs.shared.values()]
+        found = [
+            *(gradients.outside.get(number) for number in range(len(outside))),
+            *(gradients.x.get(key) for key in inputs.hollow_x),
+            *(gradients.edge.get(name) for name in inputs.edge),
+            *(gradients.given.get(name) for name in inputs.given),
+            *(gradients.state[name].absent() for name in inputs.absent),
+        ]
+        # What no node of this batch used gets zeros, not None, as it does in a layer.
+        return [
+            (torch.zeros_like(tensor) if grad is None else grad) if need else None
+            for tensor, grad, need in zip(self.tensors, found, needs, strict=True)
+        ]
+
+    def _reversed(self) -> Iterator[tuple[Group, Runner, Any]]:
+        """The records from the last to the first; each is forgotten, unless the graph is kept."""
+        if keeps_graph():
+            yield from reversed(self.records)
+        while self.records and not keeps_graph():
+            yield self.records.pop()
+
+    def _row_gradients(self, grads: Sequence[Tensor | None]) -> dict[str, RowGradients]:
+        plan = self.inputs.plan
+        incoming = dict(zip(self.inputs.fields, grads, strict=True))
+        found = {}
+        for name, state in {**self.inputs.given, **self.buffers}.items():
+            readers = [g for g, runner, kept in self.records if runner.gathers(kept, name)]
+            num_edges = sum(group.edge_stop - group.edge_start for group in readers)
+            complete = num_edges == len(plan.child_row)
+            found[name] = RowGradients(plan, state, incoming.get(name), complete)
+        return found
+
+    def _add_given(self, gradients: Gradients, first_read: Mapping[int, int]) -> None:
+        """Adds what the state of earlier passes got as children or was carried over."""
+        for name, total in gradients.given.items():
+            if name not in self.buffers:
+                inside = gradients.state[name].pull_all()
+                if inside is not None:
+                    total += inside
+        for group in self.inputs.plan.groups:
+            for name in self.inputs.carried[group.op_type]:
+                grad = gradients.state[name].pull(group, first_read[group.start])
+                if grad is not None and name in gradients.given:
+                    gradients.given[name][group.start : group.stop] += grad
+
+
+def _first_reads(plan: PassSchedule) -> dict[int, int]:
+    """Where the readers of each group begin in `plan.reader_edge`, by the group's first row."""
+    first = len(plan.reader_edge) - sum(group.num_read for group in plan.groups)
+    found = {}
+    for group in plan.groups:
+        found[group.start] = first
+        first += group.num_read
+    return found
+
+
+def _autocast_state(device: torch.device) -> torch.autocast:
+    """A context that restores the autocast state of now."""
+    kind = device.type
+    return torch.autocast(
+        kind,
+        dtype=torch.get_autocast_dtype(kind),
+        enabled=torch.is_autocast_enabled(kind),
+    )

@@ -1,0 +1,166 @@
+"""What a round of message passing reads: the links to the neighbours, and their old state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from torch import Tensor
+
+from graphfold.batching.children import StateReader
+from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
+from graphfold.batching.kernels.segment import segment_sum
+from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
+from graphfold.dag.typed_dag import Relation
+
+
+class OldState:
+    """The state of a round, with the rows of the next one.
+
+    A plan that shares divides the rows of the plan before, never joins them: so a type with as many
+    rows as before has the same rows.
+    """
+
+    def __init__(self, state: TypedFields, plan: PassSchedule) -> None:
+        self.state = state
+        self._plan = plan
+        self._groups = {group.op_type: group for group in plan.groups}
+        self._known: dict[tuple[str, int], Tensor] = {}
+
+    def part(self, field: str, op_type: int) -> Tensor:
+        """[num_rows_of_type, width] what the rows of the next round had before."""
+        now, before = self._groups[op_type], self.state.groups[op_type]
+        part = self.state.part(field, op_type)
+        if now.stop - now.start == len(part):
+            return part
+        if (field, op_type) not in self._known:
+            node = self._plan.node[now.start - 1 : now.stop - 1]
+            row = self.state.plan.row[node] - before.start
+            self._known[field, op_type] = select_rows(part, row)
+        return self._known[field, op_type]
+
+
+class Links:
+    """What the rows of one type read in a round: indices, and the edges' columns.
+
+    Where a type reads one other, and is the only one to read it, the rows that it reads are counted
+    within that type: nothing need be joined, and gradients are sums over the readers of a row.
+
+    Args:
+        plan: of the round.
+        group: the rows that read.
+        before: op type -> the rows of each type in the round before.
+        relation: whose edges the plan numbers.
+        columns: of these edges, name -> [num_edges of the relation, ...].
+    """
+
+    def __init__(
+        self,
+        plan: PassSchedule,
+        group: Group,
+        before: Mapping[int, Group],
+        relation: Relation,
+        columns: Mapping[str, Tensor],
+    ) -> None:
+        edges = slice(group.edge_start, group.edge_stop)
+        self.group = group
+        self.parent = plan.parent[edges]
+        self.ptr = plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
+        self.row = plan.child_row[edges]
+        self._number = plan.edge[edges]
+        self.edge = _EdgeColumns(columns, self._number)
+        self._plan, self._before, self._relation = plan, before, relation
+        read = [read for reader, read in plan.read_types if reader == group.op_type]
+        self.read_type = read[0] if len(read) == 1 else None
+        if self.read_type is not None:
+            self.row = self.row - self._read_group.start
+
+    @cached_property
+    def child_count(self) -> Tensor:
+        """[num_edges] how many neighbours each neighbour has."""
+        count = self._relation.ptr[1:] - self._relation.ptr[:-1]
+        return count.index_select(0, self._relation.index.index_select(0, self._number))
+
+    @cached_property
+    def readers(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """(reader, reader_ptr, reader_edge) as `GatherSum` takes them; None if there is no need.
+
+        They lie together if no other type reads the same rows.
+        """
+        readers = [reader for reader, read in self._plan.read_types if read == self.read_type]
+        if self.read_type is None or len(readers) != 1:
+            return None
+        plan, rows = self._plan, self._read_group
+        ptr = plan.reader_ptr[rows.start : rows.stop + 1]
+        begin = 0 if len(plan.read_types) == 1 else int(ptr[0])
+        edges = slice(begin, begin + len(self.row))
+        return (
+            plan.reader[edges] - (self.group.start - 1),
+            ptr - begin,
+            plan.reader_edge[edges] - self.group.edge_start,
+        )
+
+    @property
+    def _read_group(self) -> Group:
+        return self._before[self.read_type]  # type: ignore[index]
+
+
+class _EdgeColumns(Mapping[str, Tensor]):
+    """The columns of some edges; a cell that asks for none costs nothing."""
+
+    def __init__(self, columns: Mapping[str, Tensor], number: Tensor) -> None:
+        self._columns = columns
+        self._number = number
+        self._known: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._known:
+            self._known[name] = self._columns[name].index_select(0, self._number)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+class RoundReader(StateReader):
+    """Reads the state of the round before, under autograd."""
+
+    def __init__(self, links: Links, old: OldState) -> None:
+        self._links = links
+        self._old = old
+        self.ptr = links.ptr
+        self.parent = links.parent
+
+    def rows(self, field: str) -> Tensor:
+        values, links = self._values(field), self._links
+        if links.readers is None:
+            return select_rows(values, links.row)
+        _, ptr, edge = links.readers
+        return gather_rows(values, links.row, edge, ptr)
+
+    def child_count(self) -> Tensor:
+        return self._links.child_count
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        links = self._links
+        if links.readers is None:
+            rows = self.rows(field)
+            rows = rows if weight is None else rows * weight.unsqueeze(1)
+            return segment_sum(rows, self.ptr, self.parent)
+        reader, ptr, edge = links.readers
+        total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
+            self._values(field), links.row, self.ptr, reader, ptr, weight, edge
+        )
+        return total
+
+    def previous(self, field: str) -> Tensor:
+        return self._old.part(field, self._links.group.op_type)
+
+    def _values(self, field: str) -> Tensor:
+        if self._links.read_type is None:
+            return self._old.state[field]
+        return self._old.state.part(field, self._links.read_type)

@@ -1,0 +1,148 @@
+"""What an engine gets for one pass, with every row in the order of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class PassInputs:
+    """A plan, the cells, and all tensors that the cells may read."""
+
+    plan: PassSchedule
+    cells: Mapping[int, Cell]  # op type -> cell; a type without one keeps its given state
+    x: Mapping[int, NodeInput]  # op type -> [num_nodes_of_type, ...] in row order
+    given: Mapping[str, Tensor]  # field -> [num_nodes + 1, width] state of earlier passes
+    absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
+    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
+    shared: Mapping[str, Tensor]
+    kernel: Kernel
+    trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
+    recompute: bool = False  # whether backward runs the groups again
+
+    def hollow(self) -> PassInputs:
+        """The same without the memory of what cells read; backward needs no more."""
+        x: dict[int, NodeInput] = {
+            op_type: {name: self.hollow_x[op_type, name] for name, _ in parts(value)}
+            for op_type, value in self.x.items()
+        }
+        given = {name: hollow(tensor) for name, tensor in self.given.items()}
+        return replace(self, x=x, given=given, edge=self.hollow_edge)
+
+    @cached_property
+    def hollow_x(self) -> dict[tuple[int, str], Tensor]:
+        """(op type, name of the part) -> what stands for a part of x."""
+        return {
+            (op_type, name): hollow(tensor)
+            for op_type, value in self.x.items()
+            for name, tensor in parts(value)
+        }
+
+    @cached_property
+    def hollow_edge(self) -> dict[str, Tensor]:
+        """Column -> what stands for it."""
+        return {name: hollow(tensor) for name, tensor in self.edge.items()}
+
+    @cached_property
+    def parameters(self) -> dict[int, list[nn.Parameter]]:
+        """op type -> the parameters of its cell, each once; asking modules takes its time."""
+        return {op_type: list(cell.parameters()) for op_type, cell in self.cells.items()}
+
+    @cached_property
+    def fields(self) -> dict[str, int]:
+        """The fields that the pass writes, name -> width; the other given ones stay as they are."""
+        widths: dict[str, int] = {}
+        for cell in self.cells.values():
+            widths |= cell.fields
+        return widths
+
+    @cached_property
+    def carried(self) -> dict[int, list[str]]:
+        """op type -> the written fields that its nodes keep from before, for want of a cell's."""
+        return {
+            op_type: [name for name in lacking if name in self.given]
+            for op_type, lacking in self._without_cell.items()
+        }
+
+    @cached_property
+    def lacking(self) -> dict[int, list[str]]:
+        """op type -> the written fields that its nodes have neither from a cell nor from before."""
+        return {
+            op_type: [name for name in lacking if name not in self.given]
+            for op_type, lacking in self._without_cell.items()
+        }
+
+    @cached_property
+    def _without_cell(self) -> dict[int, list[str]]:
+        found = {}
+        for op_type in {group.op_type for group in self.plan.groups}:
+            cell = self.cells.get(op_type)
+            own = cell.fields if cell is not None else {}
+            found[op_type] = [name for name in self.fields if name not in own]
+        return found
+
+    def dtype(self, field: str) -> torch.dtype:
+        """The dtype of a field: as given, else that of the cells' parameters or inputs.
+
+        Under autocast a cell may return a narrower dtype; the field keeps this one.
+        """
+        return self.given[field].dtype if field in self.given else self._dtype
+
+    @cached_property
+    def _dtype(self) -> torch.dtype:
+        parameters = (p for own in self.parameters.values() for p in own)
+        for tensor in (*parameters, *self._x_tensors()):
+            if tensor.is_floating_point():
+                return tensor.dtype
+        return torch.get_default_dtype()
+
+    def _x_tensors(self) -> Iterator[Tensor]:
+        for value in self.x.values():
+            yield from (value,) if isinstance(value, Tensor) else value.values()
+
+    @property
+    def device(self) -> torch.device:
+        return self.plan.row.device
+
+
+def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
+    """The parts of a node input by name; one tensor alone has no name."""
+    return [("", x)] if isinstance(x, Tensor) else list(x.items())
+
+
+def hollow(tensor: Tensor) -> Tensor:
+    """What stands for a tensor where its numbers are not needed: one element, expanded."""
+    stand_in = tensor.detach().new_empty(()).expand(tensor.shape)
+    return stand_in.requires_grad_(tensor.requires_grad)
+
+
+def check_state(cell: Cell, state: State, group: Group) -> None:
+    """Raises ShapeError unless `state` holds just the cell's fields, [group_size, width] each."""
+    size = group.stop - group.start
+    for name, width in cell.fields.items():
+        if name not in state:
+            raise ShapeError(
+                f"{describe(cell)} declares the field '{name}' but returns only "
+                f"{', '.join(state) or 'nothing'}. Return every field."
+            )
+        if state[name].shape != (size, width):
+            raise ShapeError(
+                f"{describe(cell)} returns '{name}' of shape {list(state[name].shape)} for "
+                f"{size} nodes; its fields say [{size}, {width}]. Return one row per node."
+            )
+
+
+def describe(cell: Cell) -> str:
+    """The cell's name with its widths, for messages."""
+    widths = ", ".join(f"{name}={width}" for name, width in cell.fields.items())
+    return f"{type(cell).__name__}({widths})"

@@ -1,0 +1,115 @@
+"""The plain engine: the same groups under ordinary autograd, joined by `torch.cat`.
+
+It runs whatever autograd runs, double backward included, at the price of copying the state once
+per level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.children import Children, StateReader
+from graphfold.batching.engine.pass_inputs import PassInputs, check_state
+from graphfold.batching.kernels.segment import segment_sum
+from graphfold.batching.scheduling.schedule import Group, PassSchedule
+
+
+def run_plain(inputs: PassInputs) -> dict[str, Tensor]:
+    """Runs one Up or Down pass; arguments and result as in `run_fast`."""
+    state = {name: _absent_row(inputs, name, width) for name, width in inputs.fields.items()}
+    for group in inputs.plan.groups:
+        new = _run_group(inputs, group, {**inputs.given, **state})
+        state = {name: torch.cat([rows, new[name]]) for name, rows in state.items()}
+    return {**inputs.given, **state}
+
+
+class PlainReader(StateReader):
+    """Reads rows of state under autograd."""
+
+    def __init__(
+        self,
+        plan: PassSchedule,
+        state: Mapping[str, Tensor],
+        given: Mapping[str, Tensor],
+        group: Group,
+        ptr: Tensor,
+    ) -> None:
+        edges = slice(group.edge_start, group.edge_stop)
+        self._plan = plan
+        self._state = state
+        self._given = given
+        self._own = slice(group.start, group.stop)
+        self._index = plan.child_row[edges]
+        self.parent = plan.parent[edges]
+        self.ptr = ptr
+
+    def rows(self, field: str) -> Tensor:
+        return self._state[field].index_select(0, self._index)
+
+    def child_count(self) -> Tensor:
+        return self._plan.child_count(self._index)
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        rows = self.rows(field)
+        rows = rows if weight is None else rows * weight.unsqueeze(1)
+        return segment_sum(rows, self.ptr, self.parent)
+
+    def previous(self, field: str) -> Tensor:
+        return self._given[field][self._own]
+
+
+def _run_group(inputs: PassInputs, group: Group, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """[group_size, width] every field that the pass writes, for one group."""
+    cell = inputs.cells.get(group.op_type)
+    rows = slice(group.start, group.stop)
+    new = {name: inputs.given[name][rows] for name in inputs.carried[group.op_type]}
+    if cell is not None:
+        new |= _call(cell, inputs, group, state)
+    return {name: _rows(inputs, new, name, width, group) for name, width in inputs.fields.items()}
+
+
+def _call(
+    cell: Cell, inputs: PassInputs, group: Group, state: Mapping[str, Tensor]
+) -> Mapping[str, Tensor]:
+    plan = inputs.plan
+    edges = slice(group.edge_start, group.edge_stop)
+    ptr = plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
+    children = Children(
+        PlainReader(plan, state, inputs.given, group, ptr),
+        group.stop - group.start,
+        cell.arity,
+        {name: column[edges] for name, column in inputs.edge.items()},
+        inputs.shared,
+        inputs.kernel,
+    )
+    new: Mapping[str, Tensor] = cell(_x(inputs, group), children)
+    check_state(cell, new, group)
+    return new
+
+
+def _x(inputs: PassInputs, group: Group) -> NodeInput:
+    rows = slice(group.type_start, group.type_start + group.stop - group.start)
+    value = inputs.x[group.op_type]
+    if isinstance(value, Tensor):
+        return value[rows]
+    return {name: tensor[rows] for name, tensor in value.items()}
+
+
+def _rows(
+    inputs: PassInputs, state: Mapping[str, Tensor], name: str, width: int, group: Group
+) -> Tensor:
+    """The field's rows in its own dtype; zeros where the type lacks the field."""
+    dtype = inputs.dtype(name)
+    if name in state:
+        return state[name].to(dtype)
+    return torch.zeros(group.stop - group.start, width, dtype=dtype, device=inputs.device)
+
+
+def _absent_row(inputs: PassInputs, name: str, width: int) -> Tensor:
+    if name in inputs.absent:
+        return inputs.absent[name].view(1, width)
+    return torch.zeros(1, width, dtype=inputs.dtype(name), device=inputs.device)

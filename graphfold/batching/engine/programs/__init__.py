@@ -1,0 +1,1 @@
+"""Programs: the straight-line code that a traced cell runs as."""

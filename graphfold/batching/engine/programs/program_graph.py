@@ -1,0 +1,206 @@
+"""From the graph of a traced cell to the functions of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from graphfold.batching.engine.programs.program import Layout, Program, Slot
+from graphfold.batching.engine.programs.program_rewrites import (
+    has_out,
+    quicken,
+    simplify,
+    undo_changes,
+)
+
+
+def make_program(
+    graph: fx.Graph,
+    slots: Sequence[Slot],
+    num_parameters: int,
+    dtypes: Sequence[torch.dtype],
+    layout: Layout,
+) -> Program:
+    """Cuts a traced graph in three.
+
+    Args:
+        graph: of a function (slots ..., parameters ..., gradients of the outputs ...) -> (outputs
+            ..., results ...), where the outputs do not depend on the gradients.
+        slots: what it reads.
+        num_parameters: how many of its arguments are parameters.
+        dtypes: of the places of the outputs.
+        layout: what the results are.
+    """
+    undo_changes(graph)
+    simplify(graph)
+    (result,) = (node for node in graph.nodes if node.op == "output")
+    returned = list(result.args[0])
+    outputs, results = returned[: len(dtypes)], returned[len(dtypes) :]
+    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    read, parameters = arguments[: len(slots)], arguments[len(slots) :][:num_parameters]
+    grads = arguments[len(slots) + num_parameters :]
+    fixed = _depending_on(graph, parameters)
+    forward = (_ancestors(outputs) | set(read)) - fixed
+    backward = _ancestors(results) - forward - fixed - set(grads)
+    used = [n for node in graph.nodes if node in backward for n in node.all_input_nodes]
+    saved = [n for n in dict.fromkeys([*used, *_nodes(results)]) if n in forward]
+    inner = [n for node in forward for n in node.all_input_nodes]
+    wanted = {*inner, *used, *_nodes(returned)}
+    constants = [node for node in graph.nodes if node in fixed and node in wanted]
+    places = list(zip(outputs, dtypes, strict=True))
+    return Program(
+        tuple(slots),
+        _function(graph, parameters, fixed, constants),
+        _function(graph, [*read, *constants], forward, saved, places),
+        Backward(graph, [*saved, *constants], grads, backward, results),
+        layout,
+    )
+
+
+class Backward:
+    """The code of backward, for whichever outputs have a gradient.
+
+    Args:
+        graph: the whole graph.
+        known: what backward is given, apart from gradients.
+        grads: the gradients of the outputs.
+        inside: what is computed in backward.
+        results: what it returns.
+    """
+
+    def __init__(
+        self,
+        graph: fx.Graph,
+        known: Sequence[fx.Node],
+        grads: Sequence[fx.Node],
+        inside: set[fx.Node],
+        results: Sequence[Any],
+    ) -> None:
+        self._parts = graph, [*known, *grads], inside, results
+        self._grads = grads
+        self._functions: dict[frozenset[int], Callable[..., list[Tensor]]] = {}
+
+    def without(self, missing: frozenset[int]) -> Callable[..., list[Tensor]]:
+        """(saved ..., constants ..., gradients ...) -> results, see `Layout`.
+
+        What comes from a missing gradient alone is zero, whatever it is multiplied by on the way:
+        zeros in its place would become NaN where a derivative is infinite.
+
+        Args:
+            missing: the positions of the outputs without a gradient; zeros are passed for them.
+        """
+        if missing not in self._functions:
+            graph, arguments, inside, results = self._parts
+            absent = {self._grads[index] for index in missing}
+            zero = _from_alone(graph, absent, set(self._grads) - absent, inside) if missing else ()
+            self._functions[missing] = _function(graph, arguments, inside, results, zero=zero)
+        return self._functions[missing]
+
+
+def _function(
+    graph: fx.Graph,
+    arguments: Sequence[fx.Node],
+    inside: set[fx.Node],
+    returned: Sequence[Any],
+    outputs: Sequence[tuple[fx.Node, torch.dtype]] = (),
+    zero: Collection[fx.Node] = (),
+) -> Callable[..., Any]:
+    """A function of its own from some nodes of a graph; it also takes the places of `outputs`.
+
+    Whatever reads a node of `zero`, and is none itself, gets zeros.
+    """
+    new = fx.Graph()
+    names: dict[fx.Node, fx.Node] = {}
+
+    def zeros(node: fx.Node) -> fx.Node:
+        return new.call_function(torch.zeros_like, (names[node],)) if node in zero else names[node]
+
+    for node in arguments:
+        names[node] = new.placeholder(node.name)
+    places = [new.placeholder(f"place_{index}") for index in range(len(outputs))]
+    for node in graph.nodes:
+        if node in inside and node not in names:
+            names[node] = new.node_copy(node, names.__getitem__ if node in zero else zeros)
+            quicken(names[node])
+    written: set[fx.Node] = set()
+    copies = []
+    for (node, dtype), place in zip(outputs, places, strict=True):
+        if node not in written and has_out(node, names[node], dtype):
+            written.add(node)
+            for other in (node, *_overwritten(node, returned, names)):
+                names[other].kwargs = {**names[other].kwargs, "out": place}
+        else:
+            copies.append(new.call_method("copy_", (place, names[node])))
+    # What is not returned is kept for what it writes.
+    kept = [*copies, *(names[node] for node in written)]
+    new.output(([zeros(n) if isinstance(n, fx.Node) else n for n in returned], kept))
+    new.eliminate_dead_code()
+    (end,) = (node for node in new.nodes if node.op == "output")
+    end.args = (end.args[0][0],)
+    function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward
+    return function
+
+
+def _overwritten(
+    node: fx.Node, returned: Sequence[Any], names: Mapping[fx.Node, fx.Node]
+) -> Iterator[fx.Node]:
+    """What an output is computed from, element by element, and nothing else needs.
+
+    The place of the output can hold it until then.
+    """
+    while torch.Tag.pointwise in getattr(node.target, "tags", ()):
+        value = node.meta["val"]
+        single = [n for n in node.all_input_nodes if len(n.users) == 1 and n not in returned]
+        fitting = [
+            n
+            for n in single
+            if n in names
+            and isinstance(n.meta.get("val"), Tensor)
+            and n.meta["val"].shape == value.shape
+            and has_out(n, names[n], value.dtype)
+        ]
+        if not fitting:
+            return
+        node = fitting[0]
+        yield node
+
+
+def _from_alone(
+    graph: fx.Graph, absent: set[fx.Node], present: set[fx.Node], inside: set[fx.Node]
+) -> set[fx.Node]:
+    """The nodes that depend on absent gradients and on no present one."""
+    from_absent, from_present = set(absent), set(present)
+    for node in graph.nodes:
+        if node in inside:
+            for found in (from_absent, from_present):
+                if not found.isdisjoint(node.all_input_nodes):
+                    found.add(node)
+    return from_absent - from_present
+
+
+def _depending_on(graph: fx.Graph, arguments: Sequence[fx.Node]) -> set[fx.Node]:
+    """The arguments, and the nodes that are computed from these alone."""
+    found = set(arguments)
+    for node in graph.nodes:
+        inputs = node.all_input_nodes
+        if node.op != "output" and inputs and found.issuperset(inputs):
+            found.add(node)
+    return found
+
+
+def _ancestors(nodes: Sequence[Any]) -> set[fx.Node]:
+    """The nodes and all that they are computed from."""
+    stack, found = _nodes(nodes), set()
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += node.all_input_nodes
+    return found
+
+
+def _nodes(values: Sequence[Any]) -> list[fx.Node]:
+    return [value for value in values if isinstance(value, fx.Node)]

@@ -1,0 +1,233 @@
+"""ProgramRunner: a cell's groups run by its program, with no autograd and little Python."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell
+from graphfold.batching.engine.gradients import Gradients, put
+from graphfold.batching.engine.lazy import LazyGradients
+from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
+from graphfold.batching.engine.programs.program import Program, Slot
+from graphfold.batching.kernels.segment import gather_sum
+from graphfold.batching.scheduling.schedule import Group
+
+#: Gives what is in a slot for a group.
+Read = Callable[[Group], Tensor]
+#: Adds the gradient of what a group read to that of the pass.
+Put = Callable[[Group, Tensor, Gradients], None]
+
+
+class ProgramRunner:
+    """Runs the groups of one cell in one pass; see `CellRunner` for what it stands in for.
+
+    Args:
+        program: the cell's program.
+        cell: the cell.
+        op_type: the type of its nodes.
+        inputs: the pass.
+        state: field -> [num_rows + 1, width] what children are read from.
+        buffers: those of them that the pass writes.
+        numbers: the number of each of the cell's parameters among those of the pass.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        cell: Cell,
+        op_type: int,
+        inputs: PassInputs,
+        state: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        numbers: Sequence[int],
+    ) -> None:
+        self._program = program
+        self._backward = program.backward.without(frozenset())
+        self._fields = tuple(cell.fields)
+        self._recompute = inputs.recompute
+        self._buffers = [buffers[name] for name in cell.fields]
+        self._op_type = op_type
+        own: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
+        parameters = [tensor.detach() for tensor in own]
+        x = [value for _, value in parts(inputs.x[op_type])]
+        read = (t for t in (*own, *x, *inputs.edge.values()) if not t.is_inference())
+        self._versions = [(weakref.ref(tensor), tensor._version) for tensor in read]
+        self._constants = program.constants(*parameters, *parameters)
+        pass_slots = _Slots(inputs, op_type, state)
+        self._reads = [pass_slots.read(slot) for slot in program.slots]
+        self._puts = [pass_slots.put(slot) for slot in program.slots if slot.needs_grad]
+        self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
+        self._uses = [
+            (kind, _number(weight, numbers), _number(bias, numbers))
+            for kind, weight, bias in program.layout.uses
+        ]
+        self._plain = [numbers[index] for index in program.layout.plain]
+
+    def forward(self, group: Group) -> Sequence[Any]:
+        """Runs a group; returns what backward needs of it."""
+        places = [buffer[group.start : group.stop] for buffer in self._buffers]
+        read = [read(group) for read in self._reads]
+        saved = self._program.forward(*read, *self._constants, *places)
+        return () if self._recompute else saved
+
+    def gathers(self, _: object, field: str) -> bool:
+        """Whether a group has read its children's rows of a field."""
+        return field in self._gathered
+
+    def backward(
+        self,
+        group: Group,
+        saved: Sequence[Any],
+        gradients: Gradients,
+        lazy: LazyGradients,
+        first_read: int,
+    ) -> None:
+        """Adds the gradients of one group to those of the pass."""
+        grads = [gradients.state[name].pull(group, first_read) for name in self._fields]
+        missing = [index for index, grad in enumerate(grads) if grad is None]
+        if len(missing) == len(grads):
+            self._put_zeros(group, gradients)
+            return
+        self._refuse_changes()
+        if self._recompute:
+            saved = self._again(group)
+        backward = self._backward
+        if missing:
+            backward = self._program.backward.without(frozenset(missing))
+            for index in missing:
+                place = self._buffers[index][group.start : group.stop]
+                grads[index] = torch.zeros_like(place)
+        found = iter(backward(*saved, *self._constants, *grads))
+        for put_one, grad in zip(self._puts, found, strict=False):
+            put_one(group, grad, gradients)
+        for kind, weight, bias in self._uses:
+            lazy.add(kind, weight, bias, next(found), next(found))
+        for number, grad in zip(self._plain, found, strict=True):
+            gradients.add_outside(number, grad)
+
+    def finish(self) -> None:
+        """After the pass; lets go of what it read."""
+        if not self._recompute:
+            self._reads = []
+            self._buffers = [hollow(buffer) for buffer in self._buffers]
+
+    def _refuse_changes(self) -> None:
+        """Raises RuntimeError, as autograd does, if what the group read was changed in place."""
+        read = ((tensor(), version) for tensor, version in self._versions)
+        if any(tensor is not None and tensor._version != version for tensor, version in read):
+            raise RuntimeError(
+                "a parameter or input of a cell was modified by an inplace operation before its "
+                "gradient was computed."
+            )
+
+    def _again(self, group: Group) -> Sequence[Any]:
+        """What forward left for backward; the state, which is there, is not written again."""
+        places = [torch.empty_like(buffer[group.start : group.stop]) for buffer in self._buffers]
+        read = [read(group) for read in self._reads]
+        return self._program.forward(*read, *self._constants, *places)
+
+    def _put_zeros(self, group: Group, gradients: Gradients) -> None:
+        size, num_edges = group.stop - group.start, group.edge_stop - group.edge_start
+        wanted = [slot for slot in self._program.slots if slot.needs_grad]
+        for slot, put_one in zip(wanted, self._puts, strict=True):
+            num_rows = size if slot.per == "node" else num_edges
+            put_one(group, slot.like.new_zeros(num_rows, *slot.like.shape[1:]), gradients)
+
+
+class _Slots:
+    """How the slots of programs are read in a pass, and where their gradients go."""
+
+    def __init__(self, inputs: PassInputs, op_type: int, state: Mapping[str, Tensor]) -> None:
+        self._plan = inputs.plan
+        self._inputs = inputs
+        self._op_type = op_type
+        self._state = state
+        self._x = dict(parts(inputs.x[op_type]))
+        self._arity = inputs.cells[op_type].arity or 0
+
+    def read(self, slot: Slot) -> Read:
+        """How a slot is read."""
+        plan, name = self._plan, slot.name
+        if slot.how == "rows":
+            return self._read_rows(slot)
+        if slot.how == "sum":
+            state = self._state[name].detach()
+            return lambda g: gather_sum(state, self._index(g), self._ptr(g))
+        if slot.how == "x":
+            x = self._x[name].detach().contiguous()  # as it was in the trace
+            return lambda g: x[g.type_start : g.type_start + g.stop - g.start]
+        if slot.how == "edge":
+            column, shape = self._inputs.edge[name].detach().contiguous(), self._shape(slot)
+            return lambda g: column[g.edge_start : g.edge_stop].view(shape)
+        if slot.how == "previous":
+            given = self._inputs.given[name].detach()
+            return lambda g: given[g.start : g.stop]
+        if slot.how == "child_count":
+            shape = self._shape(slot)
+            return lambda g: plan.child_count(self._index(g)).view(shape)
+        if slot.how == "ptr":
+            return self._ptr
+        shape = self._shape(slot)
+        return lambda g: plan.parent[g.edge_start : g.edge_stop].view(shape)
+
+    def put(self, slot: Slot) -> Put:
+        """Where the gradient of a slot goes."""
+        name, trailing = slot.name, slot.like.shape[1:]
+        if slot.how == "rows":
+            return lambda g, grad, to: to.state[name].put(g, grad.reshape(-1, *trailing))
+        if slot.how == "sum":
+            return lambda g, grad, to: to.state[name].put_sum(g, grad)
+        if slot.how == "previous":
+            return lambda g, grad, to: _add_rows(to.given[name], g, grad)
+        if slot.how == "edge":
+            column = self._inputs.hollow_edge[name]
+            return lambda g, grad, to: put(
+                to.edge,
+                name,
+                column,
+                slice(g.edge_start, g.edge_stop),
+                grad.reshape(-1, *trailing),
+            )
+        key = self._op_type, name
+        x = self._inputs.hollow_x[key]
+        return lambda g, grad, to: put(
+            to.x, key, x, slice(g.type_start, g.type_start + g.stop - g.start), grad
+        )
+
+    def _shape(self, slot: Slot) -> tuple[int, ...]:
+        """Of what is in a slot; the first size is open."""
+        arity = (self._arity,) if slot.per == "child" else ()
+        return (-1, *arity, *slot.like.shape[1:])
+
+    def _read_rows(self, slot: Slot) -> Read:
+        """A view where the children lie side by side, else a copy."""
+        state, child_row = self._state[slot.name].detach(), self._plan.child_row
+        shape = self._shape(slot)
+
+        def read(g: Group) -> Tensor:
+            if g.first_child < 0:
+                rows = state.index_select(0, child_row[g.edge_start : g.edge_stop])
+            else:
+                rows = state[g.first_child : g.first_child + g.edge_stop - g.edge_start]
+            return rows.view(shape)
+
+        return read
+
+    def _index(self, g: Group) -> Tensor:
+        return self._plan.child_row[g.edge_start : g.edge_stop]
+
+    def _ptr(self, g: Group) -> Tensor:
+        return self._plan.child_ptr[g.start - 1 : g.stop] - g.edge_start
+
+
+def _add_rows(total: Tensor, group: Group, grad: Tensor) -> None:
+    total[group.start : group.stop] += grad
+
+
+def _number(index: int | None, numbers: Sequence[int]) -> int | None:
+    return None if index is None else numbers[index]

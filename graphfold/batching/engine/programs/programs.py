@@ -1,0 +1,125 @@
+"""Which cells run as programs: found out while they run, and remembered with the cell."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterator
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell
+from graphfold.batching.engine.pass_inputs import PassInputs, parts
+from graphfold.batching.engine.programs.cell_key import cell_key
+from graphfold.batching.engine.programs.joint import Joint, Untraceable
+from graphfold.batching.engine.programs.program import Program, Slot
+from graphfold.batching.engine.programs.trace import trace
+from graphfold.batching.engine.tape import TapeReader
+
+logger = logging.getLogger(__name__)
+
+#: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
+#: every batch would gather programs without end.
+MAX_KNOWN = 5
+
+#: Cell -> what it is like -> its program, or how many groups it has run, or None for no program.
+_KNOWN: WeakKeyDictionary[Cell, dict[Hashable, Program | int | None]] = WeakKeyDictionary()
+
+
+class CellPrograms:
+    """The program of one cell in one pass, if it has one.
+
+    A cell is traced once it has run enough groups for that to pay, and again if anything changes
+    that its code may depend on: its mode, the values of its attributes, the kinds of its inputs.
+
+    Args:
+        cell: the cell.
+        op_type: the type of its nodes.
+        inputs: the pass.
+        differentiate: whether the pass will be differentiated.
+    """
+
+    def __init__(self, cell: Cell, op_type: int, inputs: PassInputs, differentiate: bool) -> None:
+        self._cell = cell
+        self._x = inputs.x[op_type]
+        self._inputs = inputs
+        self._differentiate = differentiate
+        self._known = _KNOWN.setdefault(cell, {})
+        self._key = self._find_key() if inputs.trace_after is not None else None
+        found = self._known.get(self._key)
+        self.program = found if isinstance(found, Program) else None
+        if self.program is not None:  # the one used last is forgotten last
+            self._known[self._key] = self._known.pop(self._key)
+        self._count = 0
+        self._reader: TapeReader | None = None
+
+    def has_run(self, reader: TapeReader) -> None:
+        """Counts a group that the cell ran itself."""
+        self._count += 1
+        self._reader = reader
+
+    def finish(self) -> None:
+        """After the pass, when the cell has its own parameters: traces it, if it ran enough."""
+        found, limit = self._known.get(self._key, 0), self._inputs.trace_after
+        if limit is None or self._key is None or not isinstance(found, int) or not self._count:
+            return
+        while len(self._known) >= MAX_KNOWN and self._key not in self._known:
+            del self._known[next(iter(self._known))]
+        self._known[self._key] = found + self._count
+        if found + self._count >= limit and self._reader is not None:
+            self._trace(list(self._slots(self._reader)))
+
+    def _trace(self, slots: list[Slot]) -> None:
+        if any(slot.like.numel() == 0 and not slot.like.is_floating_point() for slot in slots):
+            return  # there are no codes to try it with; a later batch may have some
+        dtypes = [self._inputs.dtype(name) for name in self._cell.fields]
+        joint = Joint(self._cell, slots, self._inputs.kernel, self._differentiate, dtypes)
+        try:
+            self._known[self._key] = trace(joint)
+        except Untraceable as reason:
+            logger.info("%s runs as it is: %s.", type(self._cell).__name__, reason)
+            self._known[self._key] = None
+
+    def _slots(self, reader: TapeReader) -> Iterator[Slot]:
+        """What the cell read, and what it may read of x and of the edges."""
+        arity = self._cell.arity
+        per_edge = "edge" if arity is None else "child"
+        for name, value in parts(self._x):
+            yield Slot("x", name, value.detach(), "node", self._wants_grad(value))
+        for name, value in self._inputs.edge.items():
+            if arity != 0:
+                yield Slot("edge", name, value.detach(), per_edge, self._wants_grad(value))
+        for (how, name), value in reader.seen.items():
+            per = {"rows": per_edge, "parent": per_edge, "child_count": per_edge, "ptr": "ptr"}
+            wants = self._differentiate and value.is_floating_point()
+            if how == "previous":
+                wants = self._wants_grad(self._inputs.given[name])
+            yield Slot(how, name, value.detach(), per.get(how, "node"), wants)
+
+    def _wants_grad(self, value: Tensor) -> bool:
+        return self._differentiate and value.requires_grad
+
+    def _find_key(self) -> Hashable:
+        """All that the code of a trace may depend on; None if it cannot be told."""
+        inputs = self._inputs
+        if inputs.shared or torch.is_autocast_enabled(inputs.device.type):
+            return None
+        own = cell_key(self._cell)
+        if own is None:
+            return None
+        state = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
+        return (
+            self._differentiate,
+            inputs.device,
+            inputs.kernel,
+            tuple((name, _kind(value)) for name, value in parts(self._x)),
+            tuple((name, _kind(value)) for name, value in inputs.edge.items()),
+            tuple((name, width, inputs.dtype(name)) for name, width in state.items()),
+            tuple((name, value.requires_grad) for name, value in inputs.given.items()),
+            own,
+        )
+
+
+def _kind(value: Tensor) -> Hashable:
+    return value.shape[1:], value.dtype, value.requires_grad

@@ -1,0 +1,171 @@
+"""The reference: one node at a time, straight from the graph. It defines what is correct.
+
+It reads like the algorithm and shares nothing with the engines but the cell interface: no
+schedule, no rows, no buffers. Call it with cells and inputs in float64 to judge the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.children import Children, StateReader
+from graphfold.batching.scheduling.passes import Down, Pass, Rounds
+from graphfold.dag import TypedDAG
+from graphfold.dag.depth import input_edges, longest_path
+from graphfold.dag.typed_dag import pointers
+
+NodeState = dict[str, Tensor]  # field -> [width]
+
+
+@dataclass(frozen=True)
+class ReferenceInputs:
+    """The graph and what the cells may read, in node order."""
+
+    dag: TypedDAG
+    cells: Mapping[int, Cell]
+    x: Mapping[int, NodeInput]  # op type -> [num_nodes_of_type, ...]
+    absent: Mapping[str, Tensor]  # field -> [width]
+    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the graph
+    shared: Mapping[str, Tensor]
+
+
+def run_reference(
+    inputs: ReferenceInputs, item: Pass, given: Sequence[NodeState]
+) -> list[NodeState]:
+    """Runs one pass, or one round of message passing.
+
+    Args:
+        inputs: the graph, the cells and their inputs.
+        item: the pass.
+        given: the state of every node before it.
+
+    Returns:
+        The state of every node after it.
+    """
+    dag = inputs.dag
+    edges = neighbours(dag, item)
+    number = _numbers_within_type(dag)
+    states = list(given)
+    read_from = list(given) if isinstance(item, Rounds) else states
+    for node in _order(dag, item):
+        op_type = int(dag.op_type[node])
+        if op_type not in inputs.cells:
+            continue  # the node keeps its state
+        cell = inputs.cells[op_type]
+        reader = NodeReader(cell, inputs, read_from, node, given[node], edges)
+        x = _row(inputs.x[op_type], number[node])
+        state = cell(x, reader.children())
+        states[node] = {**given[node], **{name: state[name][0] for name in cell.fields}}
+    return states
+
+
+class NodeReader(StateReader):
+    """Reads the children of one node from a list of states."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        inputs: ReferenceInputs,
+        states: Sequence[NodeState],
+        node: int,
+        previous: NodeState,
+        edges: Sequence[Sequence[tuple[int, int]]],
+    ) -> None:
+        self._cell = cell
+        self._inputs = inputs
+        self._previous = previous
+        self._edges = edges[node]
+        self._all_edges = edges
+        self._states = states
+        self.ptr = pointers(torch.tensor([len(self._edges)]))
+        self.parent = torch.zeros(len(self._edges), dtype=torch.int64)
+
+    def children(self) -> Children:
+        """The view that the cell is called with."""
+        numbers = torch.tensor([number for number, _ in self._edges], dtype=torch.int64)
+        return Children(
+            self,
+            1,
+            self._cell.arity,
+            {name: column[numbers] for name, column in self._inputs.edge.items()},
+            self._inputs.shared,
+        )
+
+    def rows(self, field: str) -> Tensor:
+        rows = [self._child(node, field) for _, node in self._edges]
+        return torch.stack(rows) if rows else self._zeros(field).new_zeros(0, self._width(field))
+
+    def child_count(self) -> Tensor:
+        counts = [len(self._all_edges[node]) if node >= 0 else 0 for _, node in self._edges]
+        return torch.tensor(counts, dtype=torch.int64)
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        rows = self.rows(field)
+        rows = rows if weight is None else rows * weight.unsqueeze(1)
+        return rows.sum(0, keepdim=True)
+
+    def previous(self, field: str) -> Tensor:
+        return self._previous[field].unsqueeze(0)
+
+    def _child(self, node: int, field: str) -> Tensor:
+        # A child in another slot may lack the field: it is stacked as zeros, and not looked at.
+        state = {} if node < 0 else self._states[node]
+        return state[field] if field in state else self._zeros(field)
+
+    def _zeros(self, field: str) -> Tensor:
+        if field in self._inputs.absent:
+            return self._inputs.absent[field]
+        parameters = [p for p in self._cell.parameters() if p.is_floating_point()]
+        dtype = parameters[0].dtype if parameters else torch.float64
+        return torch.zeros(self._width(field), dtype=dtype)
+
+    def _width(self, field: str) -> int:
+        for cell in self._inputs.cells.values():
+            if field in cell.fields:
+                return cell.fields[field]
+        return next(s[field].shape[0] for s in self._states if field in s)
+
+
+def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:
+    """Of every node, (edge number, node read) in order; -1 for an absent child."""
+    if isinstance(item, Rounds):
+        ptr, index = dag.relations[item.relation].ptr, dag.relations[item.relation].index
+    else:
+        ptr, index = dag.input_ptr, dag.input_index
+    bounds, source = ptr.tolist(), index.tolist()
+    found: list[list[tuple[int, int]]] = [[] for _ in range(dag.num_nodes)]
+    for node in range(dag.num_nodes):
+        for number in range(bounds[node], bounds[node + 1]):
+            if not isinstance(item, Down):
+                found[node].append((number, source[number]))
+            elif source[number] >= 0:
+                found[source[number]].append((number, node))
+    return found
+
+
+def _order(dag: TypedDAG, item: Pass) -> list[int]:
+    depth = dag.depth
+    if isinstance(item, Down):
+        child, parent = input_edges(dag.input_ptr, dag.input_index)
+        depth = torch.from_numpy(longest_path(dag.num_nodes, source=parent, target=child))
+    return torch.argsort(depth, stable=True).tolist()
+
+
+def _numbers_within_type(dag: TypedDAG) -> list[int]:
+    seen: dict[int, int] = {}
+    numbers = []
+    for op_type in dag.op_type.tolist():
+        numbers.append(seen.get(op_type, 0))
+        seen[op_type] = numbers[-1] + 1
+    return numbers
+
+
+def _row(x: NodeInput, number: int) -> NodeInput:
+    if isinstance(x, Tensor):
+        return x[number : number + 1]
+    return {name: value[number : number + 1] for name, value in x.items()}

@@ -1,0 +1,189 @@
+"""Rounds of message passing: every node reads its neighbours' state of the round before.
+
+One call of a cell covers all nodes of a type, under ordinary autograd: so rounds can be
+differentiated twice, and cells may normalise over the batch. The state stays in one tensor per type
+and field, as the cells return it; it is neither joined nor copied between rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.batching.engine.captured import refuse_changed_twice
+from graphfold.batching.engine.links import Links, OldState, RoundReader
+from graphfold.batching.engine.pass_inputs import check_state
+from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import select_rows
+from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.dag.typed_dag import Relation
+
+
+@dataclass(frozen=True, eq=False)
+class RoundInputs:
+    """What is the same in all rounds of a pass."""
+
+    plan: PassSchedule
+    relation: Relation
+    edge: Mapping[str, Tensor]  # column -> [num_edges of the relation, ...]
+    absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
+    shared: Mapping[str, Tensor]
+    kernel: Kernel
+    recompute: bool = False  # whether backward runs the cells again
+
+
+class RoundsRun:
+    """The rounds of one pass, one after another.
+
+    Args:
+        inputs: what all rounds have in common.
+        given: the state of earlier passes, in the rows of `first_plan`.
+    """
+
+    def __init__(self, inputs: RoundInputs, given: Mapping[str, Tensor]) -> None:
+        self.inputs = inputs
+        self.plans = (*inputs.plan.rounds, inputs.plan)
+        self.turn = 1
+        first = first_plan(inputs.plan)
+        self.state = given if isinstance(given, TypedFields) else TypedFields.split(first, given)
+        self._links: dict[int, Links] = {}
+
+    def begin(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> None:
+        """Adds `Cell.initial` for the fields of cells that no earlier pass has computed."""
+        lacking = {n: w for n, w in widths(cells).items() if n not in self.state}
+        if not lacking:
+            return
+        plan, parts = self.state.plan, {name: dict(p) for name, p in self.state.parts.items()}
+        absent = {**self.state.absent, **self._absent(lacking, cells, x)}
+        parts |= {name: {} for name in lacking}
+        for group in plan.groups:
+            if group.op_type in cells:
+                cell = cells[group.op_type]
+                state = cell.initial(x_rows(x[group.op_type], plan, group.op_type))
+                check_state(cell, state, group)
+                for name in lacking.keys() & cell.fields.keys():
+                    parts[name][group.op_type] = state[name].to(absent[name].dtype)
+        self.state = TypedFields(plan, parts, absent)
+
+    def step(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> TypedFields:
+        """Runs the next round.
+
+        Args:
+            cells: op type -> cell; a type without one keeps its state.
+            x: op type -> what `Cell.before` returned.
+        """
+        old = self.state
+        plan = self.plans[min(self.turn, len(self.plans) - 1)]
+        self.turn += 1
+        if len(self.plans) > 1:  # every round has its own
+            self._links = {}
+        moved = OldState(old, plan)
+        parts: dict[str, dict[int, Tensor]] = {name: {} for name in old}
+        for group in plan.groups:
+            cell = cells.get(group.op_type)
+            new = {} if cell is None else self._call(cell, group, plan, moved, x[group.op_type])
+            for name in parts:
+                if name in new:
+                    parts[name][group.op_type] = new[name].to(old.dtype(name))
+                elif group.op_type in old.parts[name]:
+                    parts[name][group.op_type] = moved.part(name, group.op_type)
+        self.state = TypedFields(plan, parts, old.absent)
+        return self.state
+
+    def _call(
+        self, cell: Cell, group: Group, plan: PassSchedule, old: OldState, x: NodeInput
+    ) -> State:
+        if self.inputs.recompute and torch.is_grad_enabled():
+            return self._call_again_later(cell, group, plan, old.state, x)
+        if group.op_type not in self._links:
+            self._links[group.op_type] = self._link(plan, group, old.state)
+        return self._run(cell, group, plan, self._links[group.op_type], old, x)
+
+    def _call_again_later(
+        self, cell: Cell, group: Group, plan: PassSchedule, state: TypedFields, x: NodeInput
+    ) -> State:
+        """What is computed within must not outlive the call, so nothing there is shared."""
+
+        def run() -> State:
+            links, old = self._link(plan, group, state), OldState(state, plan)
+            return self._run(cell, group, plan, links, old, x)
+
+        with refuse_changed_twice(cell):
+            new: State = checkpoint(run, use_reentrant=False)
+        return new
+
+    def _link(self, plan: PassSchedule, group: Group, state: TypedFields) -> Links:
+        inputs = self.inputs
+        return Links(plan, group, state.groups, inputs.relation, inputs.edge)
+
+    def _run(
+        self,
+        cell: Cell,
+        group: Group,
+        plan: PassSchedule,
+        links: Links,
+        old: OldState,
+        x: NodeInput,
+    ) -> State:
+        children = Children(
+            RoundReader(links, old),
+            group.stop - group.start,
+            cell.arity,
+            links.edge,
+            self.inputs.shared,
+            self.inputs.kernel,
+        )
+        new: State = cell(x_rows(x, plan, group.op_type), children)
+        check_state(cell, new, group)
+        return {name: new[name] for name in cell.fields}
+
+    def _absent(
+        self, fields: Mapping[str, int], cells: Mapping[int, Cell], x: Mapping[int, NodeInput]
+    ) -> dict[str, Tensor]:
+        """[1, width] what an absent child reads, in the dtype that new fields get."""
+        dtype, device = _dtype(cells, x), self.inputs.plan.row.device
+        return {
+            name: self.inputs.absent[name].view(1, width)
+            if name in self.inputs.absent
+            else torch.zeros(1, width, dtype=dtype, device=device)
+            for name, width in fields.items()
+        }
+
+
+def first_plan(plan: PassSchedule) -> PassSchedule:
+    """The plan of the state before the first round."""
+    return plan.rounds[0] if plan.rounds else plan
+
+
+def x_rows(x: NodeInput, plan: PassSchedule, op_type: int) -> NodeInput:
+    """What `Cell.before` returned, in the order of a type's rows."""
+    order = plan.type_order[op_type]
+    return x if order is None else select(x, order)
+
+
+def select(x: NodeInput, rows: Tensor) -> NodeInput:
+    """Some rows of an input."""
+    if isinstance(x, Tensor):
+        return select_rows(x, rows)
+    return {name: select_rows(value, rows) for name, value in x.items()}
+
+
+def widths(cells: Mapping[int, Cell]) -> dict[str, int]:
+    """The fields of all cells, name -> width."""
+    return {name: width for cell in cells.values() for name, width in cell.fields.items()}
+
+
+def _dtype(cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> torch.dtype:
+    """That of the cells' parameters, else of their inputs."""
+    tensors: list[Tensor] = [p for cell in cells.values() for p in cell.parameters()]
+    for value in x.values():
+        tensors += [value] if isinstance(value, Tensor) else value.values()
+    floats = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
+    return next(floats, torch.get_default_dtype())

@@ -1,0 +1,87 @@
+"""TypedFields: the state of the nodes, type by type, as rounds of message passing leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.kernels.gather import select_rows
+from graphfold.batching.scheduling.schedule import PassSchedule
+
+#: op type -> [num_rows_of_type, width]
+Parts = Mapping[int, Tensor]
+
+
+class TypedFields(Mapping[str, Tensor]):
+    """The fields of all rows of a plan in which every type has one group.
+
+    A round makes the rows of a type in one call, so they stay as the cell returned them. As a
+    mapping it gives whole fields, [num_rows + 1, width] with row 0 for absent children and zeros
+    for types without the field; these are joined only when someone asks for them.
+
+    Args:
+        plan: the plan whose rows they are.
+        parts: field -> its rows, of the types that have it.
+        absent: field -> [1, width] what an absent child reads.
+
+    Attributes:
+        groups: op type -> its rows.
+    """
+
+    def __init__(
+        self, plan: PassSchedule, parts: Mapping[str, Parts], absent: Mapping[str, Tensor]
+    ) -> None:
+        self.plan = plan
+        self.parts = parts
+        self.absent = absent
+        self.groups = {group.op_type: group for group in plan.groups}
+        self._whole: dict[str, Tensor] = {}
+
+    @staticmethod
+    def split(plan: PassSchedule, fields: Mapping[str, Tensor]) -> TypedFields:
+        """Whole fields, [num_rows + 1, width] each, in their parts."""
+        sizes = [1, *(group.stop - group.start for group in plan.groups)]
+        types = [group.op_type for group in plan.groups]
+        pieces = {name: rows.split_with_sizes(sizes) for name, rows in fields.items()}
+        parts = {name: dict(zip(types, rows[1:], strict=True)) for name, rows in pieces.items()}
+        return TypedFields(plan, parts, {name: rows[0] for name, rows in pieces.items()})
+
+    def __getitem__(self, field: str) -> Tensor:
+        if field not in self._whole:
+            rows = [self.part(field, group.op_type) for group in self.plan.groups]
+            self._whole[field] = torch.cat([self.absent[field], *rows])
+        return self._whole[field]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def dtype(self, field: str) -> torch.dtype:
+        """The dtype of a field."""
+        return self.absent[field].dtype
+
+    def part(self, field: str, op_type: int) -> Tensor:
+        """[num_rows_of_type, width] a field of one type; zeros if it lacks the field."""
+        part = self.parts[field].get(op_type)
+        if part is not None:
+            return part
+        group = self.groups.get(op_type)
+        size = 0 if group is None else group.stop - group.start
+        return self.absent[field].new_zeros(size, self.absent[field].shape[1])
+
+    def join(self, op_type: int, fields: Mapping[str, Tensor]) -> TypedFields:
+        """A copy where one type has further fields, [num_rows_of_type, width] each."""
+        new = {name: {**self.parts.get(name, {}), op_type: rows} for name, rows in fields.items()}
+        absent = {name: rows.new_zeros(1, rows.shape[1]) for name, rows in fields.items()}
+        return TypedFields(self.plan, {**self.parts, **new}, {**absent, **self.absent})
+
+    def at(self, field: str, row: Tensor) -> Tensor:
+        """[len(row), width] a field of some rows, all of types that have it."""
+        if len(self.parts[field]) != 1:
+            return select_rows(self[field], row)
+        ((op_type, part),) = self.parts[field].items()
+        return select_rows(part, row - self.groups[op_type].start)

@@ -1,0 +1,154 @@
+"""Schedule: the plans of all passes of a model over one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.pass_schedule import Group as Group
+from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
+from graphfold.batching.scheduling.passes import Pass, Rounds, Up
+from graphfold.batching.scheduling.plan import plan_pass
+from graphfold.batching.scheduling.policies import PassGraph, get_policy
+from graphfold.batching.scheduling.schedule_report import ScheduleReport
+from graphfold.batching.scheduling.shared_rounds import plan_shared_rounds
+from graphfold.batching.scheduling.sharing import Distinct, find_differing, find_distinct
+from graphfold.batching.scheduling.sources import Sources, read_sources, sources_by_type
+from graphfold.dag import TypedDAG
+from graphfold.dag.depth import IntArray, longest_path
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The plans of all passes of a model over one batch.
+
+    Under plans that share, cells are given the inputs of `sources` alone, by op type.
+    """
+
+    passes: tuple[PassSchedule, ...]
+    sources: tuple[Sources, ...] | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether equal nodes are computed once, if there are any."""
+        return self.sources is not None
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
+        """A copy with `function` applied to every tensor (a move, a pin)."""
+        passes = tuple(plan.map_tensors(function) for plan in self.passes)
+        if self.sources is None:
+            return Schedule(passes)
+        return Schedule(passes, tuple(Sources(*map(function, own)) for own in self.sources))
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
+        """A copy on `device`."""
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def report(self, passes: Sequence[Pass]) -> ScheduleReport:
+        """How many calls of cells the passes take, and how few could do; on the CPU.
+
+        Args:
+            passes: those that the schedule was built for.
+        """
+        return ScheduleReport.of(zip(passes, self.passes, strict=True))
+
+
+def build_schedule(
+    dag: TypedDAG, passes: Sequence[Pass], policy: str = "depth", share: bool = False
+) -> Schedule:
+    """Plans the passes over all graphs of `dag` at once, with array operations only.
+
+    With `share`, nodes that must come to the same state are computed once, and their gradients are
+    added up: nodes of one type with equal features whose inputs, in order, are such nodes over
+    equal edges; in rounds, nodes that were equal before and have such neighbours. It holds for
+    passes up from the beginning and for rounds that follow them; later passes compute every node.
+    Outputs, and gradients of parameters, are those without sharing, provided that nothing in the
+    model is random or looks at the whole batch, and that a cell's input `x` is a function of the
+    node's features: it is read, and gets a gradient, at the nodes of `Schedule.sources` only.
+
+    Args:
+        dag: the batch, on the CPU.
+        passes: the passes of the model, in order.
+        policy: the name of a policy of `graphfold.batching.scheduling.policies`.
+        share: whether nodes that must be equal are computed once.
+
+    Raises:
+        ConfigError: if there is no such policy.
+        SchemaError: if a pass names a relation that the schema lacks.
+    """
+    if share:
+        return _build_shared(dag, passes, policy)
+    return Schedule(tuple(_build_pass(dag, item, policy) for item in passes))
+
+
+def _build_shared(dag: TypedDAG, passes: Sequence[Pass], policy: str) -> Schedule:
+    """Passes up from the beginning share, and rounds after them; later passes do not."""
+    differing = find_differing(dag)
+    plans: list[PassSchedule] = []
+    equal: Distinct | None = differing
+    for item in passes:
+        before = plans[-1] if plans and plans[-1].rounds else None
+        if equal is not None and isinstance(item, Rounds):
+            dag.schema.relation(item.relation)
+            rounds, equal = plan_shared_rounds(dag, item.relation, item.rounds, equal, before)
+            plans.append(replace(rounds[-1], rounds=rounds[:-1]))
+        elif equal is not None and isinstance(item, Up) and before is None:
+            equal = find_distinct(dag) or _all_differ(dag)
+            plans.append(_build_pass(dag, item, policy, equal))
+        else:
+            equal = None
+            plans.append(_build_pass(dag, item, policy))
+    sources = sources_by_type(dag, differing)
+    return Schedule(tuple(read_sources(plan, dag, sources) for plan in plans), sources)
+
+
+def _all_differ(dag: TypedDAG) -> Distinct:
+    return Distinct(np.arange(dag.num_nodes), np.arange(dag.num_nodes))
+
+
+def _build_pass(
+    dag: TypedDAG, item: Pass, policy: str, distinct: Distinct | None = None
+) -> PassSchedule:
+    choose = get_policy(policy)
+    op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
+    if isinstance(item, Rounds):
+        dag.schema.relation(item.relation)
+        relation = dag.relations[item.relation]
+        edges = Edges.from_csr(relation.ptr.numpy(), relation.index.numpy())
+        return plan_pass(op_type, num_types, edges, np.zeros_like(op_type))
+    edges = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
+    batch = dag.batch.numpy()
+    if isinstance(item, Up):
+        depth = dag.depth.numpy()
+    else:
+        edges = edges.reversed()
+        depth = longest_path(dag.num_nodes, source=edges.child, target=edges.parent)
+    if distinct is not None:
+        edges = edges.select(distinct.node, distinct.of)
+        depth, batch = depth[distinct.node], batch[distinct.node]
+    own_type = op_type if distinct is None else op_type[distinct.node]
+    graph = PassGraph(own_type, depth, *edges.present())
+    rank = _rank(graph, batch, dag.num_graphs)
+    return plan_pass(op_type, num_types, edges, choose(graph), rank, distinct)
+
+
+def _rank(graph: PassGraph, batch: IntArray, num_graphs: int) -> IntArray | None:
+    """[num_nodes] what the rows of a group are sorted by, or None for node order.
+
+    Where every edge spans one level (chains, perfect trees) and the graphs differ in depth, the
+    deepest graph goes first. Then the rows that a group reads are consecutive, as hand-written code
+    for sorted sequences has them. Elsewhere they would not be, and node order saves sorting `x`.
+    """
+    if (graph.depth[graph.parent] - graph.depth[graph.child] != 1).any():
+        return None
+    deepest = np.zeros(num_graphs, dtype=np.int64)
+    np.maximum.at(deepest, batch, graph.depth)
+    if len(deepest) == 0 or (deepest == deepest[0]).all():
+        return None
+    rank: IntArray = (deepest.max() - deepest)[batch]
+    return rank

@@ -1,0 +1,63 @@
+"""Sources: under plans that share, the nodes whose inputs cells are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
+from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.dag import TypedDAG
+from graphfold.dag.depth import IntArray
+
+
+class Sources(NamedTuple):
+    """The nodes of one type that stand for all nodes of the type with the same features."""
+
+    node: Tensor  # [num_sources] int64, numbered within the type
+    of: Tensor  # [num_nodes_of_type] int64, the position in `node` of the one with equal features
+
+
+def sources_by_type(dag: TypedDAG, distinct: Distinct) -> tuple[Sources, ...]:
+    """The sources of each type.
+
+    Args:
+        dag: the graphs.
+        distinct: the nodes that differ in type or features.
+    """
+    op_type = dag.op_type.numpy()
+    within = _number_within_type(op_type)
+    position = _number_within_type(op_type[distinct.node])[distinct.of]
+    found = []
+    for index in range(len(dag.schema.types)):
+        own = distinct.node[op_type[distinct.node] == index]
+        of = position[op_type == index]
+        found.append(Sources(torch.from_numpy(within[own]), torch.from_numpy(of)))
+    return tuple(found)
+
+
+def read_sources(plan: PassSchedule, dag: TypedDAG, sources: Sequence[Sources]) -> PassSchedule:
+    """The plan for inputs of the sources only, one row for each."""
+    op_type = dag.op_type.numpy()
+    node = plan.node.numpy()
+    within = _number_within_type(op_type)
+    orders = tuple(
+        own.of[torch.from_numpy(within[node[op_type[node] == index]])]
+        for index, own in enumerate(sources)
+    )
+    rounds = tuple(read_sources(other, dag, sources) for other in plan.rounds)
+    return replace(plan, type_order=orders, rounds=rounds)
+
+
+def _number_within_type(op_type: IntArray) -> IntArray:
+    """[n] how many before each are of its type."""
+    number = np.empty_like(op_type)
+    for index in np.flatnonzero(np.bincount(op_type)):
+        own = op_type == index
+        number[own] = np.arange(np.count_nonzero(own))
+    return number
