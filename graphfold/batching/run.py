@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
-from graphfold.batching.engine.captured import refuse_shared_statistics
+from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.fast import run_fast
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.plain import run_plain
@@ -28,6 +28,10 @@ from graphfold.errors import ShapeError
 SHARED_NUMBERS = (
     "the schedule computes equal nodes once, so they would all have the same. "
     "Build it with share=False (data.share=false)."
+)
+SHARED_STATISTICS = (
+    "while it runs, but the schedule computes equal nodes once, so statistics would count them as "
+    "one. Build it with share=False (data.share=false)."
 )
 
 
@@ -95,7 +99,7 @@ class RowRun:
                 names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells.values()))
                 checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
                 for cell in cells.values():
-                    checks.enter_context(refuse_shared_statistics(cell))
+                    checks.enter_context(refuse_changed_buffers(cell, SHARED_STATISTICS))
             if isinstance(item, Rounds):
                 self._round(item, plan, cells, first)
             else:

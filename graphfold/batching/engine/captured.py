@@ -35,49 +35,16 @@ def refuse_captured(cell: Cell, outputs: Iterable[Tensor], known: Iterable[Tenso
 
 
 @contextmanager
-def refuse_changed_buffers(cell: Cell) -> Iterator[None]:
+def refuse_changed_buffers(cell: Cell, why: str) -> Iterator[None]:
     """Raises if the cell's modules change their buffers in training while the block runs.
 
-    Raises:
-        EngineError: with the name of the buffer.
-    """
-    yield from _refuse_changes(
-        cell,
-        "in forward, group by group, so its value would depend on the schedule. Use a module "
-        "without running statistics (LayerNorm), or move it to before, after or rounds of message "
-        "passing.",
-    )
-
-
-@contextmanager
-def refuse_shared_statistics(cell: Cell) -> Iterator[None]:
-    """The same where the schedule computes equal nodes once.
+    Args:
+        cell: what the block runs.
+        why: when it does so, what is wrong with that, and what to do.
 
     Raises:
         EngineError: with the name of the buffer.
     """
-    yield from _refuse_changes(
-        cell,
-        "while it runs, but the schedule computes equal nodes once, so statistics would count them "
-        "as one. Build it with share=False (data.share=false).",
-    )
-
-
-@contextmanager
-def refuse_changed_twice(cell: Cell) -> Iterator[None]:
-    """The same where backward runs the cell again.
-
-    Raises:
-        EngineError: with the name of the buffer.
-    """
-    yield from _refuse_changes(
-        cell,
-        "while it runs, and would again in backward. Do not recompute (model.recompute=false), or "
-        "use a module without running statistics.",
-    )
-
-
-def _refuse_changes(cell: Cell, fault: str) -> Iterator[None]:
     if not cell.training or torch.is_inference_mode_enabled():
         yield
         return
@@ -86,7 +53,7 @@ def _refuse_changes(cell: Cell, fault: str) -> Iterator[None]:
     for name, (buffer, version) in before.items():
         now = cell.get_buffer(name)
         if now is not buffer or now._version != version:
-            raise EngineError(f"{type(cell).__name__} changes its buffer '{name}' {fault}")
+            raise EngineError(f"{type(cell).__name__} changes its buffer '{name}' {why}")
 
 
 def _graph_leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -21,6 +21,15 @@ from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.tape import Tape, TapeReader, read_edge, read_x
 from graphfold.batching.scheduling.schedule import Group
 
+CHANGED_BY_GROUP = (
+    "in forward, group by group, so its value would depend on the schedule. Use a module without "
+    "running statistics (LayerNorm), or move it to before, after or rounds of message passing."
+)
+DRAWN_TWICE = (
+    "backward would compute its groups again with other ones. Draw them in before, or do not "
+    "recompute (model.recompute=false)."
+)
+
 
 class CellRunner:
     """Runs the groups of one cell in one pass.
@@ -60,17 +69,10 @@ class CellRunner:
         tape = None if self._aliases is None else Tape()
         with ExitStack() as checks:
             if self._is_first:
-                checks.enter_context(refuse_changed_buffers(self.cell))
+                checks.enter_context(refuse_changed_buffers(self.cell, CHANGED_BY_GROUP))
             if self._recompute:
                 name, device = type(self.cell).__name__, self._inputs.device
-                checks.enter_context(
-                    refuse_random(
-                        name,
-                        device,
-                        "backward would compute its groups again with other ones. Draw them in "
-                        "before, or do not recompute (model.recompute=false).",
-                    )
-                )
+                checks.enter_context(refuse_random(name, device, DRAWN_TWICE))
             new = self._call(group, tape)
         for field in self.cell.fields:
             self._buffers[field][group.start : group.stop] = new[field].detach()

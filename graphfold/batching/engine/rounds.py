@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.engine.captured import refuse_changed_twice
+from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.links import Links, OldState, RoundReader
 from graphfold.batching.engine.pass_inputs import check_state
 from graphfold.batching.engine.typed_fields import TypedFields
@@ -24,6 +24,11 @@ from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 from graphfold.dag.typed_dag import Relation
+
+CHANGED_TWICE = (
+    "while it runs, and would again in backward. Do not recompute (model.recompute=false), or use "
+    "a module without running statistics."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +120,7 @@ class RoundsRun:
             links, old = self._link(plan, group, state), OldState(state, plan)
             return self._run(cell, group, plan, links, old, x)
 
-        with refuse_changed_twice(cell):
+        with refuse_changed_buffers(cell, CHANGED_TWICE):
             new: State = checkpoint(run, use_reentrant=False)
         return new
 
