@@ -10,15 +10,16 @@ from graphfold.blocks.composition import Composition
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.simple import Identity
 from graphfold.blocks.types import VoidType
-from graphfold.blocks.wire import is_void
+from graphfold.blocks.wire import Wire, is_void
 
 
 def compose(function: Callable[..., Any], name: str | None = None) -> Composition:
     """A composition from a function over its input: wiring that reads like a computation.
 
     The function is called once, with what stands for the input. Within it, `block(x)` is the result
-    of a block on x, `block(x, y)` on a tuple, and `x[0]` an item of x. It returns one result or
-    a tuple of results. As a decorator it turns a function into a block.
+    of a block or a layer on x, `block(x, y)` on a tuple, and `x[0]` an item of x. Other modules and
+    functions of tensors are called as `Function(f)(x)`, or `x >> f`. It returns one result or a
+    tuple of results. As a decorator it turns a function into a block.
 
     Args:
         function: what is done with the input.
@@ -27,7 +28,7 @@ def compose(function: Callable[..., Any], name: str | None = None) -> Compositio
     own = getattr(function, "__name__", "")
     composition = Composition(name=name or (own if own.isidentifier() else None))
     with composition.scope():
-        result = function(composition.input)
+        result = function(Wire(composition.input))
         if result is None:
             composition.set_output_type(VoidType())
         else:

@@ -30,6 +30,10 @@ class BlockItemError(BlockTypeError, BlockIndexError):
     """A position that a tuple does not have, which its type says before anything runs."""
 
 
+class BlockAttributeError(BlockTypeError, AttributeError):
+    """Something that tensors have, asked of what stands for one while blocks are wired."""
+
+
 class BlockOrderError(BlockTypeError, RuntimeError):
     """Ordered input for a record whose own order is not given."""
 

@@ -8,16 +8,18 @@ from typing import Any
 from torch import nn
 
 from graphfold.blocks.block import Block
+from graphfold.blocks.function import Function
 from graphfold.blocks.type_conversion import TypeLike
 from graphfold.blocks.typed import Typed
 from graphfold.blocks.types import ResultType
+from graphfold.blocks.wire import Wire
 
 
 class Layer(nn.Module, Typed):
     """Base of modules with types, which may be used like blocks: `Vector(3) >> FC(5)`.
 
-    A layer that stands in several places has one set of parameters and one input type. Like all
-    modules it can also be called on batches of tensors, once it is connected.
+    A layer that stands in several places has one set of parameters and one input type. In `compose`
+    it is called like a block; once it is connected, on batches of tensors like all modules.
 
     Args:
         input_type: what it takes, if known.
@@ -44,6 +46,12 @@ class Layer(nn.Module, Typed):
         Raises:
             BlockTypeError: if the layer cannot take it.
         """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Its tensors for a batch of tensors; in `compose` its result on other results."""
+        if any(isinstance(arg, (Wire, Block)) for arg in args):
+            return Function(self)(*args)
+        return super().__call__(*args, **kwargs)
 
     def __rshift__(self, other: Any) -> Block:
         from graphfold.blocks.compose import Pipe

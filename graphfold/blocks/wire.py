@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphfold.blocks.errors import BlockItemError, BlockTypeError
+from graphfold.blocks.errors import BlockAttributeError, BlockItemError, BlockTypeError
 from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Wire:
-    """The result of a block, or one item of it."""
+    """The result of a block, or one item of it.
+
+    It is no tensor: nothing is computed while blocks are wired. What would compute with it, a
+    module, a function of torch, an operator, is refused with what to do instead. A module cannot
+    simply be taken for a `Function`: by the time it gets to torch with the wire, it has picked the
+    parameters and modes that it would use.
+    """
 
     source: Block | Call
     index: int | None = None
@@ -56,6 +62,37 @@ class Wire:
 
     def __iter__(self) -> Any:
         raise BlockTypeError("a wire cannot be iterated. Name its items: x[0], x[1].")
+
+    def __rshift__(self, other: Any) -> Wire:
+        """What a block, or what converts to one, makes of it."""
+        from graphfold.blocks.convert import convert_to_block
+
+        result: Wire = convert_to_block(other)(self)
+        return result
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        found = [
+            item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else [arg])
+        ]
+        wire = next((item for item in found if isinstance(item, Wire)), None)
+        raise BlockTypeError(_no_tensor(wire, f"torch's {func.__name__} cannot compute with it"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # a protocol of Python asks whether it is supported
+            raise AttributeError(name)
+        raise BlockAttributeError(_no_tensor(self, f"it has no '{name}'"))
+
+    def _refuse(self, *others: Any) -> Any:
+        raise BlockTypeError(_no_tensor(self, "operators cannot compute with it"))
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __rpow__ = _refuse
+    __matmul__ = __rmatmul__ = __neg__ = __abs__ = __invert__ = _refuse
+    __and__ = __or__ = __xor__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __bool__ = __len__ = __float__ = __int__ = _refuse
 
     def __str__(self) -> str:
         return str(self.block) if self.index is None else f"output {self.index} of {self.block}"
@@ -120,6 +157,14 @@ def push_back(wires: Sequence[Wire], kind: ResultType, reader: Block) -> None:
             )
         if wire.index is None:
             wire.block.set_output_type(item)
+
+
+def _no_tensor(wire: Wire | None, fault: str) -> str:
+    whose = "a result" if wire is None else _named(wire)
+    return (
+        f"{whose} stands for tensors that are not there yet: {fault}. Wrap the module or function "
+        "that computes in Function: td.Function(f)(x)."
+    )
 
 
 def _named(wire: Wire) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import add, check, neg, times
+from block_checks import add, check, neg, same, times
 from torch import nn
 
 from graphfold import blocks as td
@@ -148,3 +148,52 @@ def test_long_pipes_are_not_nested() -> None:
     for _ in range(300):
         block = block >> td.Identity()
     check(block >> td.Scalar(), 3, 3.0)
+
+
+def test_a_layer_is_called_like_a_block() -> None:
+    layer = td.FC(2, None)
+
+    @td.compose
+    def twice(x: Any) -> Any:
+        return layer(layer(x)), x >> layer >> layer
+
+    first, second = (td.Vector(2) >> twice).eval([1, 2])
+    same(first, layer(layer(torch.tensor([[1.0, 2.0]])))[0])
+    same(first, second)
+    assert len(list(td.compile(td.Vector(2) >> twice).parameters())) == 2
+    with pytest.raises(AssertionError, match="outside of a Composition scope"):
+        td.FC(2)(td.Vector(2))
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.mul(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (lambda x: nn.Linear(2, 3)(x), "torch's linear cannot compute"),
+        (lambda x: nn.Dropout(0.5)(x[0]), "torch's dropout cannot compute"),
+        (lambda x: torch.tanh(x), "torch's tanh cannot compute"),
+        (lambda x: torch.cat([x[0], x[1]], 1), "torch's cat cannot compute"),
+        (lambda x: torch.ones(2) * x, "operators cannot compute"),
+        (lambda x: Doubled()(x), "it has no 'mul'"),
+        (lambda x: nn.GRU(2, 2)(x), "it has no 'dim'"),
+        (lambda x: x[0] + x[1], "operators cannot compute"),
+        (lambda x: 1 - x, "operators cannot compute"),
+        (lambda x: x if x else -x, "operators cannot compute"),
+    ],
+)
+def test_what_computes_is_no_block(call: Any, fault: str) -> None:
+    with pytest.raises(td.BlockTypeError, match=f"{fault}.*td.Function"):
+        td.compose(call)
+
+
+def test_a_wire_is_what_it_is() -> None:
+    def shown(x: Any) -> Any:
+        assert not hasattr(x, "shape")
+        assert "Composition.input" in str(x)
+        return x
+
+    assert td.compose(shown).set_input_type([]).output_type == td.TensorType([])
