@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, Network, States, Up, build_schedule
 from graphfold.batching.engine.randomness import refuse_random
+from graphfold.batching.network import TRACE_AFTER
 from graphfold.blocks.cells import LeafCell
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockTypeError
@@ -40,6 +41,8 @@ def compile(
     kernel: str = "native",
     ragged: bool = False,
     share: bool = False,
+    trace_after: int | None = TRACE_AFTER,
+    recompute: bool = False,
 ) -> CompiledModel:
     """The model of a root block.
 
@@ -53,12 +56,15 @@ def compile(
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
             with dropout or batch normalisation in training.
+        trace_after: how many groups a node type runs before straight-line code takes its place;
+            None for never. See `graphfold.batching.Network`, also for what follows.
+        recompute: whether backward runs the functions again, for less memory and more time.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
         BlockValueError: if there is a cycle.
     """
-    return CompiledModel(root, engine, policy, kernel, ragged, share)
+    return CompiledModel(root, engine, policy, kernel, ragged, share, trace_after, recompute)
 
 
 class CompiledModel(nn.Module):
@@ -73,6 +79,8 @@ class CompiledModel(nn.Module):
         kernel: see there.
         ragged: see there.
         share: see there.
+        trace_after: see there.
+        recompute: see there.
     """
 
     def __init__(
@@ -83,6 +91,8 @@ class CompiledModel(nn.Module):
         kernel: str = "native",
         ragged: bool = False,
         share: bool = False,
+        trace_after: int | None = TRACE_AFTER,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
@@ -94,6 +104,8 @@ class CompiledModel(nn.Module):
         self.policy = policy
         self.kernel = kernel
         self.share = share
+        self.trace_after = trace_after
+        self.recompute = recompute
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
         self._float_types = {
             k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point
@@ -185,9 +197,10 @@ class CompiledModel(nn.Module):
         names = [t.name for t in schema.types if t.name != EXAMPLE]
         if not self._network or self._network[0].schema != schema:
             cells = {name: self.node_types.cell(name) for name in names}
-            self._network[:] = [Network(schema, PASSES, [cells], self.engine, kernel=self.kernel)]
+            self._network[:] = [Network(schema, PASSES, [cells], self.engine)]
         network = self._network[0]
         network.engine, network.kernel = self.engine, self.kernel
+        network.trace_after, network.recompute = self.trace_after, self.recompute
         for name in names:
             self.node_types.cell(name).training = self.training
         return network

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from graphfold.blocks.compiled import PASSES, CompiledModel
+from graphfold.blocks.errors import BlockTypeError
 from graphfold.datasets.loader import GraphDataset, GraphLoader
 from graphfold.datasets.sampler import BatchSampler
+from graphfold.errors import shortened
 
 
 class BlockDataset(GraphDataset):
@@ -20,15 +24,17 @@ class BlockDataset(GraphDataset):
 
     Args:
         model: the model.
-        examples: the examples.
+        examples: the examples, in any iterable but a string or a dict.
         num_workers: processes that share the work of lowering them; 0 for none but this one.
 
     Raises:
+        BlockTypeError: if a single example is given.
         GraphfoldError: if one does not fit the model; a note names it.
     """
 
     def __init__(self, model: CompiledModel, examples: Iterable[Any], num_workers: int = 0) -> None:
-        super().__init__(model.lower(examples, num_workers), PASSES, model.policy, model.share)
+        dag = model.lower(_listed(examples), num_workers)
+        super().__init__(dag, PASSES, model.policy, model.share)
 
     def __len__(self) -> int:
         return self.dag.num_graphs
@@ -40,11 +46,13 @@ class BlockDataset(GraphDataset):
 
         Args:
             batch_size: how many examples a batch has.
-            shuffle: whether the order changes from epoch to epoch (`loader.sampler.epoch`).
+            shuffle: whether they come in another order each time. The first time has that of
+                `seed` and epoch 0, the next that of epoch 1; `loader.sampler.set_epoch` chooses
+                which comes next.
             num_workers: processes that make batches; 0 for none but this one.
-            seed: of the order.
+            seed: of the orders.
         """
-        sampler = BatchSampler(
+        sampler = EpochSampler(
             torch.arange(len(self)),
             self.dag.node_ptr.diff(),
             batch_size=batch_size,
@@ -52,3 +60,38 @@ class BlockDataset(GraphDataset):
             seed=seed,
         )
         return GraphLoader(self, sampler, num_workers)
+
+
+class EpochSampler(BatchSampler):
+    """A `BatchSampler` that goes to the next epoch by itself, however far an epoch is read.
+
+    Attributes:
+        epoch: the one that comes next.
+    """
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = list(super().__iter__())
+        self.epoch += 1
+        yield from batches
+
+
+def _listed(examples: Iterable[Any]) -> Iterable[Any]:
+    """The examples in a form that `lower` cannot take for a single one.
+
+    Raises:
+        BlockTypeError: if it is a single one.
+    """
+    if isinstance(examples, (str, bytes, Mapping)) or not _has_items(examples):
+        raise BlockTypeError(
+            "a dataset was given one example where a list was meant: "
+            f"{shortened(repr(examples))}. Put it into a list."
+        )
+    return list(examples) if isinstance(examples, (tuple, Tensor, np.ndarray)) else examples
+
+
+def _has_items(examples: object) -> bool:
+    try:
+        iter(examples)  # type: ignore[call-overload]
+    except TypeError:  # as for numbers, and arrays without dimensions
+        return False
+    return True

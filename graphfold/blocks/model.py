@@ -41,6 +41,7 @@ class BlockModel(Model):
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
+        recompute: whether backward runs the functions again, to save memory; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.
@@ -56,6 +57,7 @@ class BlockModel(Model):
         scalers: Mapping[str, tuple[float, float]] | None = None,
         engine: str = "fast",
         kernel: str = "native",
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         self._made_in = torch.get_default_dtype()  # the blocks know it from their types
@@ -66,7 +68,8 @@ class BlockModel(Model):
             )
         self.level = level
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
-        self.network = compile(build(root, schema=schema, level=level), engine, kernel=kernel)
+        root_block = build(root, schema=schema, level=level)
+        self.network = compile(root_block, engine, kernel=kernel, recompute=recompute)
         self.head = build(
             head,
             input_size=self._rows_type().shape[-1],
@@ -85,6 +88,7 @@ class BlockModel(Model):
             "level": self.level,
             "engine": self.network.engine,
             "kernel": self.network.kernel,
+            "recompute": self.network.recompute,
         }
         tensors = [*self.parameters(), *self.buffers()]
         modes = [module.training for module in self.modules()]

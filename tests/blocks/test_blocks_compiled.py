@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,73 @@ def test_graphs_are_lowered_once_and_cut_as_needed() -> None:
         loader = data.loader(batch_size=2, num_workers=workers)
         got = torch.cat([model(batch) for batch in loader])
         torch.testing.assert_close(got, model(examples))
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array, torch.tensor, iter])
+def test_a_dataset_is_of_any_iterable(kind: Any) -> None:
+    model = td.compile(td.Vector(2) >> neg())
+    data = td.BlockDataset(model, kind([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    assert model(data[[2, 0]]).tolist() == [[-5, -6], [-1, -2]]
+
+
+@pytest.mark.parametrize(
+    "example", ["text", b"text", {"a": 1}, 5, None, np.array(3), torch.ones(())]
+)
+def test_a_dataset_of_one_example_is_refused(example: Any) -> None:
+    with pytest.raises(td.BlockTypeError, match="one example where a list was meant"):
+        td.BlockDataset(td.compile(td.Length()), example)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_shuffles_anew_each_time(workers: int) -> None:
+    model = td.compile(td.Scalar())
+    data = td.BlockDataset(model, range(40))
+
+    def epochs(seed: int, count: int) -> list[list[float]]:
+        loader = data.loader(7, shuffle=True, num_workers=workers, seed=seed)
+        return [torch.cat([model(b) for b in loader]).tolist() for _ in range(count)]
+
+    orders = epochs(0, 3)
+    assert all(sorted(order) == list(range(40)) for order in orders)
+    assert len({*map(tuple, orders), tuple(range(40))}) == 4
+    assert epochs(0, 3) == orders
+    assert epochs(1, 1)[0] not in orders
+    loader = data.loader(7, shuffle=True, num_workers=workers)
+    next(iter(loader))  # an epoch that is broken off was one, too
+    assert torch.cat([model(batch) for batch in loader]).tolist() == orders[1]
+    loader.sampler.set_epoch(2)  # type: ignore[attr-defined]
+    assert torch.cat([model(batch) for batch in loader]).tolist() == orders[2]
+    ordered = data.loader(7, num_workers=workers)
+    assert [torch.cat([model(b) for b in ordered]).tolist() for _ in range(2)] == [[*range(40)]] * 2
+
+
+def test_options_of_the_engine_are_reached() -> None:
+    torch.manual_seed(0)
+    calls = []
+
+    class Watched(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            calls.append(x.shape[0])
+            return super().forward(x).tanh()
+
+    layer = td.Function(Watched(1, 1))
+    tree = td.recursive(
+        lambda tree: td.OneOf(len, {1: td.Vector(1), 2: td.Record((tree, tree)) >> add() >> layer})
+    )
+    examples = [(([1], [2]), ([3], [4]))]
+    found = []
+    for recompute, trace_after in itertools.product([False, True], [None, 0]):
+        model = td.compile(tree, recompute=recompute, trace_after=trace_after)
+        model(examples).sum().backward()  # with trace_after=0, from here on by the trace
+        calls.clear()
+        model.zero_grad()
+        output = model(examples)
+        output.sum().backward()
+        found.append([output.item(), *(p.grad.item() for p in model.parameters())])  # type: ignore
+        # Two groups, twice with recompute; a trace calls no module.
+        assert len(calls) == (0 if trace_after == 0 else 4 if recompute else 2)
+    for other in found[1:]:
+        assert other == pytest.approx(found[0])
 
 
 def test_processes_lower_as_one_does() -> None:
