@@ -75,7 +75,7 @@ class CellRunner:
                 checks.enter_context(refuse_random(name, device, DRAWN_TWICE))
             new = self._call(group, tape)
         for field in self.cell.fields:
-            self._buffers[field][group.start : group.stop] = new[field].detach()
+            self._buffers[field][group.rows] = new[field].detach()
         if tape is not None and self._is_first:
             self._refuse_captured(tape)
         if tape is not None and self._recompute:
@@ -121,7 +121,7 @@ class CellRunner:
         reader = TapeReader(inputs, self._state, group, tape)
         children = Children(
             reader,
-            group.stop - group.start,
+            group.size,
             cell.arity,
             read_edge(inputs, group, tape),
             self._shared,

@@ -104,7 +104,7 @@ class _Run:
         runners = self._runners({**inputs.given, **self.buffers})
         with self._aliased(), product_kernel(inputs.device) as kernel:
             for group in inputs.plan.groups:
-                kernel.choose(group.stop - group.start)
+                kernel.choose(group.size)
                 self._forward_group(group, runners.get(group.op_type))
         for runner in runners.values():
             runner.finish()
@@ -116,8 +116,7 @@ class _Run:
             if self.keep:
                 self.records.append((group, runner, kept))
         for name in self.inputs.carried[group.op_type]:
-            rows = slice(group.start, group.stop)
-            self.buffers[name][rows] = self.inputs.given[name][rows].detach()
+            self.buffers[name][group.rows] = self.inputs.given[name][group.rows].detach()
 
     def _let_go(self) -> dict[str, Tensor]:
         """The buffers; what backward does not need stays with those who do."""
@@ -164,7 +163,7 @@ class _Run:
             buffers[name] = buffer
         for group in inputs.plan.groups:
             for name in inputs.lacking[group.op_type]:
-                buffers[name][group.start : group.stop] = 0
+                buffers[name][group.rows] = 0
         return buffers
 
     def _aliased(self) -> AbstractContextManager[None]:
@@ -187,7 +186,7 @@ class _Run:
         again = self._aliased() if inputs.recompute else nullcontext()
         with self.autocast, again, product_kernel(inputs.device) as kernel:
             for group, runner, kept in self._reversed():
-                kernel.choose(group.stop - group.start)
+                kernel.choose(group.size)
                 runner.backward(group, kept, gradients, lazy, first_read[group.start])
         with self.autocast:
             lazy.take(gradients.outside)
@@ -219,7 +218,7 @@ class _Run:
         found = {}
         for name, state in {**self.inputs.given, **self.buffers}.items():
             readers = [g for g, runner, kept in self.records if runner.gathers(kept, name)]
-            num_edges = sum(group.edge_stop - group.edge_start for group in readers)
+            num_edges = sum(group.num_edges for group in readers)
             complete = num_edges == len(plan.child_row)
             found[name] = RowGradients(plan, state, incoming.get(name), complete)
         return found
@@ -235,7 +234,7 @@ class _Run:
             for name in self.inputs.carried[group.op_type]:
                 grad = gradients.state[name].pull(group, first_read[group.start])
                 if grad is not None and name in gradients.given:
-                    gradients.given[name][group.start : group.stop] += grad
+                    gradients.given[name][group.rows] += grad
 
 
 def _first_reads(plan: PassSchedule) -> dict[int, int]:

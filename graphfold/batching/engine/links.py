@@ -32,10 +32,10 @@ class OldState:
         """[num_rows_of_type, width] what the rows of the next round had before."""
         now, before = self._groups[op_type], self.state.groups[op_type]
         part = self.state.part(field, op_type)
-        if now.stop - now.start == len(part):
+        if now.size == len(part):
             return part
         if (field, op_type) not in self._known:
-            node = self._plan.node[now.start - 1 : now.stop - 1]
+            node = self._plan.node[now.positions]
             row = self.state.plan.row[node] - before.start
             self._known[field, op_type] = select_rows(part, row)
         return self._known[field, op_type]
@@ -63,12 +63,11 @@ class Links:
         relation: Relation,
         columns: Mapping[str, Tensor],
     ) -> None:
-        edges = slice(group.edge_start, group.edge_stop)
         self.group = group
-        self.parent = plan.parent[edges]
-        self.ptr = plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
-        self.row = plan.child_row[edges]
-        self._number = plan.edge[edges]
+        self.parent = plan.group_parent(group)
+        self.ptr = plan.group_ptr(group)
+        self.row = plan.group_child_row(group)
+        self._number = plan.edge[group.edges]
         self.edge = _EdgeColumns(columns, self._number)
         self._plan, self._before, self._relation = plan, before, relation
         read = [read for reader, read in plan.read_types if reader == group.op_type]

@@ -128,17 +128,17 @@ def hollow(tensor: Tensor) -> Tensor:
 
 def check_state(cell: Cell, state: State, group: Group) -> None:
     """Raises ShapeError unless `state` holds just the cell's fields, [group_size, width] each."""
-    size = group.stop - group.start
     for name, width in cell.fields.items():
         if name not in state:
             raise ShapeError(
                 f"{describe(cell)} declares the field '{name}' but returns only "
                 f"{', '.join(state) or 'nothing'}. Return every field."
             )
-        if state[name].shape != (size, width):
+        if state[name].shape != (group.size, width):
             raise ShapeError(
                 f"{describe(cell)} returns '{name}' of shape {list(state[name].shape)} for "
-                f"{size} nodes; its fields say [{size}, {width}]. Return one row per node."
+                f"{group.size} nodes; its fields say [{group.size}, {width}]. Return one row per "
+                "node."
             )
 
 

@@ -36,16 +36,14 @@ class PlainReader(StateReader):
         state: Mapping[str, Tensor],
         given: Mapping[str, Tensor],
         group: Group,
-        ptr: Tensor,
     ) -> None:
-        edges = slice(group.edge_start, group.edge_stop)
         self._plan = plan
         self._state = state
         self._given = given
-        self._own = slice(group.start, group.stop)
-        self._index = plan.child_row[edges]
-        self.parent = plan.parent[edges]
-        self.ptr = ptr
+        self._own = group.rows
+        self._index = plan.group_child_row(group)
+        self.parent = plan.group_parent(group)
+        self.ptr = plan.group_ptr(group)
 
     def rows(self, field: str) -> Tensor:
         return self._state[field].index_select(0, self._index)
@@ -65,8 +63,7 @@ class PlainReader(StateReader):
 def _run_group(inputs: PassInputs, group: Group, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """[group_size, width] every field that the pass writes, for one group."""
     cell = inputs.cells.get(group.op_type)
-    rows = slice(group.start, group.stop)
-    new = {name: inputs.given[name][rows] for name in inputs.carried[group.op_type]}
+    new = {name: inputs.given[name][group.rows] for name in inputs.carried[group.op_type]}
     if cell is not None:
         new |= _call(cell, inputs, group, state)
     return {name: _rows(inputs, new, name, width, group) for name, width in inputs.fields.items()}
@@ -75,14 +72,11 @@ def _run_group(inputs: PassInputs, group: Group, state: Mapping[str, Tensor]) ->
 def _call(
     cell: Cell, inputs: PassInputs, group: Group, state: Mapping[str, Tensor]
 ) -> Mapping[str, Tensor]:
-    plan = inputs.plan
-    edges = slice(group.edge_start, group.edge_stop)
-    ptr = plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
     children = Children(
-        PlainReader(plan, state, inputs.given, group, ptr),
-        group.stop - group.start,
+        PlainReader(inputs.plan, state, inputs.given, group),
+        group.size,
         cell.arity,
-        {name: column[edges] for name, column in inputs.edge.items()},
+        {name: column[group.edges] for name, column in inputs.edge.items()},
         inputs.shared,
         inputs.kernel,
     )
@@ -92,11 +86,10 @@ def _call(
 
 
 def _x(inputs: PassInputs, group: Group) -> NodeInput:
-    rows = slice(group.type_start, group.type_start + group.stop - group.start)
     value = inputs.x[group.op_type]
     if isinstance(value, Tensor):
-        return value[rows]
-    return {name: tensor[rows] for name, tensor in value.items()}
+        return value[group.type_rows]
+    return {name: tensor[group.type_rows] for name, tensor in value.items()}
 
 
 def _rows(
@@ -106,7 +99,7 @@ def _rows(
     dtype = inputs.dtype(name)
     if name in state:
         return state[name].to(dtype)
-    return torch.zeros(group.stop - group.start, width, dtype=dtype, device=inputs.device)
+    return torch.zeros(group.size, width, dtype=dtype, device=inputs.device)
 
 
 def _absent_row(inputs: PassInputs, name: str, width: int) -> Tensor:

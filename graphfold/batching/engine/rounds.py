@@ -139,7 +139,7 @@ class RoundsRun:
     ) -> State:
         children = Children(
             RoundReader(links, old),
-            group.stop - group.start,
+            group.size,
             cell.arity,
             links.edge,
             self.inputs.shared,

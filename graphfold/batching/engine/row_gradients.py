@@ -47,7 +47,7 @@ class RowGradients:
         """Leaves the gradient [group_size, width] of a group's sums over children."""
         if self._sums is None:
             self._sums = self._state.new_zeros(self._plan.num_rows, self._state.shape[1])
-        self._sums[group.start - 1 : group.stop - 1] = grad
+        self._sums[group.positions] = grad
 
     def pull(self, group: Group, first_read: int) -> Tensor | None:
         """[group_size, width] the gradient of a group's rows; None if nothing depends on them.
@@ -98,7 +98,7 @@ class RowGradients:
             return None
         written, plan = self._written(), self._plan
         if plan.reader_of_row is not None:
-            return written.index_select(0, plan.reader_of_row[group.start : group.stop])
+            return written.index_select(0, plan.reader_of_row[group.rows])
         edges = plan.reader_edge[first_read : first_read + group.num_read] + 1
         return gather_sum(written, edges, self._reader_ptr(group, first_read))
 
@@ -115,7 +115,7 @@ class RowGradients:
             if source.edge_start < end and begin < source.edge_stop:
                 grad = self._written()[begin + 1 : end + 1]
                 break
-        missing = group.stop - group.start - group.num_read
+        missing = group.size - group.num_read
         if grad is None or not missing:
             return grad
         return torch.cat([grad, grad.new_zeros(missing, grad.shape[1])])
@@ -157,13 +157,13 @@ class _Incoming:
     def add_to(self, total: Tensor | None, group: Group) -> Tensor | None:
         """[group_size, width] the gradient of a group's rows, added to `total` if there is one."""
         if not self._grad.is_sparse:
-            part = self._grad[group.start : group.stop]
+            part = self._grad[group.rows]
             return part if total is None else total + part
         begin, end = self._bounds[group.start]
         if begin == end:
             return total
         if total is None:
-            total = self._values.new_zeros(group.stop - group.start, self._values.shape[1])
+            total = self._values.new_zeros(group.size, self._values.shape[1])
         return total.index_add(0, self._rows[begin:end] - group.start, self._values[begin:end])
 
     def absent(self) -> Tensor:

@@ -68,17 +68,16 @@ class TapeReader(StateReader):
     @cached_property
     def ptr(self) -> Tensor:  # type: ignore[override]
         """[group_size + 1] where each node's edges begin."""
-        group = self._group
-        return self._plan.child_ptr[group.start - 1 : group.stop] - group.edge_start
+        return self._plan.group_ptr(self._group)
 
     @cached_property
     def parent(self) -> Tensor:  # type: ignore[override]
         """[num_child_edges] the position in the group of each edge's parent."""
-        return self._plan.parent[self._group.edge_start : self._group.edge_stop]
+        return self._plan.group_parent(self._group)
 
     @cached_property
     def _index(self) -> Tensor:
-        return self._plan.child_row[self._group.edge_start : self._group.edge_stop]
+        return self._plan.group_child_row(self._group)
 
     def rows(self, field: str) -> Tensor:
         if ("rows", field) in self._seen:
@@ -122,7 +121,7 @@ class TapeReader(StateReader):
     def previous(self, field: str) -> Tensor:
         if ("previous", field) in self._seen:
             return self._seen["previous", field]
-        rows, given = slice(self._group.start, self._group.stop), self._inputs.given[field]
+        rows, given = self._group.rows, self._inputs.given[field]
         if not given.requires_grad:
             self._seen["previous", field] = given[rows]
             return self._seen["previous", field]
@@ -133,14 +132,12 @@ class TapeReader(StateReader):
         return self._keep("previous", field, given[rows], deposit)
 
     def _gathered(self, field: str) -> Tensor:
-        """[num_child_edges, width] a view where the children lie side by side, else a copy."""
-        group, state = self._group, self._state[field]
-        if group.first_child < 0:
-            return state.detach().index_select(0, self._index)
-        rows = slice(group.first_child, group.first_child + group.edge_stop - group.edge_start)
-        # Later groups write into other rows of the buffer. `data` has a version of its own, so
-        # autograd does not take that for a change of these.
-        return state.detach()[rows] if self._tape is None else state.data[rows]
+        """[num_child_edges, width] the children's rows, cut off from the graph outside."""
+        state = self._state[field]
+        # They may be a view. Later groups write into other rows of the buffer; `data` has a version
+        # of its own, so autograd does not take that for a change of these.
+        own = state.detach() if self._tape is None else state.data
+        return self._plan.read_children(own, self._group)
 
     def _keep(self, how: str, field: str, value: Tensor, deposit: Deposit) -> Tensor:
         if self._tape is not None:
@@ -151,7 +148,7 @@ class TapeReader(StateReader):
 
 def read_x(inputs: PassInputs, group: Group, tape: Tape | None) -> NodeInput:
     """The group's rows of its input, as leaves where a gradient is wanted."""
-    rows = slice(group.type_start, group.type_start + group.stop - group.start)
+    rows = group.type_rows
 
     def read(name: str, value: Tensor) -> Tensor:
         part = value.detach()[rows]
@@ -174,7 +171,7 @@ def read_x(inputs: PassInputs, group: Group, tape: Tape | None) -> NodeInput:
 
 def read_edge(inputs: PassInputs, group: Group, tape: Tape | None) -> dict[str, Tensor]:
     """The columns of the group's edges, as leaves where a gradient is wanted."""
-    edges = slice(group.edge_start, group.edge_stop)
+    edges = group.edges
 
     def read(name: str, value: Tensor) -> Tensor:
         part = value.detach()[edges]

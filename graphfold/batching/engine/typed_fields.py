@@ -42,7 +42,7 @@ class TypedFields(Mapping[str, Tensor]):
     @staticmethod
     def split(plan: PassSchedule, fields: Mapping[str, Tensor]) -> TypedFields:
         """Whole fields, [num_rows + 1, width] each, in their parts."""
-        sizes = [1, *(group.stop - group.start for group in plan.groups)]
+        sizes = [1, *(group.size for group in plan.groups)]
         types = [group.op_type for group in plan.groups]
         pieces = {name: rows.split_with_sizes(sizes) for name, rows in fields.items()}
         parts = {name: dict(zip(types, rows[1:], strict=True)) for name, rows in pieces.items()}
@@ -70,7 +70,7 @@ class TypedFields(Mapping[str, Tensor]):
         if part is not None:
             return part
         group = self.groups.get(op_type)
-        size = 0 if group is None else group.stop - group.start
+        size = 0 if group is None else group.size
         return self.absent[field].new_zeros(size, self.absent[field].shape[1])
 
     def join(self, op_type: int, fields: Mapping[str, Tensor]) -> TypedFields:

@@ -22,6 +22,36 @@ class Group(NamedTuple):
     first_edge: int  # the edge that reads row `start` if the group is read in one piece, else -1
     num_read: int  # how many edges read rows of the group
 
+    @property
+    def size(self) -> int:
+        """How many nodes run."""
+        return self.stop - self.start
+
+    @property
+    def num_edges(self) -> int:
+        """How many child edges they have."""
+        return self.edge_stop - self.edge_start
+
+    @property
+    def rows(self) -> slice:
+        """Their rows, in a buffer that has row 0."""
+        return slice(self.start, self.stop)
+
+    @property
+    def positions(self) -> slice:
+        """The positions of their rows, where there is no row 0."""
+        return slice(self.start - 1, self.stop - 1)
+
+    @property
+    def type_rows(self) -> slice:
+        """Their rows among the rows of their type."""
+        return slice(self.type_start, self.type_start + self.stop - self.start)
+
+    @property
+    def edges(self) -> slice:
+        """Their child edges."""
+        return slice(self.edge_start, self.edge_stop)
+
 
 @dataclass(frozen=True, eq=False)
 class PassSchedule:
@@ -76,6 +106,28 @@ class PassSchedule:
     def child_count(self, row: Tensor) -> Tensor:
         """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
         return self.child_ptr[row] - self.child_ptr[(row - 1).clamp(min=0)]
+
+    def group_ptr(self, group: Group) -> Tensor:
+        """[group_size + 1] where the child edges of each row begin, counted within the group."""
+        return self.child_ptr[group.start - 1 : group.stop] - group.edge_start
+
+    def group_parent(self, group: Group) -> Tensor:
+        """[num_child_edges] the position in the group of each edge's parent."""
+        return self.parent[group.edges]
+
+    def group_child_row(self, group: Group) -> Tensor:
+        """[num_child_edges] the row that each edge reads."""
+        return self.child_row[group.edges]
+
+    def read_children(self, state: Tensor, group: Group) -> Tensor:
+        """[num_child_edges, width] what a group's edges read of `state`, [num_rows + 1, width].
+
+        A view where the children lie side by side, else a copy.
+        """
+        first, edge_start, edge_stop = group.first_child, group.edge_start, group.edge_stop
+        if first < 0:  # slices are written out: this runs for every field of every group
+            return state.index_select(0, self.child_row[edge_start:edge_stop])
+        return state[first : first + edge_stop - edge_start]
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> PassSchedule:
         """A copy with `function` applied to every tensor."""

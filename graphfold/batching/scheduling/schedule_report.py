@@ -106,14 +106,13 @@ def lower_bound(plan: PassSchedule) -> int:
     """The sum over types of the longest chain of that type, for a pass over acyclic edges."""
     types = sorted({group.op_type for group in plan.groups})
     column = {op_type: index for index, op_type in enumerate(types)}
-    child_row, child_ptr = plan.child_row.numpy(), plan.child_ptr.numpy()
     # [num_rows + 1, num_types] the most nodes of each type on a path that ends in the row.
     longest = np.zeros((plan.num_rows + 1, len(types)), dtype=np.int64)
     for group in plan.groups:
-        below = longest[child_row[group.edge_start : group.edge_stop]]
-        ptr = child_ptr[group.start - 1 : group.stop] - group.edge_start
+        below = longest[plan.group_child_row(group).numpy()]
+        ptr = plan.group_ptr(group).numpy()
         has_children = np.flatnonzero(np.diff(ptr))
-        own = longest[group.start : group.stop]
+        own = longest[group.rows]
         if len(has_children):
             own[has_children] = np.maximum.reduceat(below, ptr[has_children])
         own[:, column[group.op_type]] += 1

@@ -70,7 +70,8 @@ class ProgramRunner:
 
     def forward(self, group: Group) -> Sequence[Any]:
         """Runs a group; returns what backward needs of it."""
-        places = [buffer[group.start : group.stop] for buffer in self._buffers]
+        rows = group.rows
+        places = [buffer[rows] for buffer in self._buffers]
         read = [read(group) for read in self._reads]
         saved = self._program.forward(*read, *self._constants, *places)
         return () if self._recompute else saved
@@ -100,7 +101,7 @@ class ProgramRunner:
         if missing:
             backward = self._program.backward.without(frozenset(missing))
             for index in missing:
-                place = self._buffers[index][group.start : group.stop]
+                place = self._buffers[index][group.rows]
                 grads[index] = torch.zeros_like(place)
         found = iter(backward(*saved, *self._constants, *grads))
         for put_one, grad in zip(self._puts, found, strict=False):
@@ -127,15 +128,14 @@ class ProgramRunner:
 
     def _again(self, group: Group) -> Sequence[Any]:
         """What forward left for backward; the state, which is there, is not written again."""
-        places = [torch.empty_like(buffer[group.start : group.stop]) for buffer in self._buffers]
+        places = [torch.empty_like(buffer[group.rows]) for buffer in self._buffers]
         read = [read(group) for read in self._reads]
         return self._program.forward(*read, *self._constants, *places)
 
     def _put_zeros(self, group: Group, gradients: Gradients) -> None:
-        size, num_edges = group.stop - group.start, group.edge_stop - group.edge_start
         wanted = [slot for slot in self._program.slots if slot.needs_grad]
         for slot, put_one in zip(wanted, self._puts, strict=True):
-            num_rows = size if slot.per == "node" else num_edges
+            num_rows = group.size if slot.per == "node" else group.num_edges
             put_one(group, slot.like.new_zeros(num_rows, *slot.like.shape[1:]), gradients)
 
 
@@ -154,26 +154,27 @@ class _Slots:
         """How a slot is read."""
         plan, name = self._plan, slot.name
         if slot.how == "rows":
-            return self._read_rows(slot)
+            state, shape = self._state[name].detach(), self._shape(slot)
+            return lambda g: plan.read_children(state, g).view(shape)
         if slot.how == "sum":
             state = self._state[name].detach()
-            return lambda g: gather_sum(state, self._index(g), self._ptr(g))
+            return lambda g: gather_sum(state, plan.group_child_row(g), plan.group_ptr(g))
         if slot.how == "x":
             x = self._x[name].detach().contiguous()  # as it was in the trace
-            return lambda g: x[g.type_start : g.type_start + g.stop - g.start]
+            return lambda g: x[g.type_rows]
         if slot.how == "edge":
             column, shape = self._inputs.edge[name].detach().contiguous(), self._shape(slot)
-            return lambda g: column[g.edge_start : g.edge_stop].view(shape)
+            return lambda g: column[g.edges].view(shape)
         if slot.how == "previous":
             given = self._inputs.given[name].detach()
-            return lambda g: given[g.start : g.stop]
+            return lambda g: given[g.rows]
         if slot.how == "child_count":
             shape = self._shape(slot)
-            return lambda g: plan.child_count(self._index(g)).view(shape)
+            return lambda g: plan.child_count(plan.group_child_row(g)).view(shape)
         if slot.how == "ptr":
-            return self._ptr
+            return plan.group_ptr
         shape = self._shape(slot)
-        return lambda g: plan.parent[g.edge_start : g.edge_stop].view(shape)
+        return lambda g: plan.group_parent(g).view(shape)
 
     def put(self, slot: Slot) -> Put:
         """Where the gradient of a slot goes."""
@@ -187,46 +188,20 @@ class _Slots:
         if slot.how == "edge":
             column = self._inputs.hollow_edge[name]
             return lambda g, grad, to: put(
-                to.edge,
-                name,
-                column,
-                slice(g.edge_start, g.edge_stop),
-                grad.reshape(-1, *trailing),
+                to.edge, name, column, g.edges, grad.reshape(-1, *trailing)
             )
         key = self._op_type, name
         x = self._inputs.hollow_x[key]
-        return lambda g, grad, to: put(
-            to.x, key, x, slice(g.type_start, g.type_start + g.stop - g.start), grad
-        )
+        return lambda g, grad, to: put(to.x, key, x, g.type_rows, grad)
 
     def _shape(self, slot: Slot) -> tuple[int, ...]:
         """Of what is in a slot; the first size is open."""
         arity = (self._arity,) if slot.per == "child" else ()
         return (-1, *arity, *slot.like.shape[1:])
 
-    def _read_rows(self, slot: Slot) -> Read:
-        """A view where the children lie side by side, else a copy."""
-        state, child_row = self._state[slot.name].detach(), self._plan.child_row
-        shape = self._shape(slot)
-
-        def read(g: Group) -> Tensor:
-            if g.first_child < 0:
-                rows = state.index_select(0, child_row[g.edge_start : g.edge_stop])
-            else:
-                rows = state[g.first_child : g.first_child + g.edge_stop - g.edge_start]
-            return rows.view(shape)
-
-        return read
-
-    def _index(self, g: Group) -> Tensor:
-        return self._plan.child_row[g.edge_start : g.edge_stop]
-
-    def _ptr(self, g: Group) -> Tensor:
-        return self._plan.child_ptr[g.start - 1 : g.stop] - g.edge_start
-
 
 def _add_rows(total: Tensor, group: Group, grad: Tensor) -> None:
-    total[group.start : group.stop] += grad
+    total[group.rows] += grad
 
 
 def _number(index: int | None, numbers: Sequence[int]) -> int | None:

@@ -1,0 +1,61 @@
+"""PassSchedule: what it tells of one group, against a loop over rows and edges."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from engine_cells import chain, random_dag
+
+from graphfold.batching import Down, Up, build_schedule
+
+DAGS = {"random": random_dag(4, 3), "chain": chain(4)}
+
+
+@pytest.fixture(params=DAGS)
+def dag(request):
+    return DAGS[request.param]
+
+
+@pytest.fixture(params=[Up(), Down()])
+def plan(request, dag):
+    return build_schedule(dag, [request.param]).passes[0]
+
+
+def test_the_edges_of_a_group_are_those_of_its_rows(plan):
+    child_row, ptr = plan.child_row.tolist(), plan.child_ptr.tolist()
+    for group in plan.groups:
+        rows = range(group.start, group.stop)
+        edges = [range(ptr[row - 1], ptr[row]) for row in rows]
+        counts = torch.tensor([len(own) for own in edges])
+        assert (group.size, group.num_edges) == (len(rows), int(counts.sum()))
+        assert torch.equal(plan.group_ptr(group).diff(), counts)
+        assert int(plan.group_ptr(group)[0]) == 0
+        parents = [position for position, own in enumerate(edges) for _ in own]
+        assert plan.group_parent(group).tolist() == parents
+        read = [child_row[edge] for own in edges for edge in own]
+        assert plan.group_child_row(group).tolist() == read
+
+
+def test_the_slices_of_a_group_name_its_nodes(plan, dag):
+    for group in plan.groups:
+        nodes = plan.node[group.positions]
+        assert torch.equal(plan.row[nodes], torch.arange(plan.num_rows + 1)[group.rows])
+        order = plan.type_order[group.op_type]
+        of_type = (dag.op_type == group.op_type).nonzero().squeeze(1)
+        of_type = of_type if order is None else of_type[order]
+        assert torch.equal(of_type[group.type_rows], nodes)
+
+
+def test_children_are_read_as_a_view_where_they_lie_side_by_side(plan):
+    state = torch.randn(plan.num_rows + 1, 2)
+    for group in plan.groups:
+        got = plan.read_children(state, group)
+        assert torch.equal(got, state[plan.child_row[group.edges]])
+        is_view = got.untyped_storage().data_ptr() == state.untyped_storage().data_ptr()
+        assert is_view == (group.first_child >= 0)
+
+
+def test_both_ways_of_reading_children_occur():
+    plans = [build_schedule(dag, [Up()]).passes[0] for dag in DAGS.values()]
+    found = {group.first_child >= 0 for plan in plans for group in plan.groups if group.num_edges}
+    assert found == {False, True}
