@@ -80,13 +80,8 @@ class PassSchedule:
     reader_ptr: Tensor  # [num_rows + 2] int64, where the readers of each row begin; row 0 first
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
-    reader_of_row: Tensor | None  # [num_rows + 1] 1 + the edge that reads a row, 0 for none
+    reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge, 0 for none; None: several
     rounds: tuple[PassSchedule, ...] = ()  # of rounds that share: before the first, after others
-
-    @property
-    def single_reader(self) -> bool:
-        """Whether every row is read at most once; otherwise `reader_of_row` is None."""
-        return self.reader_of_row is not None
 
     @property
     def num_rows(self) -> int:

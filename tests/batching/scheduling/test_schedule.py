@@ -162,7 +162,7 @@ def test_readers_are_the_edges_sorted_by_what_they_read(item, policy, seed):
         assert plan.reader[own].tolist() == owner[edges].tolist()
     assert plan.reader_ptr[-1] == len(plan.child_row)
     count = plan.reader_ptr.diff()[1:]
-    assert plan.single_reader == (count <= 1).all()
+    assert (plan.reader_of_row is not None) == (count <= 1).all()
     if plan.reader_of_row is not None:
         ones = torch.zeros(plan.num_rows + 1, dtype=torch.int64)
         present = plan.child_row > 0
@@ -209,7 +209,7 @@ def chains(lengths):
 
 def assert_read_in_one_piece(dag, item, policy):
     (plan,) = build_schedule(dag, [item], policy).passes
-    assert plan.single_reader
+    assert plan.reader_of_row is not None
     for group in plan.groups:
         assert group.first_child > 0 or group.edge_start == group.edge_stop
         assert group.first_edge >= 0

@@ -51,7 +51,6 @@ class ProgramRunner:
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
-        self._op_type = op_type
         own: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
         parameters = [tensor.detach() for tensor in own]
         x = [value for _, value in parts(inputs.x[op_type])]
