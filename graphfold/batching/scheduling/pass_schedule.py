@@ -80,7 +80,7 @@ class PassSchedule:
     reader_ptr: Tensor  # [num_rows + 2] int64, where the readers of each row begin; row 0 first
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
-    reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge, 0 for none; None: several
+    reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge or 0; None if several
     rounds: tuple[PassSchedule, ...] = ()  # of rounds that share: before the first, after others
 
     @property
