@@ -76,7 +76,7 @@ def workloads(
 def treefc_rows(device: torch.device, batch_size: int, hidden_size: int) -> Iterator[Row]:
     """Tree-FC as Fold measures it; `ms_per_tree` and what a step launches are further keys."""
     for shape in ("random", "identical"):
-        dag = treefc._join([treefc._tree(shape, seed) for seed in range(batch_size)])
+        dag = treefc.make_trees(shape, batch_size)
         variants = treefc.Variants(dag, hidden_size, shape == "identical")
         _move(variants, device)
         variants.require_equal()

@@ -76,7 +76,12 @@ def rows(
 
 def random_trees(count: int) -> TypedDAG:
     """Trees that join neighbours in random order."""
-    return _join([_tree("random", seed) for seed in range(count)])
+    return make_trees("random", count)
+
+
+def make_trees(shape: str, count: int) -> TypedDAG:
+    """Trees of 128 leaves: "identical", perfect ones, or "random", as in `random_trees`."""
+    return _join([_tree(shape, seed) for seed in range(count)])
 
 
 class Variants:
@@ -163,8 +168,7 @@ class Variants:
 
 
 def _setting_rows(setting: Row) -> Iterator[Row]:
-    trees = [_tree(setting.shape, seed) for seed in range(setting.batch_size)]
-    dag = _join(trees)
+    dag = make_trees(setting.shape, setting.batch_size)
     variants = Variants(dag, setting.hidden_size, setting.shape == "identical")
     variants.require_equal()
     for phase in ("inference", "train"):

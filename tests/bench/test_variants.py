@@ -37,7 +37,7 @@ def test_a_wrong_variant_is_refused(attribute: str, make: Callable[[], Any]) -> 
 
 
 def test_hand_batched_trees_are_the_perfect_ones() -> None:
-    trees = treefc._join([treefc._tree("identical", seed) for seed in range(2)])
+    trees = treefc.make_trees("identical", 2)
     assert int(trees.depth.max()) == 7
     treefc.Variants(trees, 3, is_identical=True).require_equal()
 
