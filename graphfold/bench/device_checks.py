@@ -25,6 +25,7 @@ from graphfold.layers import (
     LeafLSTMCell,
     NaryTreeLSTMCell,
 )
+from graphfold.training.verify import distance
 
 #: Graphs of a problem, the width of features and of states.
 NUM_GRAPHS, SIZE = 6, 16
@@ -140,15 +141,6 @@ def fast(problem: Problem, plan: Plan, device: torch.device) -> list[Tensor]:
     if plan.trace_after is not None:
         _results(network, problem, plan, device)
     return _results(network, problem, plan, device)
-
-
-def distance(got: Sequence[Tensor], want: Sequence[Tensor]) -> float:
-    """The largest difference of two tensors, relative to the largest value (at least 1)."""
-    return max(
-        float((a - b).abs().max() / b.abs().max().clamp(min=1))
-        for a, b in zip(got, want, strict=True)
-        if b.numel()
-    )
 
 
 def _plans(device: torch.device) -> Iterator[tuple[str, Plan, float]]:

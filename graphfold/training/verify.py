@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -104,17 +104,18 @@ def compare(
     with _float64():
         model.network.engine = "reference"
         want = _results(model, dag, "depth")
+        gradients = [name for name in want if name.startswith("gradient")]
+        outputs = [name for name in want if name not in gradients]
         model.network.engine, model.network.kernel = "fast", kernel
         shares = (False, True) if can_share(model, dag, training=True) else (False,)
         for policy, share in product(policies, shares):
             got = _results(model, dag, policy, share)
-            names = [name for name in want if name.startswith("gradient")]
             yield Comparison(
                 policy,
                 kernel,
                 share,
-                max(_distance(got[n], want[n]) for n in want if n not in names),
-                max((_distance(got[n], want[n]) for n in names), default=0.0),
+                _distance(outputs, got, want),
+                _distance(gradients, got, want),
                 _first_difference(got, want, computed),
             )
 
@@ -136,17 +137,23 @@ def _results(model: Model, dag: TypedDAG, policy: str, share: bool = False) -> d
     return results
 
 
-def _distance(got: Tensor, want: Tensor) -> float:
-    """The largest difference, relative to the largest value (at least 1)."""
-    if not want.numel():
-        return 0.0
-    return float((got - want).abs().max() / want.abs().max().clamp(min=1))
+def distance(got: Iterable[Tensor], want: Iterable[Tensor]) -> float:
+    """The largest difference of two tensors, relative to the largest value (at least 1)."""
+    pairs = zip(got, want, strict=True)
+    return max(
+        (float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs if b.numel()),
+        default=0.0,
+    )
+
+
+def _distance(names: Sequence[str], got: Mapping[str, Tensor], want: Mapping[str, Tensor]) -> float:
+    return distance((got[name] for name in names), (want[name] for name in names))
 
 
 def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag: TypedDAG) -> str:
     """Where the first tensor that differs does so first; a state names its node."""
     for name in want:
-        if _distance(got[name], want[name]) <= TOLERANCE:
+        if _distance([name], got, want) <= TOLERANCE:
             continue
         error = (got[name] - want[name]).abs().flatten(1 if want[name].dim() > 1 else 0)
         rows = error.amax(1) if error.dim() > 1 else error.view(-1)

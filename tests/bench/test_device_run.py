@@ -15,9 +15,10 @@ from training.tiny_runs import MOLECULES, write_corpora
 from graphfold.batching.engine.row_gradients import RowGradients
 from graphfold.bench import device_run, device_speed, measure
 from graphfold.bench.device_calls import count_calls, find_waits, launches
-from graphfold.bench.device_checks import Check, Plan, checks, distance, fast, problems, reference
+from graphfold.bench.device_checks import Check, Plan, checks, fast, problems, reference
 from graphfold.bench.device_run import run_device
 from graphfold.bench.device_speed import Sizes
+from graphfold.training.verify import distance
 
 CPU = torch.device("cpu")
 TINY = Sizes(sst=(6, 4), treefc=(2, 4), molecules=((5,), 6))
