@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -49,6 +51,13 @@ class Comparison:
     def is_equal(self) -> bool:
         return not self.differs
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON has them, which knows no NaN."""
+        found = {**asdict(self), "equal": self.is_equal}
+        for name in ("outputs", "gradients"):
+            found[name] = found[name] if math.isfinite(found[name]) else None
+        return found
+
 
 def run_verify(
     run: Path | None = None,
@@ -83,7 +92,7 @@ def run_verify(
         if not comparison.is_equal:
             Console(stderr=True).print(f"policy {comparison.policy}: {comparison.differs}")
     if json_path is not None:
-        rows = [{**asdict(c), "equal": c.is_equal} for c in found]
+        rows = [c.to_dict() for c in found]
         write_json(json_path, {"examples": dag.num_graphs, "comparisons": rows})
     return 0 if all(comparison.is_equal for comparison in found) else 1
 
@@ -138,12 +147,16 @@ def _results(model: Model, dag: TypedDAG, policy: str, share: bool = False) -> d
 
 
 def distance(got: Iterable[Tensor], want: Iterable[Tensor]) -> float:
-    """The largest difference of two tensors, relative to the largest value (at least 1)."""
-    pairs = zip(got, want, strict=True)
-    return max(
-        (float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs if b.numel()),
-        default=0.0,
+    """The largest difference of two tensors, relative to the largest value (at least 1).
+
+    NaN, wherever it stands, gives NaN: `max` of Python would pass it over.
+    """
+    errors = (
+        float((a - b).abs().max() / b.abs().max().clamp(min=1))
+        for a, b in zip(got, want, strict=True)
+        if b.numel()
     )
+    return float(torch.tensor([0.0, *errors], dtype=torch.float64).max())
 
 
 def _distance(names: Sequence[str], got: Mapping[str, Tensor], want: Mapping[str, Tensor]) -> float:
