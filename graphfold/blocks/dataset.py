@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,35 @@ class BlockDataset(GraphDataset):
         model: the model.
         examples: the examples, in any iterable but a string or a dict.
         num_workers: processes that share the work of lowering them; 0 for none but this one.
+        cache_dir: a folder where lowered examples are kept for the next run; None for nowhere. They
+            are lowered anew if the examples have changed, or the blocks and the code of functions
+            that blocks call with Python objects. What such functions read elsewhere (files, the
+            time, module-level random numbers) is not noticed.
+        cache_key: a name for what is in objects and functions whose content cannot be read, where
+            there are such; change it when they change.
 
     Raises:
         BlockTypeError: if a single example is given.
+        BlockValueError: if `cache_dir` is given and model or examples cannot be told from others.
+        DataError: if nothing can be stored in `cache_dir`.
         GraphfoldError: if one does not fit the model; a note names it.
     """
 
-    def __init__(self, model: CompiledModel, examples: Iterable[Any], num_workers: int = 0) -> None:
-        dag = model.lower(_listed(examples), num_workers)
+    def __init__(
+        self,
+        model: CompiledModel,
+        examples: Iterable[Any],
+        num_workers: int = 0,
+        cache_dir: str | Path | None = None,
+        cache_key: str | None = None,
+    ) -> None:
+        examples = _listed(examples)
+        if cache_dir is None:
+            dag = model.lower(examples, num_workers)
+        else:
+            from graphfold.blocks.lowered_files import lower_or_load  # needs pyarrow
+
+            dag = lower_or_load(model, list(examples), Path(cache_dir), cache_key, num_workers)
         super().__init__(dag, PASSES, model.policy, model.share)
 
     def __len__(self) -> int:
