@@ -4,8 +4,6 @@ PyTorch multiplies on a CPU with MKL unless `torch.set_float32_matmul_precision(
 less than float32: then it calls oneDNN. Where the CPU has no instructions for less (AMX), oneDNN
 works in float32 all the same, on some CPUs twice as fast as MKL; elsewhere it really rounds to
 bfloat16. So neither is taken on trust: `probe_kernels` measures speed and error of both.
-
-oneDNN compiles a kernel of its own for every new shape: half a millisecond, half a megabyte.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.few_rows import use_default_for_few_rows
+from graphfold.batching.kernels.onednn import choose_onednn
 
 #: Name of a kernel -> the precision by which PyTorch chooses it.
 KERNELS = {"default": "highest", "onednn": "medium"}
@@ -52,7 +50,7 @@ def products_in_use() -> str:
 def use_products(name: str) -> None:
     """Multiplies with a kernel from now on, everywhere in the process; only commands call this."""
     torch.set_float32_matmul_precision(KERNELS[name])
-    use_default_for_few_rows(name == "onednn")
+    choose_onednn(name == "onednn")
 
 
 def probe_kernels() -> list[Kernel]:
@@ -114,4 +112,4 @@ def _restored() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-        use_default_for_few_rows(products_in_use() == "onednn")
+        choose_onednn(products_in_use() == "onednn")

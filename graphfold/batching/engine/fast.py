@@ -24,7 +24,7 @@ from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.engine.programs.program_runner import ProgramRunner
 from graphfold.batching.engine.programs.programs import CellPrograms
 from graphfold.batching.engine.row_gradients import RowGradients
-from graphfold.batching.kernels.few_rows import product_kernel
+from graphfold.batching.kernels.onednn import product_kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 from graphfold.errors import EngineError
 

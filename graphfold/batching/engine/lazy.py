@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 from torch.nn import functional as F
 
+from graphfold.batching.kernels.onednn import rows_mm
+
 #: Functions with two arguments, (input, weight), whose result is a matrix product.
 MATRIX_PRODUCTS = {torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
 #: Functions that say something about a tensor and give none.
@@ -184,7 +186,7 @@ class LazyGradients:
     ) -> None:
         if weight is not None:
             x = x.to(grad.dtype)  # they differ under autocast
-            self._add(weight, grad.T @ x if kind is Kind.LINEAR else x.T @ grad)
+            self._add(weight, rows_mm(grad, x) if kind is Kind.LINEAR else rows_mm(x, grad))
         if bias is not None:
             self._add(bias, grad.sum(0))
 

@@ -8,6 +8,8 @@ from typing import cast
 import torch
 from torch import fx
 
+from graphfold.batching.kernels import onednn
+
 aten = torch.ops.aten
 
 #: Operations that only make a second handle of the same values.
@@ -23,6 +25,8 @@ _METHODS = {
     aten.squeeze.dims: "squeeze",
     aten.sym_size.int: "size",
 }
+#: Products of the rows of a group with a weight.
+_PRODUCTS = {aten.addmm: onednn.addmm, aten.mm: onednn.mm}
 
 
 def undo_changes(graph: fx.Graph) -> None:
@@ -112,6 +116,9 @@ def quicken(node: fx.Node) -> None:
     if not isinstance(node.target, torch._ops.OpOverload):
         return
     packet = node.target.overloadpacket
+    if packet in _PRODUCTS and isinstance(node.meta["val"].shape[0], torch.SymInt):
+        node.target = _PRODUCTS[packet]
+        return
     function = getattr(torch, packet.__name__, None)
     plain = packet.__module__.endswith("aten") and not packet.__name__.startswith("_")
     if plain and isinstance(function, type(torch.mm)):
