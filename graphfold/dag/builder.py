@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from graphfold.dag.depth import compute_depth
-from graphfold.dag.schema import MISSING, Column, Schema
-from graphfold.dag.typed_dag import Relation, TypedDAG, pointers
+from graphfold.dag.assemble import GraphLists, assemble
+from graphfold.dag.schema import Schema
+from graphfold.dag.typed_dag import TypedDAG
 from graphfold.errors import GraphError, SchemaError, did_you_mean
 
 NO_SPAN = (-1, -1)
@@ -34,8 +33,8 @@ class GraphBuilder:
         self.file = file
         self._spaces = schema.spaces()
         self._types = {t.name: index for index, t in enumerate(schema.types)}
-        self._done: list[_Graph] = []
-        self._graph = _Graph()
+        self._done: list[GraphLists] = []
+        self._graph = GraphLists()
 
     @property
     def num_graphs(self) -> int:
@@ -113,7 +112,7 @@ class GraphBuilder:
             _check_length("inputs", name, column, len(inputs))
         self._graph.inputs[node] = inputs
         if values:
-            self._graph.input_values[node] = values
+            self._graph.input_values[node] = {k: _as_list(v) for k, v in values.items()}
 
     def edges(
         self, relation: str, source: Sequence[int], target: Sequence[int], **values: Sequence[Any]
@@ -159,11 +158,11 @@ class GraphBuilder:
         self._append("graph", 1, {name: [value] for name, value in values.items()})
         graph.origin = (line, self.num_graphs if record is None else record)
         self._done.append(graph)
-        self._graph = _Graph()
+        self._graph = GraphLists()
 
     def discard(self) -> None:
         """Forgets the unfinished graph."""
-        self._graph = _Graph()
+        self._graph = GraphLists()
 
     def build(self) -> TypedDAG:
         """All finished graphs in one `TypedDAG`.
@@ -172,40 +171,7 @@ class GraphBuilder:
             GraphError: if the inputs have a cycle.
             SchemaError: if a value does not fit its column.
         """
-        graphs = self._done
-        counts = torch.tensor([len(g.op_type) for g in graphs], dtype=torch.int64)
-        offsets = pointers(counts).tolist()
-        input_ptr, input_index = self._inputs(offsets)
-        columns, dictionaries = self._columns()
-        relations = {}
-        for edge_type in self.schema.relations:
-            relation, order = self._relation(edge_type.name, offsets)
-            space = f"relation:{edge_type.name}"
-            columns[space] = {name: column[order] for name, column in columns[space].items()}
-            relations[edge_type.name] = relation
-        return TypedDAG(
-            schema=self.schema,
-            op_type=_long(chain.from_iterable(g.op_type for g in graphs)),
-            input_ptr=input_ptr,
-            input_index=input_index,
-            batch=torch.repeat_interleave(torch.arange(len(graphs)), counts),
-            num_graphs=len(graphs),
-            depth=compute_depth(input_ptr, input_index),
-            output_ptr=pointers(_long(len(g.outputs) for g in graphs)),
-            output_index=_long(
-                node + offset
-                for g, offset in zip(graphs, offsets, strict=False)
-                for node in g.outputs
-            ),
-            span=_long(chain.from_iterable(chain.from_iterable(g.spans for g in graphs))).view(
-                -1, 2
-            ),
-            origin=_long(v for g in graphs for v in (0, *g.origin)).view(-1, 3),
-            columns=columns,
-            relations=relations,
-            dictionaries=dictionaries,
-            files=(self.file,),
-        )
+        return assemble(self.schema, self._done, self.file)
 
     def _append(self, space: str, count: int, values: Mapping[str, Any]) -> None:
         """Extends every column of a space by `count` rows."""
@@ -220,68 +186,8 @@ class GraphBuilder:
             if name not in known:
                 raise SchemaError(_unknown(f"column of {space}", name, known))
 
-    def _inputs(self, offsets: list[int]) -> tuple[Tensor, Tensor]:
-        ptr = [0, *accumulate(len(inputs) for g in self._done for inputs in g.inputs)]
-        index = [
-            -1 if node is None else node + offset
-            for g, offset in zip(self._done, offsets, strict=False)
-            for inputs in g.inputs
-            for node in inputs
-        ]
-        return _long(ptr), _long(index)
 
-    def _relation(self, name: str, offsets: list[int]) -> tuple[Relation, Tensor]:
-        """The edges sorted by their target, and the order that sorts their columns."""
-        empty: tuple[list[int], list[int]] = ([], [])
-        pairs = [g.edges.get(name, empty) for g in self._done]
-        moved = list(zip(pairs, offsets, strict=False))
-        source = _long(node + offset for (sources, _), offset in moved for node in sources)
-        target = _long(node + offset for (_, targets), offset in moved for node in targets)
-        order = torch.argsort(target, stable=True)
-        ptr = pointers(torch.bincount(target, minlength=offsets[-1]))
-        return Relation(ptr, source[order]), order
-
-    def _columns(
-        self,
-    ) -> tuple[dict[str, dict[str, Tensor]], dict[tuple[str, str], tuple[str, ...]]]:
-        columns: dict[str, dict[str, Tensor]] = {}
-        dictionaries = {}
-        for space, specs in self._spaces.items():
-            columns[space] = {}
-            for spec in specs:
-                rows = self._rows(space, spec)
-                if spec.dtype == "string":
-                    rows, dictionaries[space, spec.name] = _encode(rows)
-                columns[space][spec.name] = _to_tensor(space, spec, rows)
-        return columns, dictionaries
-
-    def _rows(self, space: str, spec: Column) -> list[Any]:
-        if space != "inputs":
-            parts = (g.columns.get(space, {}).get(spec.name, ()) for g in self._done)
-            return list(chain.from_iterable(parts))
-        rows: list[Any] = []
-        for graph in self._done:
-            for node, inputs in enumerate(graph.inputs):
-                values = graph.input_values.get(node, {}).get(spec.name)
-                rows += [None] * len(inputs) if values is None else _as_list(values)
-        return rows
-
-
-class _Graph:
-    """The lists of one graph; node numbers are its own."""
-
-    def __init__(self) -> None:
-        self.op_type: list[int] = []
-        self.inputs: list[Sequence[int | None]] = []
-        self.input_values: dict[int, Mapping[str, Sequence[Any]]] = {}
-        self.spans: list[tuple[int, int]] = []
-        self.edges: dict[str, tuple[list[int], list[int]]] = {}
-        self.columns: dict[str, dict[str, list[Any]]] = {}
-        self.outputs: list[int] = []
-        self.origin = (0, 0)
-
-
-def _refuse_dangling(graph: _Graph) -> None:
+def _refuse_dangling(graph: GraphLists) -> None:
     named = chain(chain.from_iterable(graph.inputs), graph.outputs)
     ends = chain.from_iterable(chain(*pair) for pair in graph.edges.values())
     count = len(graph.op_type)
@@ -302,35 +208,8 @@ def _check_length(space: str, name: str, rows: Sequence[Any], count: int) -> Non
         )
 
 
-def _encode(words: list[str | None]) -> tuple[list[int], tuple[str, ...]]:
-    """Codes in order of first occurrence, and the strings they stand for."""
-    code: dict[str, int] = {}
-    codes = [MISSING if word is None else code.setdefault(word, len(code)) for word in words]
-    return codes, tuple(code)
-
-
-def _to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
-    if column.shape:
-        absent = np.full(column.shape, column.missing)
-        rows = [absent if row is None else row for row in rows]
-    else:
-        rows = [column.missing if row is None else row for row in rows]
-    try:
-        array = np.asarray(rows) if rows else np.empty(0)
-        return torch.as_tensor(array, dtype=column.torch_dtype).reshape(-1, *column.shape)
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise SchemaError(
-            f"column '{column.name}' of {space} cannot be {column.dtype}{list(column.shape)}: "
-            f"{error}. Give numbers of that shape."
-        ) from error
-
-
 def _as_list(values: Any) -> list[Any]:
     return values.tolist() if isinstance(values, (np.ndarray, Tensor)) else list(values)
-
-
-def _long(values: Any) -> Tensor:
-    return torch.from_numpy(np.fromiter(values, dtype=np.int64))
 
 
 def _unknown(kind: str, name: str, known: Any) -> str:
