@@ -171,7 +171,7 @@ def _product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
         assert isinstance(item, Rounds)
         for turn in range(item.rounds):
             own_plan = (*plan.rounds[1:], *[plan] * item.rounds)[turn]
-            size = {group.op_type: group.stop - group.start for group in own_plan.groups}
+            size = {group.op_type: group.size for group in own_plan.groups}
             for name, own in cells.items():  # type: ignore[operator]
                 rows = size.get(model.network.schema.type_index(name), 0)
                 for layer in _linear_layers(own[min(turn, len(own) - 1)]):

@@ -83,7 +83,7 @@ class _Operands:
         torch.mm(self.grad_y.T, self.x, out=self.grad_weight)
 
 
-def group_sizes(batch: Batch, op_type: int) -> list[int]:
-    """How many nodes of a type run together, for each of its groups in the first pass."""
-    groups = batch.schedule.passes[0].groups
-    return [group.stop - group.start for group in groups if group.op_type == op_type]
+def group_sizes(batch: Batch, op_type: int, pass_index: int = 0) -> list[int]:
+    """How many nodes of a type run together, for each of its groups in a pass."""
+    groups = batch.schedule.passes[pass_index].groups
+    return [group.size for group in groups if group.op_type == op_type]

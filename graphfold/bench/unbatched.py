@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from graphfold.batching import Batch, Pass, Rounds
 from graphfold.batching.engine.lazy import LazyParameter
+from graphfold.bench.products import group_sizes
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def count_launches(batches: Sequence[Batch], passes: Sequence[Pass]) -> list[Lau
     found = []
     for index, item in enumerate(passes):
         for op_type, node_type in enumerate(batches[0].dag.schema.types):
-            by_batch = [_group_sizes(batch, index, op_type) for batch in batches]
+            by_batch = [group_sizes(batch, op_type, index) for batch in batches]
             sizes = list(chain.from_iterable(by_batch))
             if not sizes:
                 continue
@@ -119,8 +120,3 @@ class Fallbacks(logging.Handler):
     def __exit__(self, *_: object) -> None:
         self._logger.removeHandler(self)
         self._logger.setLevel(self._level)
-
-
-def _group_sizes(batch: Batch, pass_index: int, op_type: int) -> list[int]:
-    groups = batch.schedule.passes[pass_index].groups
-    return [group.stop - group.start for group in groups if group.op_type == op_type]
