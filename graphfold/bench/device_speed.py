@@ -18,7 +18,7 @@ import torch
 from graphfold.batching import Batch, build_schedule
 from graphfold.bench import molecules, sst, treefc
 from graphfold.bench.device_calls import find_waits, launches
-from graphfold.bench.experiment import Experiment, load_data, load_experiment, total_graphs
+from graphfold.bench.experiment import Experiment, load_experiment, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure, time_in_turns
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 
@@ -91,8 +91,7 @@ def sst_rows(
     device: torch.device, batch_size: int, hidden_size: int, overrides: Sequence[str] = ()
 ) -> Iterator[Row]:
     """Steps on batches that lie on the device, then whole epochs with the loader."""
-    own = [*sst.OVERRIDES, f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}"]
-    experiment = _on(load_experiment([*own, *overrides]), device)
+    experiment = _on(load_sized(sst.OVERRIDES, hidden_size, batch_size, overrides), device)
     setting = _setting("sst", "", batch_size, hidden_size, "train")
     yield from _step_rows(setting, experiment, device)
     for workers in WORKERS:
@@ -104,9 +103,8 @@ def molecule_rows(
     device: torch.device, batch_size: int, hidden_size: int, overrides: Sequence[str] = ()
 ) -> Iterator[Row]:
     """Steps of D-MPNN; `every_node` is a plan that computes equal surroundings again and again."""
-    own = (*molecules.SHAPES["dmpnn"], f"model.hidden_size={hidden_size}")
-    ours = [*own, f"data.batch_size={batch_size}", *overrides]
-    experiment = _on(load_experiment(ours, load_data(ours)), device)
+    own = molecules.SHAPES["dmpnn"]
+    experiment = _on(load_sized(own, hidden_size, batch_size, overrides), device)
     setting = _setting("molecules", "dmpnn", batch_size, hidden_size, "train")
     dags = [batch.dag for batch in experiment.batches(NUM_BATCHES)]
     experiment.model.train()

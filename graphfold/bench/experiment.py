@@ -94,6 +94,26 @@ def load_experiment(overrides: Sequence[str], data: DataModule | None = None) ->
     return Experiment(complete, data, learner.model, optimizer)
 
 
+def load_sized(
+    own: Sequence[str],
+    hidden_size: int,
+    batch_size: int,
+    overrides: Sequence[str],
+    data: DataModule | None = None,
+) -> Experiment:
+    """The experiment of a benchmark at one width and batch size.
+
+    Args:
+        own: the overrides of the benchmark.
+        hidden_size: of the model.
+        batch_size: of the data.
+        overrides: the user's, which come last.
+        data: as in `load_experiment`, as are the errors.
+    """
+    sizes = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
+    return load_experiment([*own, *sizes, *overrides], data)
+
+
 def total_graphs(batches: Sequence[Batch]) -> int:
     """How many graphs some batches hold."""
     return sum(batch.num_graphs for batch in batches)

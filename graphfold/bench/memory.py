@@ -30,7 +30,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from graphfold.batching import Batch, Rounds, build_schedule
 from graphfold.bench import molecules, sst
-from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure
 
 BATCH_SIZES = (8, 32, 128, 512)
@@ -74,8 +74,7 @@ def rows(
         data = load_data([*own, *overrides])
         for hidden_size in hidden_sizes or HIDDEN_SIZES[workload]:
             for batch_size in batch_sizes or BATCH_SIZES:
-                more = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
-                experiment = load_experiment([*own, *more, *overrides], data)
+                experiment = load_sized(own, hidden_size, batch_size, overrides, data)
                 extra = {"workload": workload}
                 setting = Row(
                     "memory", "", "", batch_size, hidden_size, "train", threads, extra=extra

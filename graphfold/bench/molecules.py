@@ -29,7 +29,7 @@ from torch.optim import Optimizer
 
 from graphfold.batching import Batch, Rounds, build_schedule
 from graphfold.bench.equality import require_equal
-from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure
 from graphfold.bench.molecule_baselines import (
     Chemprop,
@@ -82,8 +82,7 @@ def rows(
         data = load_data([*own, *overrides])
         for hidden_size in hidden_sizes or HIDDEN_SIZES:
             for batch_size in batch_sizes or BATCH_SIZES:
-                more = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
-                experiment = load_experiment([*own, *more, *overrides], data)
+                experiment = load_sized(own, hidden_size, batch_size, overrides, data)
                 setting = Row("molecules", "graphfold", shape, batch_size, hidden_size, "", threads)
                 yield from _variant_rows(setting, experiment)
 

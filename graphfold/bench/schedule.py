@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from graphfold.batching import POLICIES, Pass, Rounds, Up, build_schedule
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
-from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure, median_seconds
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.sst import BATCH_SIZES, HIDDEN_SIZES, OVERRIDES
@@ -97,8 +97,7 @@ def _workloads(
     trees = load_data([*OVERRIDES, *overrides])
     width = (hidden_sizes or HIDDEN_SIZES)[0]  # of the model whose step planning is compared with
     for batch_size in batch_sizes or BATCH_SIZES:
-        more = (f"model.hidden_size={width}", f"data.batch_size={batch_size}")
-        yield _sst(load_experiment([*OVERRIDES, *more, *overrides], trees), batch_size)
+        yield _sst(load_sized(OVERRIDES, width, batch_size, overrides, trees), batch_size)
     for batch_size in batch_sizes or (32,):
         yield Workload("treefc", batch_size, [random_trees(batch_size)], [Up()])
     molecules = load_data(["data=lipophilicity", *overrides])

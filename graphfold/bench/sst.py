@@ -25,13 +25,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, build_schedule
 from graphfold.bench.equality import require_equal
-from graphfold.bench.experiment import (
-    Experiment,
-    Forward,
-    load_data,
-    load_experiment,
-    total_graphs,
-)
+from graphfold.bench.experiment import Experiment, Forward, load_data, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure, time_in_turns
 from graphfold.bench.one_by_one import TreeLSTMLoop
 from graphfold.bench.products import Product, ProductFloor, group_sizes
@@ -66,8 +60,7 @@ def rows(
     data = load_data([*OVERRIDES, *overrides])
     for hidden_size in hidden_sizes or HIDDEN_SIZES:
         for batch_size in sorted(batch_sizes or BATCH_SIZES):
-            more = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
-            experiment = load_experiment([*OVERRIDES, *more, *overrides], data)
+            experiment = load_sized(OVERRIDES, hidden_size, batch_size, overrides, data)
             setting = Row("sst", "graphfold", "", batch_size, hidden_size, "train", threads)
             yield from _variant_rows(setting, experiment)
         yield _epoch_row(setting, experiment)

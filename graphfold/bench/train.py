@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.batching import Batch
-from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Timing, summarize
 from graphfold.bench.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.training.run_folder import RunFolder
@@ -53,8 +53,7 @@ def rows(
     data = load_data([*own, *overrides])
     for hidden_size in hidden_sizes or HIDDEN_SIZES:
         for batch_size in batch_sizes or BATCH_SIZES:
-            more = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
-            experiment = load_experiment([*own, *more, *overrides], data)
+            experiment = load_sized(own, hidden_size, batch_size, overrides, data)
             setting = Row("train", "", "", batch_size, hidden_size, "train", threads)
             yield from _rows(setting, experiment)
 
