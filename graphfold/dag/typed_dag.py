@@ -111,7 +111,7 @@ class TypedDAG:
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> TypedDAG:
         """A copy with `function` applied to every tensor (a move, a pin)."""
-        moved: dict[str, Any] = {name: function(getattr(self, name)) for name in _TENSORS}
+        moved: dict[str, Any] = {name: function(getattr(self, name)) for name in TENSORS}
         return replace(
             self,
             **moved,
@@ -135,7 +135,8 @@ class TypedDAG:
         return f"TypedDAG({self.num_graphs} graphs, {types}, {self.num_inputs} inputs)"
 
 
-_TENSORS = (
+#: The tensors of a `TypedDAG` that stand by themselves, not in a mapping.
+TENSORS = (
     "op_type",
     "input_ptr",
     "input_index",
