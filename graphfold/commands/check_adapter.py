@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from graphfold.commands.evaluate import add_settings
+
 HELP = "read data with its adapter, say what is in it"
 USAGE = "graphfold check-adapter NAME [options]"
 
@@ -13,14 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold check-adapter`."""
     parser.add_argument("name", metavar="NAME", help="an adapter or a corpus, see graphfold list")
     parser.add_argument("--data", type=Path, metavar="PATH", help="the file to read")
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the adapter or of data, read as Hydra does; may be repeated",
-    )
+    add_settings(parser)
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the data card here")
 

@@ -23,14 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """What `evaluate` and `predict` share."""
     parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the adapter or of data, read as Hydra does; may be repeated",
-    )
+    add_settings(parser)
     parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")
     parser.add_argument(
         "--trust",
@@ -38,6 +31,18 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PACKAGE",
         help="import this third-party package, which the run names; may be repeated",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The option --set, which gives `settings`."""
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the adapter or of data, read as Hydra does; may be repeated",
     )
 
 
