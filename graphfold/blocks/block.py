@@ -186,7 +186,9 @@ class Block(Typed, ABC):
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it; a function by its name."""
+    """A value as a message shows it: a function by its name, a module on one line."""
+    if isinstance(value, nn.Module):
+        return " ".join(repr(value).split())
     value = getattr(value, "func", value)  # of a partial
     name = getattr(value, "__name__", None)
     return repr(value if name is None else name)

@@ -91,6 +91,19 @@ class FC(Layer):
             y = F.dropout(y, 1 - self.output_keep_prob, self.training)
         return y
 
+    def extra_repr(self) -> str:
+        """Its sizes, its activation, and what else is not as usual."""
+        size = self.weight.shape[1] if hasattr(self, "weight") else "?"
+        options = {
+            "input_keep_prob": self.input_keep_prob,
+            "output_keep_prob": self.output_keep_prob,
+            "normalization_fn": self.normalization_fn,
+            "weight_norm": self.weight_norm or None,
+        }
+        named = [f"{name}={_named(v)}" for name, v in options.items() if v is not None]
+        activation = [] if self.activation is None else [_named(self.activation)]
+        return ", ".join([f"{size} -> {self.num_units_out}", *activation, *named])
+
 
 class Embedding(Layer):
     """A learned vector for every integer.
@@ -157,3 +170,16 @@ class Embedding(Layer):
         if self.mod_inputs:
             index = index.abs() % self.num_buckets
         return F.embedding(index, self.weight, sparse=self.sparse)
+
+    def extra_repr(self) -> str:
+        """Its sizes, and what is not as usual."""
+        usual = {"mod_inputs": True, "sparse": False}
+        named = [
+            f"{name}={not value}" for name, value in usual.items() if getattr(self, name) != value
+        ]
+        fixed = [] if self.weight.requires_grad else ["trainable=False"]
+        return ", ".join([f"{self.num_buckets}, {self.num_units_out}", *fixed, *named])
+
+
+def _named(value: object) -> str:
+    return str(getattr(value, "__name__", value))

@@ -117,6 +117,24 @@ def test_embedding_goes_round(dtype: str) -> None:
     assert model(numbers).tolist() == [table[abs(n) % 2].tolist() for n in numbers]
 
 
+def test_layers_show_what_they_are() -> None:
+    fc, plain = td.FC(5), td.FC(2, None, input_keep_prob=0.5, weight_norm=True)
+    assert repr(fc) == "FC(? -> 5, relu)"
+    block = td.Vector(3) >> fc >> plain
+    assert repr(fc) == "FC(3 -> 5, relu)"
+    assert repr(plain) == "FC(5 -> 2, input_keep_prob=0.5, weight_norm=True)"
+    assert repr(td.Function(fc)) == "<Function fn=FC(3 -> 5, relu)>"
+    assert "FC(3 -> 5, relu)" in repr(td.compile(block))
+    assert repr(td.FC(1, torch.tanh, normalization_fn=torch.abs)) == (
+        "FC(? -> 1, tanh, normalization_fn=abs)"
+    )
+    assert repr(td.Embedding(10, 3)) == "Embedding(10, 3)"
+    other = td.Embedding(10, 3, trainable=False, mod_inputs=False, sparse=True)
+    assert repr(other) == "Embedding(10, 3, trainable=False, mod_inputs=False, sparse=True)"
+    cell = td.Function(td.RNNCell(nn.GRUCell(3, 4)))
+    assert repr(cell) == "<Function fn=RNNCell( (cell): GRUCell(3, 4) )>"
+
+
 def test_embedding_may_refuse_what_is_out_of_range() -> None:
     with pytest.raises(IndexError):
         td.compile(td.Scalar("int64") >> td.Embedding(2, 2, mod_inputs=False))([2])
