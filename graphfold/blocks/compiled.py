@@ -43,6 +43,7 @@ def compile(
     share: bool = False,
     trace_after: int | None = TRACE_AFTER,
     recompute: bool = False,
+    fuse: bool | None = None,
 ) -> CompiledModel:
     """The model of a root block.
 
@@ -59,12 +60,13 @@ def compile(
         trace_after: how many groups a node type runs before straight-line code takes its place;
             None for never. See `graphfold.batching.Network`, also for what follows.
         recompute: whether backward runs the functions again, for less memory and more time.
+        fuse: whether traced functions have kernels of their own; None for where they are faster.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
         BlockValueError: if there is a cycle.
     """
-    return CompiledModel(root, engine, policy, kernel, ragged, share, trace_after, recompute)
+    return CompiledModel(root, engine, policy, kernel, ragged, share, trace_after, recompute, fuse)
 
 
 class CompiledModel(nn.Module):
@@ -81,6 +83,7 @@ class CompiledModel(nn.Module):
         share: see there.
         trace_after: see there.
         recompute: see there.
+        fuse: see there.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class CompiledModel(nn.Module):
         share: bool = False,
         trace_after: int | None = TRACE_AFTER,
         recompute: bool = False,
+        fuse: bool | None = None,
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
@@ -106,6 +110,7 @@ class CompiledModel(nn.Module):
         self.share = share
         self.trace_after = trace_after
         self.recompute = recompute
+        self.fuse = fuse
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
         self._float_types = {
             k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point
@@ -201,6 +206,7 @@ class CompiledModel(nn.Module):
         network = self._network[0]
         network.engine, network.kernel = self.engine, self.kernel
         network.trace_after, network.recompute = self.trace_after, self.recompute
+        network.fuse = self.fuse
         for name in names:
             self.node_types.cell(name).training = self.training
         return network

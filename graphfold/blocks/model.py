@@ -42,6 +42,7 @@ class BlockModel(Model):
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
         recompute: whether backward runs the functions again, to save memory; see `Network`.
+        fuse: whether traced functions have kernels of their own on CUDA; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.
@@ -58,6 +59,7 @@ class BlockModel(Model):
         engine: str = "fast",
         kernel: str = "native",
         recompute: bool = False,
+        fuse: bool | None = None,
     ) -> None:
         super().__init__()
         self._made_in = torch.get_default_dtype()  # the blocks know it from their types
@@ -69,7 +71,7 @@ class BlockModel(Model):
         self.level = level
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
         root_block = build(root, schema=schema, level=level)
-        self.network = compile(root_block, engine, kernel=kernel, recompute=recompute)
+        self.network = compile(root_block, engine, kernel=kernel, recompute=recompute, fuse=fuse)
         self.head = build(
             head,
             input_size=self._rows_type().shape[-1],
@@ -89,6 +91,7 @@ class BlockModel(Model):
             "engine": self.network.engine,
             "kernel": self.network.kernel,
             "recompute": self.network.recompute,
+            "fuse": self.network.fuse,
         }
         tensors = [*self.parameters(), *self.buffers()]
         modes = [module.training for module in self.modules()]

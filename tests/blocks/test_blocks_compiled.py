@@ -231,6 +231,16 @@ def test_options_of_the_engine_are_reached() -> None:
         assert other == pytest.approx(found[0])
 
 
+def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
+    model = td.compile(td.Scalar() >> neg(), recompute=True, trace_after=None, fuse=True)
+    schema = model.lower([1]).schema
+    network = model._network_of(schema)
+    assert (network.recompute, network.trace_after, network.fuse) == (True, None, True)
+    model.recompute, model.trace_after, model.fuse = False, 5, None
+    assert model._network_of(schema) is network
+    assert (network.recompute, network.trace_after, network.fuse) == (False, 5, None)
+
+
 def test_processes_lower_as_one_does() -> None:
     examples = [[n, "x", *([m, "y"] for m in range(n % 3))] for n in range(20)]
     one, several = td.compile(labelled_tree()), td.compile(labelled_tree())
