@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -100,15 +101,7 @@ class PassInputs:
 
     @cached_property
     def _dtype(self) -> torch.dtype:
-        parameters = (p for own in self.parameters.values() for p in own)
-        for tensor in (*parameters, *self._x_tensors()):
-            if tensor.is_floating_point():
-                return tensor.dtype
-        return torch.get_default_dtype()
-
-    def _x_tensors(self) -> Iterator[Tensor]:
-        for value in self.x.values():
-            yield from (value,) if isinstance(value, Tensor) else value.values()
+        return cell_dtype(chain.from_iterable(self.parameters.values()), self.x.values())
 
     @property
     def device(self) -> torch.device:
@@ -118,6 +111,20 @@ class PassInputs:
 def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
     """The parts of a node input by name; one tensor alone has no name."""
     return [("", x)] if isinstance(x, Tensor) else list(x.items())
+
+
+def map_parts(x: NodeInput, function: Callable[[Tensor], Tensor]) -> NodeInput:
+    """A node input with `function` applied to every part."""
+    if isinstance(x, Tensor):
+        return function(x)
+    return {name: function(tensor) for name, tensor in x.items()}
+
+
+def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dtype:
+    """What cells compute in: the first float dtype of their parameters, else of their inputs."""
+    given = (tensor for value in x for _, tensor in parts(value))
+    floats = (t.dtype for t in chain(parameters, given) if t.is_floating_point())
+    return next(floats, torch.get_default_dtype())
 
 
 def hollow(tensor: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.cell import Cell
 from graphfold.batching.children import Children, StateReader
-from graphfold.batching.engine.pass_inputs import PassInputs, check_state
+from graphfold.batching.engine.pass_inputs import PassInputs, check_state, map_parts
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 
@@ -80,16 +80,10 @@ def _call(
         inputs.shared,
         inputs.kernel,
     )
-    new: Mapping[str, Tensor] = cell(_x(inputs, group), children)
+    x = map_parts(inputs.x[group.op_type], lambda tensor: tensor[group.type_rows])
+    new: Mapping[str, Tensor] = cell(x, children)
     check_state(cell, new, group)
     return new
-
-
-def _x(inputs: PassInputs, group: Group) -> NodeInput:
-    value = inputs.x[group.op_type]
-    if isinstance(value, Tensor):
-        return value[group.type_rows]
-    return {name: tensor[group.type_rows] for name, tensor in value.items()}
 
 
 def _rows(

@@ -18,7 +18,7 @@ from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.links import Links, OldState, RoundReader
-from graphfold.batching.engine.pass_inputs import check_state
+from graphfold.batching.engine.pass_inputs import cell_dtype, check_state, map_parts
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment_kernels import Kernel
@@ -153,7 +153,8 @@ class RoundsRun:
         self, fields: Mapping[str, int], cells: Mapping[int, Cell], x: Mapping[int, NodeInput]
     ) -> dict[str, Tensor]:
         """[1, width] what an absent child reads, in the dtype that new fields get."""
-        dtype, device = _dtype(cells, x), self.inputs.plan.row.device
+        parameters = (p for cell in cells.values() for p in cell.parameters())
+        dtype, device = cell_dtype(parameters, x.values()), self.inputs.plan.row.device
         return {
             name: self.inputs.absent[name].view(1, width)
             if name in self.inputs.absent
@@ -175,20 +176,9 @@ def x_rows(x: NodeInput, plan: PassSchedule, op_type: int) -> NodeInput:
 
 def select(x: NodeInput, rows: Tensor) -> NodeInput:
     """Some rows of an input."""
-    if isinstance(x, Tensor):
-        return select_rows(x, rows)
-    return {name: select_rows(value, rows) for name, value in x.items()}
+    return map_parts(x, lambda tensor: select_rows(tensor, rows))
 
 
 def widths(cells: Mapping[int, Cell]) -> dict[str, int]:
     """The fields of all cells, name -> width."""
     return {name: width for cell in cells.values() for name, width in cell.fields.items()}
-
-
-def _dtype(cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> torch.dtype:
-    """That of the cells' parameters, else of their inputs."""
-    tensors: list[Tensor] = [p for cell in cells.values() for p in cell.parameters()]
-    for value in x.values():
-        tensors += [value] if isinstance(value, Tensor) else value.values()
-    floats = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
-    return next(floats, torch.get_default_dtype())
