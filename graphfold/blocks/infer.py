@@ -1,10 +1,10 @@
-"""The output type of a function, found by a call on tensors without values."""
+"""The output type of a function, found by a call that leaves no trace."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ from graphfold.blocks.types import ResultType, TensorType, TupleType
 #: A number of rows that no other dimension is likely to have.
 BATCH_SIZE = 37
 
+#: A call on more numbers than these would take noticeable time.
+MOST_NUMBERS = 1 << 22
+
 _NEEDS_VALUES = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -35,8 +38,9 @@ _NEEDS_VALUES = (
 def infer_output_type(whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
     """The type that a function of batches gives for an input type.
 
-    The call costs nothing and changes nothing: no values are computed, no random numbers drawn, no
-    running statistics updated. A function that asks for values is called on zeros instead.
+    The call is on zeros, few enough to cost nothing, and changes nothing: no random numbers are
+    drawn, no running statistics updated. A function that cannot take zeros, or would take very
+    many, is called on tensors without values.
 
     Args:
         whose: what the message names.
@@ -75,25 +79,44 @@ def _type_for(size: int, whose: object, fn: Callable[..., Any], kind: ResultType
 
 
 def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
+    # Tensors without values are the last resort: torch loads its compiler for them, and a lazy
+    # module, which makes its parameters in the first call, needs real ones.
     lazy = isinstance(fn, nn.Module) and any(map(is_lazy, fn.parameters()))
-    if not lazy:  # a lazy module makes its parameters in the first call, which needs real tensors
+    if not lazy and size * _size(kind) > MOST_NUMBERS:
         try:
-            with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-                return fn(*_zeros(size, kind))
+            return _on_fakes(size, fn, kind)
         except _NEEDS_VALUES:
             pass
-    with torch.random.fork_rng([]), torch.no_grad():
+    try:
+        with torch.random.fork_rng([]), torch.no_grad():
+            return fn(*_zeros(size, kind))
+    except Exception:
+        if lazy:
+            raise
+        with suppress(Exception):  # what zeros are wrong for, such as an inverse, may do without
+            return _on_fakes(size, fn, kind)
+        raise
+
+
+def _on_fakes(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         return fn(*_zeros(size, kind))
+
+
+def _size(kind: ResultType) -> int:
+    return sum(item.size for item in kind.terminal_types() if isinstance(item, TensorType))
 
 
 @contextmanager
 def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
-    """A module in evaluation mode, so that it counts nothing, and as it was afterwards.
+    """A module in evaluation mode, and as it was afterwards, whatever it counts.
 
     What torch logs of a call that fails is left out.
     """
     modules = list(fn.modules()) if isinstance(fn, nn.Module) else []
     modes = [module.training for module in modules]
+    buffers = [b for module in modules for b in module.buffers(False) if not is_lazy(b)]
+    before = [buffer.clone() for buffer in buffers]
     failures = logging.getLogger("torch._subclasses.fake_tensor")  # our message says it in a line
     was_disabled = failures.disabled
     try:
@@ -103,6 +126,8 @@ def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         failures.disabled = was_disabled
+        for buffer, values in zip(buffers, before, strict=True):
+            buffer.copy_(values)
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
 

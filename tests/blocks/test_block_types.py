@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import repeat
 
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from graphfold import blocks as td
 
@@ -164,3 +167,56 @@ def test_inference_draws_no_random_numbers() -> None:
     assert block.output_type == td.TensorType((3,))
     assert torch.equal(torch.get_rng_state(), before)
     assert norm.num_batches_tracked == 0
+
+
+class Counting(torch.nn.Module):
+    """Counts its calls, in evaluation too."""
+
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x
+
+
+def test_inference_leaves_buffers_as_they_are() -> None:
+    counting = Counting()
+    assert (td.Vector(3) >> counting).output_type == td.TensorType((3,))
+    assert counting.count == 0
+
+
+def test_what_zeros_are_wrong_for_has_a_type_too() -> None:
+    block = td.Tensor((2, 2)) >> td.Function(torch.linalg.inv)
+    assert block.output_type == td.TensorType((2, 2))
+    assert block.eval([[2, 0], [0, 4]], tolist=True) == [[0.5, 0.0], [0.0, 0.25]]
+
+
+def test_large_tensors_are_not_made() -> None:
+    sizes = []
+
+    def watched(x: torch.Tensor) -> torch.Tensor:
+        sizes.append(isinstance(x, FakeTensor))
+        return x.sum(1)
+
+    small, large = td.Vector(10), td.Vector(10**9)
+    assert [(v >> td.Function(watched)).output_type for v in (small, large)] == [
+        td.TensorType([]),
+        td.TensorType([]),
+    ]
+    assert sizes == [False, True]
+
+
+def test_inference_does_not_load_the_compiler() -> None:
+    code = """
+import sys, torch
+from graphfold import blocks as td
+model = td.compile(td.Map(td.Vector(3) >> td.FC(4) >> torch.tanh) >> td.Sum())
+model([[[1, 2, 3]]]).sum().backward()
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
