@@ -29,6 +29,9 @@ CachedFunction = functools._lru_cache_wrapper
 #: Functions with which code may do or read anything.
 _DYNAMIC = {"eval", "exec", "compile", "globals", "locals", "vars", "__import__", "open", "input"}
 
+#: The module that a user runs, whatever runs it.
+_SCRIPTS = {"__main__", "__mp_main__"}
+
 #: What a class has beside what its author wrote.
 _BESIDE = {
     "__abstractmethods__",
@@ -148,7 +151,7 @@ def version_of(name: str) -> str | None:
     top = name.partition(".")[0]
     if top == "graphfold":
         return _own_version()
-    return _version(top) if top in sys.modules else None
+    return _version(top) if top in sys.modules and top not in _SCRIPTS else None
 
 
 @functools.cache

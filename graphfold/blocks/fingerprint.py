@@ -7,6 +7,7 @@ an error instead of a guess.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -184,6 +185,7 @@ _CODE: Sequence[tuple[Any, Callable[[Any], Parts]]] = (
     ),
     ((staticmethod, classmethod), lambda value: (type(value).__name__, [value.__func__])),
     (property, lambda value: ("property", [value.fget, value.fset, value.fdel])),
+    (functools.cached_property, lambda value: ("cached property", [value.func])),
     (code_parts.CachedFunction, lambda value: ("cached", [value.__wrapped__])),
     (type, code_parts.class_),
     (ModuleType, lambda value: code_parts.module(value, ())),

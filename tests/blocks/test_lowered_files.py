@@ -129,11 +129,15 @@ class Reader:
 
     limit = 3
 
+    @functools.cached_property
+    def most(self) -> Any:
+        return self.limit
+
     def __init__(self, words: Any) -> None:
         self.words = words
 
     def read(self, x: Any) -> Any:
-        return helper(x), self.words, self.limit
+        return helper(x), self.words, self.most
 
     def __call__(self, x: Any) -> Any:
         return self.read(x)
