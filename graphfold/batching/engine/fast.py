@@ -104,11 +104,11 @@ class _Run:
         runners = self._runners({**inputs.given, **self.buffers})
         with self._aliased(), product_kernel(inputs.device) as kernel:
             for group in inputs.plan.groups:
-                kernel.choose(group.size)
+                kernel.choose(group.stop - group.start)
                 self._forward_group(group, runners.get(group.op_type))
         for runner in runners.values():
             runner.finish()
-        return self._let_go()
+        return self._let_go() if self.keep else self.buffers
 
     def _forward_group(self, group: Group, runner: Runner | None) -> None:
         if runner is not None:
@@ -123,9 +123,15 @@ class _Run:
         buffers = self.buffers
         if not self.inputs.recompute:
             self.buffers = {name: hollow(buffer) for name, buffer in buffers.items()}
-            self.inputs = self.inputs.hollow()
-            count = len(self.parameters) + len(self.inputs.shared)
-            self.tensors[count:] = map(hollow, self.tensors[count:])
+            inputs = self.inputs
+            self.inputs = inputs.hollow()
+            count = len(self.parameters) + len(inputs.shared)
+            self.tensors[count:] = [
+                *inputs.hollow_x.values(),
+                *inputs.hollow_edge.values(),
+                *self.inputs.given.values(),
+                *inputs.absent.values(),
+            ]
         return buffers
 
     def _runners(self, state: Mapping[str, Tensor]) -> dict[int, Runner]:
@@ -184,17 +190,17 @@ class _Run:
         lazy = LazyGradients(self.parameters)
         first_read = _first_reads(inputs.plan)
         again = self._aliased() if inputs.recompute else nullcontext()
-        with self.autocast, again, product_kernel(inputs.device) as kernel:
-            for group, runner, kept in self._reversed():
-                kernel.choose(group.size)
-                runner.backward(group, kept, gradients, lazy, first_read[group.start])
         with self.autocast:
+            with again, product_kernel(inputs.device) as kernel:
+                for group, runner, kept in self._reversed():
+                    kernel.choose(group.stop - group.start)
+                    runner.backward(group, kept, gradients, lazy, first_read[group.start])
             lazy.take(gradients.outside)
         self._add_given(gradients, first_read)
         outside = [*self.parameters, *inputs.shared.values()]
         found = [
             *(gradients.outside.get(number) for number in range(len(outside))),
-            *(gradients.x.get(key) for key in inputs.hollow_x),
+            *(gradients.x.get((t, name)) for t, x in inputs.x.items() for name, _ in parts(x)),
             *(gradients.edge.get(name) for name in inputs.edge),
             *(gradients.given.get(name) for name in inputs.given),
             *(gradients.state[name].absent() for name in inputs.absent),

@@ -23,6 +23,7 @@ class Gradients:
     x: dict[tuple[int, str], Tensor] = field(default_factory=dict)
     edge: dict[str, Tensor] = field(default_factory=dict)
     outside: dict[int, Tensor] = field(default_factory=dict)  # parameters, then shared tensors
+    checked: set[object] = field(default_factory=set)  # runners that found their inputs unchanged
 
     def add_outside(self, number: int, grad: Tensor) -> None:
         """Adds to the gradient of a parameter or a shared tensor."""

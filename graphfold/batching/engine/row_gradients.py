@@ -98,7 +98,7 @@ class RowGradients:
             return None
         written, plan = self._written(), self._plan
         if plan.reader_of_row is not None:
-            return written.index_select(0, plan.reader_of_row[group.rows])
+            return written.index_select(0, plan.reader_of_row[group.start : group.stop])
         edges = plan.reader_edge[first_read : first_read + group.num_read] + 1
         return gather_sum(written, edges, self._reader_ptr(group, first_read))
 
@@ -147,11 +147,14 @@ class _Incoming:
         self._grad = grad
         if not grad.is_sparse:
             return
-        rows, order = torch.sort(grad._indices()[0])
-        self._rows, self._values = rows, grad._values().index_select(0, order)
+        self._rows, self._values = grad._indices()[0], grad._values()
+        listed = self._rows.tolist()
+        in_order = sorted(listed)
+        if in_order != listed:
+            self._rows, order = torch.sort(self._rows)
+            self._values = self._values.index_select(0, order)
         starts = [0, *(group.start for group in plan.groups)]
-        sorted_rows = rows.tolist()
-        bounds = [*(bisect_left(sorted_rows, start) for start in starts), len(sorted_rows)]
+        bounds = [*(bisect_left(in_order, start) for start in starts), len(in_order)]
         self._bounds = dict(zip(starts, pairwise(bounds), strict=True))
 
     def add_to(self, total: Tensor | None, group: Group) -> Tensor | None:

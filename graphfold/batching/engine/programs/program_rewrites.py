@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from graphfold.batching.kernels import onednn
 
@@ -26,7 +26,7 @@ _METHODS = {
     aten.sym_size.int: "size",
 }
 #: Products of the rows of a group with a weight.
-_PRODUCTS = {aten.addmm: onednn.addmm, aten.mm: onednn.mm}
+_PRODUCTS: dict[Any, Callable[..., Tensor]] = {aten.addmm: onednn.addmm, aten.mm: onednn.mm}
 
 
 def undo_changes(graph: fx.Graph) -> None:
