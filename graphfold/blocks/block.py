@@ -12,6 +12,7 @@ from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.news import tell
 from graphfold.blocks.type_conversion import TypeLike
 from graphfold.blocks.typed import Typed
+from graphfold.blocks.undo import all_or_nothing, append
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of Python 3.11; torch brings it along
@@ -44,6 +45,7 @@ class Block(Typed, ABC):
     #: Keeps numpy arrays from taking `array >> block` apart.
     __array_ufunc__ = None
 
+    @all_or_nothing()
     def __init__(
         self,
         children: Sequence[Block] = (),
@@ -174,9 +176,9 @@ class Block(Typed, ABC):
         return {}
 
     def _add_child(self, child: Block) -> None:
-        self._children.append(child)
+        append(self._children, child)
         if not any(parent is self for parent in child._parents):
-            child._parents.append(self)
+            append(child._parents, self)
 
     def _type_found(self) -> None:
         tell(self._parents, self)

@@ -20,6 +20,7 @@ from graphfold.blocks.errors import (
 from graphfold.blocks.record import Named, named_blocks
 from graphfold.blocks.simple import InputTransform
 from graphfold.blocks.types import PyObjectType, ResultType, VoidType
+from graphfold.blocks.undo import all_or_nothing, put
 
 
 class OneOf(Block):
@@ -40,6 +41,7 @@ class OneOf(Block):
 
     is_simple = False
 
+    @all_or_nothing()
     def __init__(
         self,
         key_fn: Callable[[Any], Any] | Any,
@@ -110,6 +112,7 @@ class Optional(Block):
 
     is_simple = False
 
+    @all_or_nothing()
     def __init__(self, some_case: Any, none_case: Any = None, name: str | None = None) -> None:
         self._some_case = convert_to_block(some_case).set_input_type(PyObjectType())
         self._none_case: Block | None = None
@@ -125,9 +128,11 @@ class Optional(Block):
     def _output_found(self, kind: ResultType) -> None:
         self._some_case.set_output_type(kind)
         if self._none_case is None:
-            self._none_case = Zeros(kind).set_input_type(VoidType())
-            self._add_child(self._none_case)
-        self._none_case.set_output_type(kind)
+            zeros = Zeros(kind).set_input_type(VoidType())
+            put(vars(self), "_none_case", zeros)
+            self._add_child(zeros)
+        else:
+            self._none_case.set_output_type(kind)
 
     def _child_found(self, child: Block) -> None:
         if self._none_case is not None:

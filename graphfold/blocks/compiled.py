@@ -23,6 +23,7 @@ from graphfold.blocks.parallel import lower_in_processes
 from graphfold.blocks.precision import float_dtype_of
 from graphfold.blocks.results import Result, Results
 from graphfold.blocks.types import TensorType
+from graphfold.blocks.undo import all_or_nothing
 from graphfold.blocks.walk import check_blocks
 from graphfold.blocks.widen import widen
 from graphfold.dag import Schema, TypedDAG
@@ -100,9 +101,10 @@ class CompiledModel(nn.Module):
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
-        blocks = check_blocks(self.root)
-        self.results = Results(self.root, blocks)
-        self.results.check(ragged)
+        with all_or_nothing():  # a root that is refused may still become a part of another
+            blocks = check_blocks(self.root)
+            self.results = Results(self.root, blocks)
+            self.results.check(ragged)
         self.node_types = NodeTypes(Operations.of(blocks))
         self.engine = engine
         self.policy = policy

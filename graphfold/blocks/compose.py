@@ -10,9 +10,11 @@ from graphfold.blocks.composition import Composition
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.simple import Identity
 from graphfold.blocks.types import VoidType
+from graphfold.blocks.undo import all_or_nothing
 from graphfold.blocks.wire import Wire, is_void
 
 
+@all_or_nothing()
 def compose(function: Callable[..., Any], name: str | None = None) -> Composition:
     """A composition from a function over its input: wiring that reads like a computation.
 
@@ -36,6 +38,7 @@ def compose(function: Callable[..., Any], name: str | None = None) -> Compositio
     return composition
 
 
+@all_or_nothing()
 def Pipe(*blocks: Any, name: str | None = None) -> Block:
     """Each block reads the one before: `Pipe(a, b, c)` is `a >> b >> c`.
 

@@ -14,6 +14,7 @@ from graphfold.blocks.errors import BlockScopeError, BlockTypeError, BlockValueE
 from graphfold.blocks.order import order_calls
 from graphfold.blocks.simple import GetItem, Identity
 from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
+from graphfold.blocks.undo import all_or_nothing, append, put
 from graphfold.blocks.wire import Call, Wire, is_void, push_back, type_of
 
 _CURRENT: ContextVar[Composition | None] = ContextVar("composition", default=None)
@@ -65,6 +66,7 @@ class Composition(Block):
         finally:
             _CURRENT.reset(token)
 
+    @all_or_nothing()
     def connect(self, sources: Any, block: Any) -> None:
         """Connects sources to the input of a block.
 
@@ -88,10 +90,11 @@ class Composition(Block):
             )
         self._attach(call, wires)
 
+    @all_or_nothing()
     def call(self, block: Block, sources: Any) -> Wire:
         """Uses a block once more; returns its result."""
         call = Call(block)
-        self._calls.append(call)
+        append(self._calls, call)
         self._add_child(block)
         self._attach(call, self._wires(sources))
         return Wire(call)
@@ -135,7 +138,7 @@ class Composition(Block):
         return _gather(results, self._output_places)
 
     def _attach(self, call: Call, wires: tuple[Wire, ...]) -> None:
-        call.sources = wires
+        put(vars(call), "sources", wires)
         block = call.block
         if not wires:
             block.set_input_type(VoidType())
@@ -155,9 +158,10 @@ class Composition(Block):
             )
         call = self._by_block.get(block)
         if call is None:
-            call = self._by_block[block] = Call(block)
+            call = Call(block)
+            put(self._by_block, block, call)
             if not isinstance(block, _Placeholder):
-                self._calls.append(call)
+                append(self._calls, call)
                 self._add_child(block)
         return call
 

@@ -12,6 +12,7 @@ from graphfold.blocks.errors import BlockDeclarationError, BlockTypeError
 from graphfold.blocks.type_conversion import TypeLike
 from graphfold.blocks.typed import Typed
 from graphfold.blocks.types import ResultType
+from graphfold.blocks.undo import all_or_nothing, append, put
 
 
 class ForwardDeclaration(Typed):
@@ -55,6 +56,7 @@ class ForwardDeclaration(Typed):
     def __repr__(self) -> str:
         return f"<ForwardDeclaration {self.name!r}>"
 
+    @all_or_nothing()
     def resolve_to(self, target_block: Any) -> None:
         """Defines it.
 
@@ -95,8 +97,8 @@ class Reference(Block):
 
     def resolve(self, target: Block) -> None:
         """Names the block that it stands for."""
-        self.target = target
-        target._parents.append(self)  # so that it hears of the target's types
+        put(vars(self), "target", target)
+        append(target._parents, self)  # so that it hears of the target's types
         self.set_io_types(target)
 
     def check(self) -> None:

@@ -19,6 +19,7 @@ from graphfold.blocks.types import (
     TupleType,
     VoidType,
 )
+from graphfold.blocks.undo import all_or_nothing, put
 
 
 class Fold(Block):
@@ -33,6 +34,7 @@ class Fold(Block):
     is_simple = False
     expected_input = (SequenceType, TupleType, PyObjectType)
 
+    @all_or_nothing()
     def __init__(self, combine_block: Any, start_block: Any, name: str | None = None) -> None:
         self.start_block = convert_to_block(start_block).set_input_type(VoidType())
         self.combine_block = convert_to_block(combine_block)
@@ -98,6 +100,7 @@ class Reduce(Block):
     is_simple = False
     expected_input = (TupleType, SequenceType)
 
+    @all_or_nothing()
     def __init__(
         self, combine_block: Any, default_block: Any = None, name: str | None = None
     ) -> None:
@@ -130,9 +133,11 @@ class Reduce(Block):
     def _output_found(self, kind: ResultType) -> None:
         self.combine_block.set_output_type(kind)
         if self.default_block is None:
-            self.default_block = Zeros(kind)
-            self._add_child(self.default_block)
-        self.default_block.set_output_type(kind)
+            zeros = Zeros(kind)
+            put(vars(self), "default_block", zeros)
+            self._add_child(zeros)
+        else:
+            self.default_block.set_output_type(kind)
 
     def _child_found(self, child: Block) -> None:
         for block in (self.combine_block, self.default_block):

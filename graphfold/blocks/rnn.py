@@ -12,8 +12,10 @@ from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.folds import refuse_endless
 from graphfold.blocks.types import ResultType, SequenceType, TupleType
+from graphfold.blocks.undo import all_or_nothing
 
 
+@all_or_nothing()
 def RNN(
     cell: Any,
     initial_state: Any = None,

@@ -1,7 +1,8 @@
 """Typed: something with an input type and an output type, each found out once.
 
-Inference goes both ways and never takes back what it has found: a type is unknown until something
-says it (the block itself, a neighbour, a child), and from then on everything else must agree.
+Inference goes both ways: a type is unknown until something says it (the block itself, a neighbour,
+a child), and from then on everything else must agree. What has been found is taken back only with
+the connection that said it, if that is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.type_conversion import TypeLike, canonicalize_type
 from graphfold.blocks.types import ResultType
+from graphfold.blocks.undo import all_or_nothing, put
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of Python 3.11; torch brings it along
@@ -64,6 +66,7 @@ class Typed:
         """What it gives; None as long as that is unknown."""
         return self._types["output"]
 
+    @all_or_nothing()
     def set_input_type(self, input_type: TypeLike | None) -> Self:
         """Says what it takes; None says nothing.
 
@@ -75,6 +78,7 @@ class Typed:
             self._type_found()
         return self
 
+    @all_or_nothing()
     def set_output_type(self, output_type: TypeLike | None) -> Self:
         """Says what it gives; None says nothing.
 
@@ -104,6 +108,7 @@ class Typed:
         self._narrow("output", classes)
         return self
 
+    @all_or_nothing()
     def set_io_types(self, other: Typed) -> Self:
         """Says that both take the same and give the same; each learns what the other knows.
 
@@ -141,7 +146,7 @@ class Typed:
             )
         if known is None:
             self._require(side, type(new), new)
-            self._types[side] = new
+            put(self._types, side, new)
         return known is None
 
     def _narrow(self, side: str, classes: tuple[type[ResultType], ...]) -> None:
@@ -156,7 +161,7 @@ class Typed:
                 given = " or ".join(c.__name__ for c in classes)
                 raise BlockTypeError(_bad(side, given, self, allowed))
             classes = kept
-        self._classes[side] = classes
+        put(self._classes, side, classes)
 
     def _require(self, side: str, kind: type[ResultType], shown: object) -> None:
         allowed = self._classes[side]

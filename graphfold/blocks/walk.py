@@ -11,6 +11,7 @@ from graphfold.blocks.declaration import Reference
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.metric import Metric
 from graphfold.blocks.types import PyObjectType, VoidType
+from graphfold.blocks.undo import all_or_nothing
 
 
 def walk(root: Block) -> list[Block]:
@@ -30,6 +31,7 @@ def walk(root: Block) -> list[Block]:
     return found
 
 
+@all_or_nothing()
 def check_blocks(root: Block) -> list[Block]:
     """All blocks, once they have passed their checks; the root takes Python objects, or nothing.
 
