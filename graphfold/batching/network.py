@@ -41,6 +41,9 @@ class Network(nn.Module):
             straight-line code that gives the same numbers with less overhead; None for never.
         recompute: whether backward runs the cells again instead of keeping what they computed
             besides their state: less memory for more time. Not with the reference.
+        fuse: whether one kernel takes the place of the elementwise operations of a traced cell:
+            True for always, which needs CUDA and Triton; None for where that is measured to be
+            faster, never on a CPU. Its numbers are those of the cell but for rounding.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -58,6 +61,7 @@ class Network(nn.Module):
         kernel: str = "native",
         trace_after: int | None = TRACE_AFTER,
         recompute: bool = False,
+        fuse: bool | None = None,
     ) -> None:
         super().__init__()
         if engine not in ENGINES:
@@ -72,6 +76,7 @@ class Network(nn.Module):
         self.kernel = kernel
         self.trace_after = trace_after
         self.recompute = recompute
+        self.fuse = fuse
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
@@ -107,6 +112,7 @@ class Network(nn.Module):
             kernel=self.kernel,
             trace_after=self.trace_after,
             recompute=self.recompute,
+            fuse=self.fuse,
         )
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now

@@ -47,6 +47,7 @@ class RunInputs:
     kernel: str
     trace_after: int | None
     recompute: bool
+    fuse: bool | None
 
     def of_type(self, op_type: int) -> NodeInput:
         """The input of a type, under a shared schedule that of its sources.
@@ -120,6 +121,7 @@ class RowRun:
             kernel=get_kernel(self.inputs.kernel),
             trace_after=self.inputs.trace_after,
             recompute=self.inputs.recompute,
+            fuse=self.inputs.fuse,
         )
         fast = self.inputs.engine == "fast"
         self.fields = run_fast(inputs) if fast else run_plain(inputs)

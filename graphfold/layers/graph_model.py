@@ -46,6 +46,7 @@ class GraphModel(Model):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
         recompute: whether backward runs the cells again, to save memory; see `Network`.
+        fuse: whether traced cells have kernels of their own on CUDA; see `Network`.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -67,6 +68,7 @@ class GraphModel(Model):
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
         recompute: bool = False,
+        fuse: bool | None = None,
     ) -> None:
         super().__init__()
         faults = Faults()
@@ -91,6 +93,7 @@ class GraphModel(Model):
                     learned_absent,
                     kernel,
                     recompute=recompute,
+                    fuse=fuse,
                 )
             with faults.collect():
                 _require_field(readout, widths)

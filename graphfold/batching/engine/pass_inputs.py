@@ -30,6 +30,7 @@ class PassInputs:
     kernel: Kernel
     trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
     recompute: bool = False  # whether backward runs the groups again
+    fuse: bool | None = None  # whether programs have kernels; None: where measured to be faster
 
     def hollow(self) -> PassInputs:
         """The same without the memory of what cells read; backward needs no more."""

@@ -19,6 +19,12 @@ class Untraceable(Exception):
     """A cell that has to run as it is, with the reason."""
 
 
+def first_line(error: Exception) -> str:
+    """The kind of an error, and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
 class Joint:
     """A cell's forward, and backward if wanted, as one function of tensors.
 
@@ -45,6 +51,7 @@ class Joint:
         self.kernel = kernel
         self.differentiate = differentiate
         self.dtypes = dtypes
+        self.device = slots[0].like.device
         self.layout = Layout()
         # Made here: inside a trace no tensor may be made of one with values.
         self._handles = list(map(LazyParameter.wrap, self.parameters))

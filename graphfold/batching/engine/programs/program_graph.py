@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from graphfold.batching.engine.programs.fusion import Build, fuse, place_result
 from graphfold.batching.engine.programs.program import Layout, Program, Slot
 from graphfold.batching.engine.programs.program_rewrites import (
     has_out,
@@ -16,6 +17,8 @@ from graphfold.batching.engine.programs.program_rewrites import (
     undo_changes,
 )
 
+aten = torch.ops.aten
+
 
 def make_program(
     graph: fx.Graph,
@@ -23,6 +26,7 @@ def make_program(
     num_parameters: int,
     dtypes: Sequence[torch.dtype],
     layout: Layout,
+    build: Build | None = None,
 ) -> Program:
     """Cuts a traced graph in three.
 
@@ -33,6 +37,7 @@ def make_program(
         num_parameters: how many of its arguments are parameters.
         dtypes: of the places of the outputs.
         layout: what the results are.
+        build: makes the kernels of forward and backward; None for the operations one by one.
     """
     undo_changes(graph)
     simplify(graph)
@@ -54,8 +59,8 @@ def make_program(
     return Program(
         tuple(slots),
         _function(graph, parameters, fixed, constants),
-        _function(graph, [*read, *constants], forward, saved, places),
-        Backward(graph, [*saved, *constants], grads, backward, results),
+        _function(graph, [*read, *constants], forward, saved, places, build=build),
+        Backward(graph, [*saved, *constants], grads, backward, results, build),
         layout,
     )
 
@@ -69,6 +74,7 @@ class Backward:
         grads: the gradients of the outputs.
         inside: what is computed in backward.
         results: what it returns.
+        build: makes its kernels, if it has any.
     """
 
     def __init__(
@@ -78,7 +84,9 @@ class Backward:
         grads: Sequence[fx.Node],
         inside: set[fx.Node],
         results: Sequence[Any],
+        build: Build | None = None,
     ) -> None:
+        self._build = build
         self._parts = graph, [*known, *grads], inside, results
         self._grads = grads
         self._functions: dict[frozenset[int], Callable[..., list[Tensor]]] = {}
@@ -96,7 +104,9 @@ class Backward:
             graph, arguments, inside, results = self._parts
             absent = {self._grads[index] for index in missing}
             zero = _from_alone(graph, absent, set(self._grads) - absent, inside) if missing else ()
-            self._functions[missing] = _function(graph, arguments, inside, results, zero=zero)
+            self._functions[missing] = _function(
+                graph, arguments, inside, results, zero=zero, build=self._build
+            )
         return self._functions[missing]
 
 
@@ -107,41 +117,72 @@ def _function(
     returned: Sequence[Any],
     outputs: Sequence[tuple[fx.Node, torch.dtype]] = (),
     zero: Collection[fx.Node] = (),
+    build: Build | None = None,
 ) -> Callable[..., Any]:
     """A function of its own from some nodes of a graph; it also takes the places of `outputs`.
 
     Whatever reads a node of `zero`, and is none itself, gets zeros.
     """
     new = fx.Graph()
-    names: dict[fx.Node, fx.Node] = {}
+    names = {node: new.placeholder(node.name) for node in arguments}
+    for node, copy in names.items():
+        copy.meta = dict(node.meta)
+    places = [new.placeholder(f"place_{index}") for index in range(len(outputs))]
 
     def zeros(node: fx.Node) -> fx.Node:
-        return new.call_function(torch.zeros_like, (names[node],)) if node in zero else names[node]
+        if node not in zero:
+            return names[node]
+        made = new.call_function(aten.zeros_like.default, (names[node],))
+        made.meta = dict(node.meta)
+        return made
 
-    for node in arguments:
-        names[node] = new.placeholder(node.name)
-    places = [new.placeholder(f"place_{index}") for index in range(len(outputs))]
     for node in graph.nodes:
         if node in inside and node not in names:
             names[node] = new.node_copy(node, names.__getitem__ if node in zero else zeros)
-            quicken(names[node])
+    results = [zeros(node) if isinstance(node, fx.Node) else node for node in returned]
+    end = new.output((results, [names[node] for node, _ in outputs]))
+    gone = {} if build is None else fuse(new, build)
+    names = {node: copy for node, copy in names.items() if copy not in gone}
+    with new.inserting_before(end):
+        kept = _write_outputs(end.args[0][1], outputs, places, names, returned)
+    end.args = ((end.args[0][0], kept),)
+    new.eliminate_dead_code()
+    end.args = (end.args[0][0],)
+    for node in new.nodes:
+        quicken(node)
+    function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward
+    return function
+
+
+def _write_outputs(
+    copies: Sequence[fx.Node],
+    outputs: Sequence[tuple[fx.Node, torch.dtype]],
+    places: Sequence[fx.Node],
+    names: Mapping[fx.Node, fx.Node],
+    returned: Sequence[Any],
+) -> list[fx.Node]:
+    """Lets outputs be written to their places; gives what has to be kept for that.
+
+    Args:
+        copies: the outputs in the function's own graph.
+        outputs: the outputs in the whole graph, with the dtypes of their places.
+        places: the places.
+        names: node of the whole graph -> what it is in the function, if it is one operation there.
+        returned: what the function returns.
+    """
     written: set[fx.Node] = set()
-    copies = []
-    for (node, dtype), place in zip(outputs, places, strict=True):
-        if node not in written and has_out(node, names[node], dtype):
-            written.add(node)
+    kept = []
+    for copy, (node, dtype), place in zip(copies, outputs, places, strict=True):
+        if node not in written and node not in names and node.meta["val"].dtype == dtype:
+            place_result(copy, place)
+        elif node not in written and node in names and has_out(node, copy, dtype):
             for other in (node, *_overwritten(node, returned, names)):
                 names[other].kwargs = {**names[other].kwargs, "out": place}
         else:
-            copies.append(new.call_method("copy_", (place, names[node])))
-    # What is not returned is kept for what it writes.
-    kept = [*copies, *(names[node] for node in written)]
-    new.output(([zeros(n) if isinstance(n, fx.Node) else n for n in returned], kept))
-    new.eliminate_dead_code()
-    (end,) = (node for node in new.nodes if node.op == "output")
-    end.args = (end.args[0][0],)
-    function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward
-    return function
+            copy = copy.graph.call_method("copy_", (place, copy))
+        written.add(node)
+        kept.append(copy)
+    return kept
 
 
 def _overwritten(

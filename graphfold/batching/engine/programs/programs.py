@@ -12,6 +12,7 @@ from torch import Tensor
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.programs.cell_key import cell_key
+from graphfold.batching.engine.programs.fused import is_wanted
 from graphfold.batching.engine.programs.joint import Joint, Untraceable
 from graphfold.batching.engine.programs.program import Program, Slot
 from graphfold.batching.engine.programs.trace import trace
@@ -45,6 +46,8 @@ class CellPrograms:
         self._x = inputs.x[op_type]
         self._inputs = inputs
         self._differentiate = differentiate
+        if inputs.fuse:
+            is_wanted(inputs.fuse, inputs.device)  # says so now if it cannot be
         self._known = _KNOWN.setdefault(cell, {})
         self._key = self._find_key() if inputs.trace_after is not None else None
         found = self._known.get(self._key)
@@ -76,7 +79,7 @@ class CellPrograms:
         dtypes = [self._inputs.dtype(name) for name in self._cell.fields]
         joint = Joint(self._cell, slots, self._inputs.kernel, self._differentiate, dtypes)
         try:
-            self._known[self._key] = trace(joint)
+            self._known[self._key] = trace(joint, self._inputs.fuse)
         except Untraceable as reason:
             logger.info("%s runs as it is: %s.", type(self._cell).__name__, reason)
             self._known[self._key] = None
@@ -113,6 +116,7 @@ class CellPrograms:
             self._differentiate,
             inputs.device,
             inputs.kernel,
+            inputs.fuse,
             tuple((name, _kind(value)) for name, value in parts(self._x)),
             tuple((name, _kind(value)) for name, value in inputs.edge.items()),
             tuple((name, width, inputs.dtype(name)) for name, width in state.items()),

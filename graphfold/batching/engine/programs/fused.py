@@ -1,0 +1,121 @@
+"""Fused programs: those with kernels, checked against the cell and chosen by measurement."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.engine.programs.fusion import Build
+from graphfold.batching.engine.programs.joint import Joint, first_line
+from graphfold.batching.engine.programs.program import Program
+from graphfold.batching.engine.programs.trial import Trial, agrees
+from graphfold.batching.engine.programs.triton_source import build
+from graphfold.errors import EngineError
+
+logger = logging.getLogger(__name__)
+
+#: How far the results of kernels may be from those of the cell, relative to the largest of a
+#: tensor, or to one where all are smaller: another order of a sum, another exp.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+#: The programs are measured with a group of so many nodes, so many times, in so many turns.
+MEASURED_SIZE, MEASURED_RUNS, MEASURED_TURNS = 256, 10, 3
+
+#: Makes a program, with kernels if it is told how to build them.
+Make = Callable[[Build | None], Program]
+
+
+def is_wanted(fuse: bool | None, device: torch.device) -> bool:
+    """Whether a fused program is to be tried.
+
+    Args:
+        fuse: True for always, False for never, None for where it may be faster: on CUDA.
+        device: where the program runs.
+
+    Raises:
+        EngineError: if it must be, and Triton is missing or has no kernels for the device.
+    """
+    if not fuse:
+        return fuse is None and device.type == "cuda"
+    if find_spec("triton") is None:
+        raise EngineError(
+            "fuse=True needs Triton, which is not installed. Run pip install triton, or leave "
+            "fuse unset (model.fuse=null)."
+        )
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise EngineError(
+            f"fuse=True writes kernels for CUDA, but the model is on '{device.type}'. Move it to "
+            "CUDA, leave fuse unset (model.fuse=null), or set TRITON_INTERPRET=1 to try kernels "
+            "slowly on a CPU."
+        )
+    return True
+
+
+def is_close(one: Tensor, other: Tensor) -> bool:
+    """Whether a result of a fused program is near enough to that of the cell."""
+    if one.dtype not in TOLERANCE:
+        return torch.equal(one, other)
+    finite = one[one.isfinite()].detach().abs()
+    scale = max(float(finite.max()), 1.0) if len(finite) else 1.0
+    return torch.allclose(one, other, rtol=0, atol=TOLERANCE[one.dtype] * scale, equal_nan=True)
+
+
+def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Program:
+    """The program that a cell runs as.
+
+    Args:
+        joint: the cell.
+        plain: its program of one call per operation.
+        make: makes another one of its kernels.
+        fuse: see `is_wanted`.
+
+    Raises:
+        EngineError: if `fuse` is True, and there are no kernels or they give other numbers.
+    """
+    if not is_wanted(fuse, joint.device):
+        return plain
+    name = type(joint.cell).__name__
+    try:
+        fused = make(build)
+        if not agrees(joint, fused, is_close):
+            raise EngineError("kernels give other numbers than the cell")
+        return fused if fuse else _faster(plain, fused, joint)
+    except Exception as error:  # those of a compiler are of many kinds
+        if fuse:
+            raise EngineError(
+                f"{name} cannot be fused ({first_line(error)}). Leave fuse unset (model.fuse=null)."
+            ) from error
+        logger.info("%s runs without kernels: %s.", name, first_line(error))
+        return plain
+
+
+def _faster(plain: Program, fused: Program, joint: Joint) -> Program:
+    """The one that takes less time, forward and backward together."""
+    trial = Trial(joint, MEASURED_SIZE)
+    turns = [[_microseconds(trial, p) for p in (plain, fused)] for _ in range(MEASURED_TURNS)]
+    times = [min(of_one) for of_one in zip(*turns, strict=True)]
+    logger.info(
+        "%s takes %.0f µs for %d nodes, %.0f µs with kernels, and runs %s them.",
+        type(joint.cell).__name__,
+        times[0],
+        MEASURED_SIZE,
+        times[1],
+        "with" if times[1] < times[0] else "without",
+    )
+    return fused if times[1] < times[0] else plain
+
+
+def _microseconds(trial: Trial, program: Program) -> float:
+    """Of one run of a program."""
+    trial.program(program)
+    torch.cuda.synchronize(trial.device)
+    start = time.perf_counter()
+    for _ in range(MEASURED_RUNS):
+        trial.program(program)
+    torch.cuda.synchronize(trial.device)
+    return (time.perf_counter() - start) / MEASURED_RUNS * 1e6

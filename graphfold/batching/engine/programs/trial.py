@@ -1,0 +1,100 @@
+"""Trial: a cell and its programs on one group of made-up numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.engine.programs.joint import Joint
+from graphfold.batching.engine.programs.program import Program, Slot
+
+#: Group sizes with which a program must repeat the cell's numbers. One is special in torch: a
+#: dimension of size one is stretched to any other.
+CHECKED_SIZES = (1, 2, 6)
+
+
+def agrees(joint: Joint, program: Program, same: Callable[[Tensor, Tensor], bool]) -> bool:
+    """Whether a program gives the cell's numbers for groups of all kinds.
+
+    Args:
+        joint: the cell.
+        program: one of it.
+        same: whether a tensor of the cell and one of the program are the same.
+    """
+    trials = [Trial(joint, size) for size in CHECKED_SIZES]
+    if any(slot.per == "edge" for slot in joint.slots):
+        trials.append(Trial(joint, 2, has_edges=False))
+    pairs = (zip(t.cell(), t.program(program), strict=True) for t in trials)
+    return all(same(one, other) for pair in pairs for one, other in pair)
+
+
+class Trial:
+    """A group of made-up numbers, and what a cell and its programs make of it.
+
+    Args:
+        joint: the cell.
+        size: how many nodes the group has.
+        has_edges: whether nodes of any number of children have some: node k has k % 3 + 1 then.
+    """
+
+    def __init__(self, joint: Joint, size: int, has_edges: bool = True) -> None:
+        self._joint = joint
+        self._size = size
+        self.device = joint.device
+        arity = joint.cell.arity
+        self._read = [_made_up(slot, size, arity, has_edges) for slot in joint.slots]
+        self._parameters = [p.detach() for p in joint.parameters] * 2
+        self._grads = output_grads(joint, size)
+
+    def cell(self) -> list[Tensor]:
+        """Outputs and results of the cell itself, see `Joint`."""
+        return self._joint(*self._read, *self._parameters, *self._grads)
+
+    def program(self, program: Program) -> list[Tensor]:
+        """The same of a program."""
+        joint = self._joint
+        widths = zip(joint.cell.fields.values(), joint.dtypes, strict=True)
+        places = [
+            torch.empty(self._size, width, dtype=dtype, device=joint.device)
+            for width, dtype in widths
+        ]
+        with torch.no_grad():
+            constants = program.constants(*self._parameters)
+            saved = program.forward(*self._read, *constants, *places)
+            if not joint.differentiate:
+                return places
+            backward = program.backward.without(frozenset())
+            return [*places, *backward(*saved, *constants, *self._grads)]
+
+
+def output_grads(joint: Joint, size: int) -> list[Tensor]:
+    """[size, width] numbers for the gradients of the outputs."""
+    if not joint.differentiate:
+        return []
+    like = next(
+        t for t in (*joint.parameters, *(s.like for s in joint.slots)) if t.is_floating_point()
+    )
+    return [
+        torch.rand(size, width, dtype=like.dtype, device=like.device)
+        for width in joint.cell.fields.values()
+    ]
+
+
+def _made_up(slot: Slot, size: int, arity: int | None, has_edges: bool) -> Tensor:
+    """Numbers for a group; codes are taken as they come."""
+    device = slot.like.device
+    count = torch.arange(size, device=device) % 3 + 1
+    if arity is not None or not has_edges:
+        count = torch.full_like(count, arity or 0)
+    if slot.how == "ptr":
+        return torch.cat([count.new_zeros(1), count.cumsum(0)])
+    rows = size if slot.per == "node" else int(count.sum())
+    if slot.how == "parent":
+        made = torch.repeat_interleave(torch.arange(size, device=device), count)
+    elif slot.like.is_floating_point():
+        made = torch.rand(rows, *slot.like.shape[1:], dtype=slot.like.dtype, device=device)
+    else:
+        made = slot.like[torch.arange(rows, device=device) % max(len(slot.like), 1)]
+    return made.view(size, -1, *made.shape[1:]) if slot.per == "child" else made

@@ -1,0 +1,181 @@
+"""What a kernel can compute: operations of torch on single elements, and how Triton says them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from graphfold.batching.engine.programs.lanes import rows_of
+
+aten = torch.ops.aten
+
+#: Dtypes of what is read and written. Half precision would have to be computed in single.
+DTYPES = {torch.float32: "tl.float32", torch.float64: "tl.float64", torch.bool: "tl.int1"}
+
+#: Operation -> what it computes, in the names of its arguments in torch, and the result's `dtype`.
+#: Comparisons are turned so that NaN stays NaN, as in torch.
+EXPRESSIONS: Mapping[Any, str] = {
+    aten.add: "{self} + {alpha} * {other}",
+    aten.sub: "{self} - {alpha} * {other}",
+    aten.rsub: "{other} - {alpha} * {self}",
+    aten.mul: "{self} * {other}",
+    aten.div: "{self} / {other}",
+    aten.neg: "-{self}",
+    aten.abs: "tl.abs({self})",
+    aten.reciprocal: "1 / {self}",
+    aten.exp: "tl.exp({self})",
+    aten.log: "tl.log({self})",
+    aten.sqrt: "tl.sqrt({self})",
+    aten.rsqrt: "1 / tl.sqrt({self})",
+    aten.sigmoid: "tl.sigmoid({self})",
+    aten.tanh: "tanh({self})",
+    aten.relu: "tl.where({self} < 0, 0, {self})",
+    aten.leaky_relu: "tl.where({self} > 0, {self}, {self} * {negative_slope})",
+    aten.silu: "{self} * tl.sigmoid({self})",
+    aten.clamp_min: "tl.where({self} < {min}, {min}, {self})",
+    aten.clamp_max: "tl.where({self} > {max}, {max}, {self})",
+    aten.maximum: "tl.where(({self} > {other}) | ({self} != {self}), {self}, {other})",
+    aten.minimum: "tl.where(({self} < {other}) | ({self} != {self}), {self}, {other})",
+    aten.addcmul: "{self} + {value} * {tensor1} * {tensor2}",
+    aten.addcdiv: "{self} + {value} * {tensor1} / {tensor2}",
+    aten.lerp: "{self} + {weight} * ({end} - {self})",
+    aten.where: "tl.where({condition}, {self}, {other})",
+    aten.eq: "{self} == {other}",
+    aten.ne: "{self} != {other}",
+    aten.lt: "{self} < {other}",
+    aten.le: "{self} <= {other}",
+    aten.gt: "{self} > {other}",
+    aten.ge: "{self} >= {other}",
+    aten.logical_and: "({self} != 0) & ({other} != 0)",
+    aten.logical_or: "({self} != 0) | ({other} != 0)",
+    aten.logical_not: "{self} == 0",
+    aten.sigmoid_backward: "{grad_output} * (1 - {output}) * {output}",
+    aten.tanh_backward: "{grad_output} * (1 - {output} * {output})",
+    aten.threshold_backward: "tl.where({self} <= {threshold}, 0, {grad_output})",
+    aten.leaky_relu_backward: (
+        "tl.where({self} > 0, {grad_output}, {grad_output} * {negative_slope})"
+    ),
+    aten.silu_backward: (
+        "{grad_output} * tl.sigmoid({self}) * (1 + {self} * (1 - tl.sigmoid({self})))"
+    ),
+    aten.clone: "{self}",
+    aten._to_copy: "{self}",
+    aten.zeros_like: "tl.full([BLOCK], 0, {dtype})",
+    aten.ones_like: "tl.full([BLOCK], 1, {dtype})",
+    aten.full_like: "tl.full([BLOCK], {fill_value}, {dtype})",
+}
+#: The powers that are no matter of logarithms.
+POWERS: Mapping[Any, str] = {
+    -1: "1 / {self}",
+    0.5: "tl.sqrt({self})",
+    2: "{self} * {self}",
+    3: "{self} * {self} * {self}",
+}
+#: Overloads of operations above that mean something else.
+_OTHERS = (aten.div.Tensor_mode, aten.div.Scalar_mode, aten.clamp_min.Tensor, aten.clamp_max.Tensor)
+
+
+def is_computable(node: fx.Node) -> bool:
+    """Whether a kernel can compute a node, row by row."""
+    value: Any = node.meta.get("val")
+    if rows_of(value) is None or value.dim() < 2 or value.dtype not in DTYPES:
+        return False
+    if not isinstance(node.target, torch._ops.OpOverload) or 0 in value.shape[1:]:
+        return False
+    if not all(_is_readable(source, value) for source in node.all_input_nodes):
+        return False
+    return is_cat(node) or is_sum(node) or _expression(node) is not None
+
+
+def is_constant(node: fx.Node) -> bool:
+    """Whether a node is a number of the code, made a tensor."""
+    return node.target == aten.scalar_tensor.default
+
+
+def constant(node: fx.Node) -> str:
+    """The Triton expression of a constant."""
+    dtype = DTYPES[node.meta["val"].dtype]
+    return f"tl.full([BLOCK], {_literal(node.args[0])}, {dtype})"
+
+
+def is_cat(node: fx.Node) -> bool:
+    """Whether a node joins tensors of one dtype, not along the rows."""
+    if node.target != aten.cat.default:
+        return False
+    dtypes = {source.meta["val"].dtype for source in node.all_input_nodes}
+    return arguments(node)["dim"] % node.meta["val"].dim() > 0 and len(dtypes) == 1
+
+
+def is_sum(node: fx.Node) -> bool:
+    """Whether a node sums over dimensions that are neither the rows nor the last."""
+    if node.target != aten.sum.dim_IntList:
+        return False
+    found = arguments(node)
+    num_dims = found["self"].meta["val"].dim()
+    dims = [dim % num_dims for dim in found["dim"] or ()]
+    is_float = found["self"].meta["val"].dtype == node.meta["val"].dtype
+    return bool(dims) and is_float and all(0 < dim < num_dims - 1 for dim in dims)
+
+
+def compute(node: fx.Node, names: Mapping[fx.Node, str]) -> str:
+    """The Triton expression of an elementwise operation.
+
+    Args:
+        node: the operation.
+        names: the values of its arguments that are tensors.
+    """
+    dtype = node.meta["val"].dtype
+    said = {"dtype": DTYPES[dtype]}
+    for name, value in arguments(node).items():
+        if isinstance(value, fx.Node):
+            of_same = dtype in (torch.bool, value.meta["val"].dtype) or name == "condition"
+            said[name] = names[value] if of_same else f"{names[value]}.to({said['dtype']})"
+        elif name != "dtype":
+            said[name] = _literal(value)
+    return f"({_expression(node)}).to({{dtype}})".format(**said)
+
+
+def arguments(node: fx.Node) -> dict[str, Any]:
+    """All arguments of an operation by name."""
+    found = {}
+    for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        given = node.args[place : place + 1] or [
+            node.kwargs.get(argument.name, argument.default_value)
+        ]
+        found[argument.name] = given[0]
+    return found
+
+
+def _expression(node: fx.Node) -> str | None:
+    """What an elementwise operation computes, in the names of its arguments."""
+    target: Any = node.target
+    if target == aten.pow.Tensor_Scalar:
+        return POWERS.get(node.args[1])
+    if target == aten.clamp.default:
+        return _clamp(arguments(node))
+    return None if target in _OTHERS else EXPRESSIONS.get(target.overloadpacket)
+
+
+def _clamp(found: Mapping[str, Any]) -> str | None:
+    given = [name for name in ("min", "max") if found[name] is not None]
+    return EXPRESSIONS[getattr(aten, f"clamp_{given[0]}")] if len(given) == 1 else None
+
+
+def _literal(value: object) -> str:
+    is_odd = isinstance(value, float) and not math.isfinite(value)
+    return f'float("{value}")' if is_odd else repr(value)
+
+
+def _is_readable(node: fx.Node, like: Tensor) -> bool:
+    """Whether a tensor has one row for each row of another one, or one for all of them."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value.dtype not in DTYPES:
+        return False
+    if is_constant(node):
+        return isinstance(node.args[0], (bool, int, float))
+    has_rows = rows_of(value) == rows_of(like) or all(isinstance(n, int) for n in value.shape)
+    return has_rows and value.device == like.device
