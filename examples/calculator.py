@@ -5,6 +5,7 @@
 An expression is a digit or (operator, expression, expression). What the operators do is not told:
 each has a layer of its own, and the values of whole expressions are the only targets. Digits are
 0 to 9, values no larger than 1000 in size; a prediction is right if it rounds to the value.
+Settings are chosen with --validation, which looks at other expressions than the result.
 """
 
 import argparse
@@ -117,18 +118,21 @@ def main(argv=None):
     parser.add_argument("--operators", default="+-*")
     parser.add_argument("--expressions", type=int, default=16000, help="of that depth, to learn")
     parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--validation", action="store_true", help="not those of the result")
     options = parser.parse_args(argv)
-    torch.manual_seed(0)
-    rng = random.Random(0)
+    torch.manual_seed(options.seed)
+    rng = random.Random(options.seed)
     count = options.expressions
-    found = distinct_expressions(rng, count + 1000, options.depth, options.operators)
-    known, new = found[:count], found[count:]
+    found = distinct_expressions(rng, count + 2000, options.depth, options.operators)
+    known, validation, test = found[:count], found[count : count + 1000], found[count + 1000 :]
     for depth in range(options.depth):  # a few smaller ones, from which the meaning is seen sooner
         known += [random_expression(rng, depth, options.operators) for _ in range(count // 8)]
     model = td.compile(calculator(options.operators))
     train(model, known, options.epochs)
-    share = accuracy(model, new)
-    print(f"{share:.1%} of {len(new)} new expressions of depth {options.depth} are right")
+    share = accuracy(model, validation if options.validation else test)
+    part = "validation" if options.validation else "test"
+    print(f"{share:.1%} of 1000 {part} expressions of depth {options.depth} are right")
     return share
 
 

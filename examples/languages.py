@@ -2,8 +2,9 @@
 
     python examples/languages.py english.txt french.txt dutch.txt
 
-Every file is a language, every line of it an example; a fifth of the lines is held out. Without
-files the languages are invented ones.
+Every file is a language, every line of it an example; a fifth of the lines is kept for the result,
+and a tenth for --validation, with which settings are chosen. Without files the languages are
+invented ones.
 """
 
 import argparse
@@ -47,14 +48,15 @@ def invented_lines(rng, count):
 
 
 def split(rng, languages):
-    """(line, number of its language), for learning and held out."""
-    known, new = [], []
+    """(line, number of its language), for learning, for validation and for the test."""
+    known, validation, test = [], [], []
     for number, lines in enumerate(languages):
         examples = [(line, number) for line in rng.sample(lines, len(lines))]
-        held_out = len(lines) // 5
-        new += examples[:held_out]
-        known += examples[held_out:]
-    return known, new
+        tenth = len(lines) // 10
+        validation += examples[:tenth]
+        known += examples[tenth : len(lines) - 2 * tenth]
+        test += examples[len(lines) - 2 * tenth :]
+    return known, validation, test
 
 
 def train(model, known, epochs, batch_size=50, lr=0.005):
@@ -82,19 +84,22 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path, help="text files, one for each language")
     parser.add_argument("--lines", type=int, default=1000, help="at most so many of each file")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--validation", action="store_true", help="not the lines of the result")
     options = parser.parse_args(argv)
     if len(options.files) == 1:
         parser.error("one file is one language: name at least two")
-    torch.manual_seed(0)
-    rng = random.Random(0)
+    torch.manual_seed(options.seed)
+    rng = random.Random(options.seed)
     languages = [read_lines(path, options.lines) for path in options.files]
     languages = languages or [invented_lines(rng, options.lines) for _ in range(3)]
-    known, new = split(rng, languages)
+    known, validation, test = split(rng, languages)
     model = td.compile(language_model({c for line, _ in known for c in line}, len(languages)))
     train(model, known, options.epochs)
+    new, part = (validation, "validation") if options.validation else (test, "test")
     found = accuracy(model, new)
-    print(f"{found:.1%} of {len(new)} held-out lines in {len(languages)} languages")
+    print(f"{found:.1%} of {len(new)} {part} lines in {len(languages)} languages")
     return found
 
 

@@ -84,9 +84,9 @@ def main(train_file, test_file, epochs=4):
     trees = [list(read(Path(name), codes)) for name in (train_file, test_file)]
     model = td.compile(sentiment(len(codes)))
     known, new = (td.BlockDataset(model, part) for part in trees)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
+    loader, optimizer = known.loader(25, True), torch.optim.Adagrad(model.parameters(), 0.05)
     for epoch in range(int(epochs)):
-        train(model, known.loader(25, shuffle=True, seed=epoch), optimizer)
+        train(model, loader, optimizer)
         roots, nodes = (accuracy(model, new.loader(100), part) for part in ("roots", "nodes"))
         print(f"epoch {epoch + 1}: accuracy of roots {roots:.3f}, of nodes {nodes:.3f}")
 

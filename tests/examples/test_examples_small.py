@@ -53,8 +53,9 @@ def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
     assert before.metrics["nodes"].shape == (7 + 5 + 1 + 5, 5)
     assert before.labels["roots"] == [3, 1, 4, 0]
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
-    for epoch in range(60):
-        module.train(model, data.loader(2, shuffle=True, seed=epoch), optimizer)
+    loader = data.loader(2, shuffle=True)
+    for _ in range(60):
+        module.train(model, loader, optimizer)
     assert module.accuracy(model, data.loader(3), "roots") == 1.0
     assert module.accuracy(model, data.loader(3), "nodes") > 0.9
 
@@ -159,11 +160,63 @@ def test_languages_read_files_and_tell_them_apart(tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n\n".join(lines), encoding="utf-8")
     assert len(module.read_lines(tmp_path / "first", 50)) == 50
     files = [str(tmp_path / name) for name in ("first", "second")]
-    assert module.main([*files, "--epochs", "6"]) > 0.8
+    assert module.main([*files, "--epochs", "8"]) > 0.8
+    assert module.main([*files, "--epochs", "8", "--validation"]) > 0.8
     with pytest.raises(SystemExit):
         module.main(files[:1])
     torch.manual_seed(0)
     agree(td.compile(module.language_model("abc", 2, 4)), ["ab c", "", "  ca  b zebra"])
+
+
+def test_languages_run_as_a_script_on_files_that_the_user_names(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    files = [tmp_path / f"{name} lines.txt" for name in "ab"]
+    for file in files:
+        lines = example("languages").invented_lines(rng, 40)
+        file.write_text("\n".join([*lines, "Größe — ça, 语言"]), encoding="utf-8")
+    command = [sys.executable, str(FOLDER / "languages.py"), *map(str, files), "--epochs", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith(" of 16 test lines in 2 languages\n")
+
+
+def test_parts_of_the_lines_do_not_overlap() -> None:
+    languages = [[f"{name}{n}" for n in range(50)] for name in "ab"]
+    parts = example("languages").split(random.Random(0), languages)
+    assert [len(part) for part in parts] == [70, 10, 20]
+    assert len(set().union(*parts)) == 100
+    assert all(languages[number].count(line) == 1 for part in parts for line, number in part)
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("calculator", ["--depth", "2", "--expressions", "50", "--epochs", "1"]),
+        ("sum_and_min", ["min", "--lists", "50", "--epochs", "1"]),
+        ("languages", ["--lines", "40", "--epochs", "1"]),
+    ],
+)
+def test_settings_are_chosen_on_other_examples_than_the_result(
+    name: str, small: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+    module = example(name)
+    lower = td.CompiledModel.lower
+
+    def watched(model: td.CompiledModel, examples: Any, num_workers: int = 0) -> Any:
+        seen.append(set(map(repr, examples)))
+        return lower(model, examples, num_workers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(td.CompiledModel, "lower", watched)
+        for arguments in ([], ["--validation"]):
+            module.main([*small, *arguments])
+    known, test, again, validation = seen
+    assert known == again
+    assert not test & validation
+    assert not (test | validation) & known
+    printed = capsys.readouterr().out.splitlines()
+    assert "test" in printed[0]
+    assert "validation" in printed[1]
 
 
 def test_the_composed_attention_is_the_ready_one() -> None:
