@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from graphfold.batching.kernels import segment
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
-from graphfold.dag.typed_dag import pointers
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.readout import Readout
 
@@ -51,9 +50,13 @@ class Pooling(Readout):
         """One row per graph."""
         if self.over == "outputs":
             return self.reduce(self.read(states, dag, dag.output_index), dag.output_ptr)
-        nodes = torch.nonzero(states.has(self.field, dag.op_type)).view(-1)
-        count = torch.bincount(dag.batch.index_select(0, nodes), minlength=dag.num_graphs)
-        return self.reduce(states.at(self.field, nodes), pointers(count))
+        if self.is_everywhere(states, dag):
+            nodes = torch.arange(dag.num_nodes, device=dag.batch.device)
+        else:
+            nodes = torch.nonzero(states.has(self.field, dag.op_type)).view(-1)
+        graph = dag.batch.index_select(0, nodes)  # in order, so nothing has to be counted
+        ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
+        return self.reduce(states.at(self.field, nodes), ptr)
 
 
 class SumReadout(Pooling):

@@ -153,13 +153,15 @@ def _inverse(order: Tensor) -> Tensor:
 
 def _edge_products(values: Tensor, index: Tensor, grad: Tensor, ptr: Tensor) -> Tensor:
     """[num_edges] values[index] · grad[segment], some edges at a time to bound the memory."""
+    parent = parents(ptr, len(index))
     chunks = zip(
-        torch.split(index, EDGES_PER_CHUNK), torch.split(parents(ptr), EDGES_PER_CHUNK), strict=True
+        torch.split(index, EDGES_PER_CHUNK), torch.split(parent, EDGES_PER_CHUNK), strict=True
     )
     return torch.cat([(values[i] * grad[p]).sum(1) for i, p in chunks])
 
 
-def parents(ptr: Tensor) -> Tensor:
-    """[num_rows] the segment of each row."""
+def parents(ptr: Tensor, num_rows: int) -> Tensor:
+    """[num_rows] the segment of each row; a GPU would have to be asked for their number."""
     count = ptr[1:] - ptr[:-1]
-    return torch.repeat_interleave(torch.arange(len(count), device=ptr.device), count)
+    segment = torch.arange(len(count), device=ptr.device)
+    return torch.repeat_interleave(segment, count, output_size=num_rows)

@@ -29,7 +29,7 @@ def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Te
 
 def sum_by_runs(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """`segment_sum` by one call that knows the runs: nothing is filled with zeros first."""
-    parent = parents(ptr) if parent is None else parent
+    parent = parents(ptr, len(values)) if parent is None else parent
     rows = values.reshape(len(values), math.prod(values.shape[1:]))
     edge = torch.arange(len(parent), device=ptr.device)
     total: Tensor = SumRows.apply(rows, parent, edge, ptr)  # type: ignore[no-untyped-call]
@@ -38,7 +38,7 @@ def sum_by_runs(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Te
 
 def sum_by_index_add(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """`segment_sum` by adding every row to its segment; in any order, on a GPU."""
-    parent = parents(ptr) if parent is None else parent
+    parent = parents(ptr, len(values)) if parent is None else parent
     total = values.new_zeros(len(ptr) - 1, *values.shape[1:])
     return total.index_add(0, parent, values)
 
@@ -64,7 +64,7 @@ def segment_max(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Te
 
     Where several rows reach the maximum, the gradient is shared equally among them.
     """
-    parent = parents(ptr) if parent is None else parent
+    parent = parents(ptr, len(values)) if parent is None else parent
     highest: Tensor = _Max.apply(values, ptr, parent)  # type: ignore[no-untyped-call]
     return highest
 
@@ -95,7 +95,7 @@ class _Max(torch.autograd.Function):
 
 def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_rows, ...] `score` normalised so that each segment's rows sum to one."""
-    parent = parents(ptr) if parent is None else parent
+    parent = parents(ptr, len(score)) if parent is None else parent
     highest = segment_max(score.detach(), ptr, parent)
     weight = torch.exp(score - highest.index_select(0, parent))
     return weight / segment_sum(weight, ptr, parent).index_select(0, parent)
