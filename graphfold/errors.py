@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,11 +27,17 @@ class GraphfoldError(ValueError):
             setattr(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, self.facts)
+        notes = getattr(self, "__notes__", [])
+        return _rebuild, (type(self), self.message, self.facts, notes)
 
 
-def _rebuild(cls: type[GraphfoldError], message: str, facts: dict[str, object]) -> GraphfoldError:
-    return cls(message, **facts)
+def _rebuild(
+    cls: type[GraphfoldError], message: str, facts: dict[str, object], notes: list[str]
+) -> GraphfoldError:
+    error = cls(message, **facts)
+    for note in notes:
+        add_note(error, note)
+    return error
 
 
 class GraphError(GraphfoldError):
@@ -131,6 +138,21 @@ def readable(text: str, most: int = 600) -> str:
 
 
 _GAP = " ... "
+
+
+def add_note(error: Exception, note: str) -> None:
+    """Adds a line to what is shown of an error, ours or any other."""
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+    else:
+        write_note(error, note)
+
+
+def write_note(error: Exception, note: str) -> None:
+    """`add_note` for Python 3.10, which shows no notes: the message has to say it."""
+    error.__notes__ = [*getattr(error, "__notes__", []), note]
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}\n{note}",)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

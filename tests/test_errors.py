@@ -6,7 +6,14 @@ import pickle
 
 import pytest
 
-from graphfold.errors import RecordError, did_you_mean, readable
+from graphfold.errors import (
+    GraphfoldError,
+    RecordError,
+    add_note,
+    did_you_mean,
+    readable,
+    write_note,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +46,20 @@ def test_a_fault_stays_as_it_is_on_its_way_to_the_user() -> None:
 )
 def test_upper_case_does_not_hide_the_likely_name(name: str, hint: str) -> None:
     assert did_you_mean(name, ["sst", "SMILES"]) == hint
+
+
+def test_notes_survive_a_process() -> None:
+    error = GraphfoldError("a. b.", line=3)
+    add_note(error, "in example 7")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.message, copy.line, copy.__notes__) == ("a. b.", 3, ["in example 7"])
+
+
+def test_where_python_shows_no_notes_the_message_does() -> None:
+    error, other = GraphfoldError("a. b."), OSError(2, "gone")
+    for note in ("in f", "in example 7"):
+        write_note(error, note)
+        write_note(other, note)
+    assert str(error) == "a. b.\nin f\nin example 7"
+    assert str(other) == "[Errno 2] gone"
+    assert error.__notes__ == other.__notes__ == ["in f", "in example 7"]

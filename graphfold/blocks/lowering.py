@@ -25,7 +25,7 @@ from graphfold.blocks.types import ResultType, SequenceType, TensorType, TupleTy
 from graphfold.blocks.values import Constant, Output
 from graphfold.dag import Relation, TypedDAG, compute_depth
 from graphfold.dag.typed_dag import pointers
-from graphfold.errors import GraphfoldError
+from graphfold.errors import add_note
 
 
 class Label:
@@ -49,6 +49,7 @@ class Recorder(Context):
     """
 
     def __init__(self, node_types: NodeTypes, results: Results, first: int = 0) -> None:
+        super().__init__()
         self._first = first
         self._types = node_types
         self._results = results
@@ -218,8 +219,8 @@ def lower(
         for example in examples:
             recorder.example(example)
             number += 1
-    except GraphfoldError as error:
-        error.add_note(f"in example {number} (counted from 0)")
+    except Exception as error:  # also those of functions that blocks call
+        add_note(error, f"in example {number} (counted from 0)")
         raise
     return recorder.build()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ from graphfold.blocks.types import (
     TensorType,
     TupleType,
 )
-from graphfold.errors import shortened
+from graphfold.errors import add_note, shortened
 
 
 class Identity(Block):
@@ -51,7 +52,7 @@ class InputTransform(Block):
     """A function of Python objects.
 
     Args:
-        py_fn: what is done with the object. Its exceptions are passed on.
+        py_fn: what is done with the object. Its exceptions are passed on, with a note.
         name: its name.
 
     Raises:
@@ -65,7 +66,11 @@ class InputTransform(Block):
         super().__init__(input_type=PyObjectType(), output_type=PyObjectType(), name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
-        return self.py_fn(x)
+        try:
+            return self.py_fn(x)
+        except Exception as error:
+            add_note(error, f"in {self} of {reprlib.repr(x)}")
+            raise
 
     def _facts(self) -> dict[str, Any]:
         return {"py_fn": self.py_fn}

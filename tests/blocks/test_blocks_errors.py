@@ -450,6 +450,30 @@ def test_a_note_names_the_example() -> None:
     assert caught.value.__notes__ == ["in example 2 (counted from 0)"]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_note_names_the_example_whoever_lowers_it(num_workers: int) -> None:
+    model, examples = td.compile(td.Vector(2)), [[1, 2]] * 9 + [[0]] + [[1, 2]] * 9
+    with pytest.raises(td.BlockTypeError) as caught:
+        model.lower(examples, num_workers)
+    assert caught.value.__notes__ == ["in example 9 (counted from 0)"]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_notes_name_block_and_example_of_an_error_of_the_user(num_workers: int) -> None:
+    model = td.compile(td.Map(td.InputTransform(inverse) >> td.Scalar()) >> td.Sum())
+    with pytest.raises(ZeroDivisionError) as caught:
+        model.lower([[1], [2, 0]], num_workers)
+    block = "in <InputTransform py_fn='inverse'> of 0"
+    assert caught.value.__notes__ == [block, "in example 1 (counted from 0)"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        td.OneOf(inverse, {1: td.Scalar()}).eval(0)
+    assert caught.value.__notes__ == [block]
+
+
+def inverse(x: float) -> float:
+    return 1 / x
+
+
 def test_a_key_error_is_shown_as_it_is() -> None:
     assert str(td.BlockKeyError("no key 'a'.")) == "no key 'a'."
 
