@@ -72,6 +72,17 @@ class Block(Typed, ABC):
         """Whether it stands for a block that is declared elsewhere."""
         return False
 
+    def always(self) -> Sequence[Block]:
+        """The blocks that run whenever this one does; by default all that it consists of."""
+        return self._children
+
+    def check_wiring(self) -> None:
+        """Looks for faults that are none of types, before any type is missed.
+
+        Raises:
+            BlockValueError: if there is a cycle.
+        """
+
     def apply(self, context: Context, x: Any) -> Any:
         """What it makes of one value.
 

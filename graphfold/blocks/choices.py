@@ -78,6 +78,9 @@ class OneOf(Block):
             ) from error
         return (yield case, x)
 
+    def always(self) -> Sequence[Block]:
+        return [self._key_block, *([] if self._pre_block is None else [self._pre_block])]
+
     def _input_found(self, kind: ResultType) -> None:
         for block in [self._key_block, *([self._pre_block] if self._pre_block else self._each)]:
             block.set_input_type(kind)
@@ -124,6 +127,9 @@ class Optional(Block):
 
     def steps(self, context: Context, x: Any) -> Steps:
         return (yield (self._none_case if x is None else self._some_case), x)  # type: ignore[misc]
+
+    def always(self) -> Sequence[Block]:
+        return ()
 
     def _output_found(self, kind: ResultType) -> None:
         self._some_case.set_output_type(kind)

@@ -11,7 +11,7 @@ from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.context import Context
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockScopeError, BlockTypeError, BlockValueError
-from graphfold.blocks.order import order_calls
+from graphfold.blocks.order import order_calls, refuse_cycles
 from graphfold.blocks.simple import GetItem, Identity
 from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.undo import all_or_nothing, append, put
@@ -99,11 +99,13 @@ class Composition(Block):
         self._attach(call, self._wires(sources))
         return Wire(call)
 
+    def check_wiring(self) -> None:
+        refuse_cycles(self, self._calls)
+
     def check(self) -> None:
         """Orders the calls and looks for faults of the whole.
 
         Raises:
-            BlockValueError: if there is a cycle.
             BlockTypeError: if an output is unused, an input unconnected, or the output missing.
         """
         order = order_calls(self, self._calls, self._by_block.get(self._output))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphfold.blocks.block import Block, Steps
@@ -108,8 +108,15 @@ class Reference(Block):
             )
         super().check()
 
+    def always(self) -> Sequence[Block]:
+        return () if self.target is None else [self.target]
+
     def steps(self, context: Context, x: Any) -> Steps:
-        return (yield self.target, x)  # type: ignore[misc]
+        assert self.target is not None
+        context.enter(self.target, x)
+        value = yield self.target, x
+        context.leave(self.target, x)
+        return value
 
     def _input_found(self, kind: ResultType) -> None:
         if self.target is not None:

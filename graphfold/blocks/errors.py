@@ -46,5 +46,9 @@ class BlockScopeError(BlockValueError, AssertionError):
     """Wiring where no composition is being wired."""
 
 
+class BlockRecursionError(BlockValueError, RecursionError):
+    """A block that contains itself and never comes to an end."""
+
+
 class BlockDeclarationError(BlockTypeError):
     """A declaration that is resolved twice, or used once that is too late."""

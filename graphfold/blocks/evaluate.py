@@ -52,6 +52,7 @@ class Evaluation(Context):
     """
 
     def __init__(self, dtype: torch.dtype | None, device: torch.device | None = None) -> None:
+        super().__init__()
         self._dtype = dtype
         self._device = device
         self._metrics: dict[str, list[Tensor]] = {}
@@ -101,6 +102,7 @@ class Depth(Context):
     """Counts calls; a tensor in flight is the number of calls that it waits for."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.deepest = 0
 
     def note(self, kind: ResultType | None, value: Any) -> None:

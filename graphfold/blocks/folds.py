@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from graphfold.blocks.block import Block, Steps
@@ -45,6 +46,9 @@ class Fold(Block):
         for item in elements_of(x, self):
             value = yield self.combine_block, (value, item)
         return value
+
+    def always(self) -> Sequence[Block]:
+        return [self.start_block]
 
     def _input_found(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "fold over")
@@ -123,6 +127,9 @@ class Reduce(Block):
                 x.append((yield self.combine_block, pair))
             x += last
         return x[0]
+
+    def always(self) -> Sequence[Block]:
+        return ()
 
     def _input_found(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "reduce")

@@ -14,11 +14,10 @@ def order_calls(composition: Block, calls: Sequence[Call], output: Call | None) 
 
     Args:
         composition: what messages name.
-        calls: the calls, in the order in which they were connected.
+        calls: the calls, in the order in which they were connected; without cycles.
         output: what reads the result, if anything does.
 
     Raises:
-        BlockValueError: if a call reads its own result.
         BlockTypeError: if a result is not used.
     """
     read = {id(w.source) for call in [*calls, *([output] if output else [])] for w in _reads(call)}
@@ -32,14 +31,19 @@ def order_calls(composition: Block, calls: Sequence[Call], output: Call | None) 
             visit.add_with_needs(call)
             if not is_void(call.block.output_type):
                 unused.append(str(call.block))
-    for call in calls:  # whatever is left reads itself in a circle
-        visit.add_with_needs(call)
     if unused:
         raise BlockTypeError(
             f"children have unused outputs: {', '.join(unused)} in {composition}. Read them, or "
             "pipe them to Void()."
         )
     return visit.order
+
+
+def refuse_cycles(composition: Block, calls: Sequence[Call]) -> None:
+    """Raises BlockValueError if a call reads its own result, directly or by way of others."""
+    visit = _Visit(composition, calls)
+    for call in calls:
+        visit.add_with_needs(call)
 
 
 class _Visit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -47,6 +48,9 @@ class Map(Block):
             result = yield block, item
             results.append(result)
         return results
+
+    def always(self) -> Sequence[Block]:
+        return ()
 
     def _input_found(self, kind: ResultType) -> None:
         self.element_block.set_input_type(element_type_of(kind, self))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
 from graphfold.blocks.block import Block
 from graphfold.blocks.declaration import Reference
-from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.errors import BlockRecursionError, BlockTypeError
 from graphfold.blocks.metric import Metric
 from graphfold.blocks.types import PyObjectType, VoidType
 from graphfold.blocks.undo import all_or_nothing
@@ -37,11 +37,15 @@ def check_blocks(root: Block) -> list[Block]:
 
     Raises:
         BlockTypeError: if a type is unknown, or a check fails.
-        BlockValueError: if there is a cycle.
+        BlockValueError: if there is a cycle, or a block that contains itself in every case.
     """
     if not isinstance(root.input_type, VoidType) and not _is_constant(root):
         root.set_input_type(PyObjectType())
-    for block in walk(root):  # checks may find types, which may make children (zeros, empty)
+    blocks = walk(root)
+    for block in blocks:
+        block.check_wiring()
+    refuse_endless_recursion(blocks)
+    for block in blocks:  # checks may find types, which may make children (zeros, empty)
         block.check()
     blocks = walk(root)
     metrics: dict[str, Metric] = {}
@@ -54,6 +58,30 @@ def check_blocks(root: Block) -> list[Block]:
                     f"{block.tensor}. Give one of them another name."
                 )
     return blocks
+
+
+def refuse_endless_recursion(blocks: Sequence[Block]) -> None:
+    """Raises BlockRecursionError if running a block always needs that very block.
+
+    Args:
+        blocks: all blocks of a model, children before parents.
+    """
+    ending: set[int] = set()
+    left = blocks
+    while left:
+        rest = []
+        for block in left:
+            if all(id(part) in ending for part in block.always()):
+                ending.add(id(block))
+            else:
+                rest.append(block)
+        if len(rest) == len(left):
+            declared = next(block for block in left if block.is_forward_declaration_ref)
+            raise BlockRecursionError(
+                f"{declared.name} contains itself whatever the example is, so it would never end. "
+                "Put a OneOf, an Optional or a Map around the inner one."
+            )
+        left = rest
 
 
 def modules_of(blocks: list[Block]) -> list[nn.Module]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from block_checks import add, neg, times
-from fold_checks import Cases, P, V, array, hold, scalar, wired
+from fold_checks import Cases, P, V, array, goes_wrong, hold, scalar, wired
 
 from graphfold import blocks as td
 
@@ -161,3 +163,37 @@ def test_types_of_compositions() -> None:
     assert (connected().input_type, connected().output_type) == (P, scalar)
     assert wired(twice).output_type == td.convert_to_type(("int32", "int32"))
     assert td.Composition().set_input_type([3]).input.output_type == td.TensorType([3])
+
+
+def circle() -> td.Block:
+    f, g = times(2), times(3)
+    composition = td.Composition([g, f]).set_input_type(V)
+    composition.connect(f, g)
+    composition.connect(g, composition.output)
+    composition.connect(g, f)
+    return composition
+
+
+def own_reader() -> td.Block:
+    f, composition = neg(), td.Composition()
+    composition.connect(f, f)
+    composition.connect(f, composition.output)
+    return composition
+
+
+def behind_a_scalar() -> td.Block:
+    s, f, g = td.Scalar(), add(), neg()
+    composition = td.Composition()
+    composition.connect(composition.input, s)
+    composition.connect((s, g), f)
+    composition.connect(f, g)
+    composition.connect(s, composition.output)
+    return composition
+
+
+@pytest.mark.parametrize("make", [circle, own_reader, behind_a_scalar])
+def test_a_cycle_is_said_before_types_are_missed(make: Callable[[], td.Block]) -> None:
+    text = "Composition cannot have cycles"
+    goes_wrong((lambda: td.compile(make()), ValueError, text))
+    goes_wrong((lambda: make().eval(None), ValueError, text))
+    goes_wrong((lambda: td.compile(td.Map(make())), ValueError, text))

@@ -212,3 +212,88 @@ def test_a_start_may_be_declared_and_learned() -> None:
     assert model([[1], []]).tolist() == [3.0, 2.0]
     model([[1], []]).sum().backward()
     assert weight.grad == 2.0
+
+
+def itself() -> td.Block:
+    declaration = td.ForwardDeclaration(P, [], "loop")
+    reference = declaration()
+    declaration.resolve_to(reference)
+    return reference
+
+
+def each_other() -> td.Block:
+    first, second = td.ForwardDeclaration(P, [], "one"), td.ForwardDeclaration(P, [], "two")
+    block = first()
+    first.resolve_to(second() >> neg())
+    second.resolve_to(td.Record((first_of(block), td.Scalar())) >> td.GetItem(0))
+    return block
+
+
+def first_of(block: td.Block) -> td.Block:
+    return td.InputTransform(lambda x: x[0]) >> block
+
+
+@pytest.mark.parametrize("make", [itself, each_other])
+def test_what_never_ends_is_refused(make: Any) -> None:
+    text = "contains itself whatever the example"
+    goes_wrong((lambda: td.compile(make()), RecursionError, text))
+    goes_wrong((lambda: make().eval(1), RecursionError, text))
+    goes_wrong((lambda: make().max_depth(1), RecursionError, text))
+
+
+def untyped() -> td.Block:
+    declaration = td.ForwardDeclaration(name="loop")
+    declaration.resolve_to(declaration())
+    return declaration._references[0]
+
+
+def test_what_never_ends_is_said_before_types_are_missed() -> None:
+    goes_wrong((lambda: td.compile(untyped()), RecursionError, "loop contains itself"))
+
+
+def nested_sum() -> td.Block:
+    items = td.ForwardDeclaration(P, [])
+    cases = {False: td.Scalar(), True: td.Map(items()) >> td.Sum()}
+    block = td.OneOf(lambda x: isinstance(x, list), cases)
+    items.resolve_to(block)
+    return block
+
+
+def test_an_example_that_contains_itself_is_refused() -> None:
+    x: list[Any] = [1]
+    x.append([x])
+    text = "again and again with the same object"
+    goes_wrong((lambda: nested_sum().eval(x), RecursionError, text))
+    goes_wrong((lambda: nested_sum().max_depth(x), RecursionError, text))
+    goes_wrong((lambda: td.compile(nested_sum())([x]), RecursionError, text))
+
+
+def test_a_case_that_passes_on_what_it_is_given_is_refused() -> None:
+    block = td.recursive(
+        lambda me: td.OneOf(lambda n: n == 0, {True: td.Scalar(), False: me >> neg()})
+    )
+    assert block.eval(0, tolist=True) == 0.0
+    goes_wrong((lambda: block.eval(1), RecursionError, "same object: 1"))
+
+
+def test_an_object_may_come_often_and_a_tree_be_deep() -> None:
+    block, leaf = nested_sum(), [1]
+    x: list[Any] = [leaf] * 3000
+    for _ in range(3000):
+        x = [x]
+    assert block.eval(x, tolist=True) == 3000.0
+    assert td.compile(block)([x, x]).tolist() == [3000.0] * 2
+
+
+def test_a_stream_is_read_by_a_block_that_contains_itself() -> None:
+    block = td.recursive(
+        lambda me: td.OneOf(
+            next,
+            {
+                "1": td.InputTransform(lambda _: 1) >> td.Scalar(),
+                "+": td.AllOf(me, me) >> add(),
+            },
+        )
+    )
+    signs = "+" * 3000 + "1" * 3001
+    assert block.eval(iter(signs), tolist=True) == 3001.0
