@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from torch import nn
 
 from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.composition import Composition
@@ -11,6 +14,8 @@ from graphfold.blocks.context import Context
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.folds import refuse_endless
+from graphfold.blocks.function import Function
+from graphfold.blocks.recurrent import RNNCell
 from graphfold.blocks.types import ResultType, SequenceType, TupleType
 from graphfold.blocks.undo import all_or_nothing
 
@@ -27,7 +32,8 @@ def RNN(
     An empty sequence gives no outputs and the initial state.
 
     Args:
-        cell: from (element, state) to (output, next state).
+        cell: from (element, state) to (output, next state); or a recurrent cell of torch, which is
+            put into an `RNNCell`.
         initial_state: gives the state before the first element; zeros if not given, which needs a
             cell whose output type is known.
         initial_state_from_input: whether the input is (sequence, initial state) instead.
@@ -37,7 +43,7 @@ def RNN(
         BlockTypeError: if the types do not fit.
         BlockValueError: if the initial state is given in both ways.
     """
-    cell = convert_to_block(cell)
+    cell = convert_to_block(_typed(cell))
     if initial_state_from_input:
         if initial_state is not None:
             raise BlockValueError(
@@ -75,6 +81,9 @@ class _RNN(Block):
             output, state = yield self.cell, (element, state)
             outputs.append(output)
         return outputs, state
+
+    def always(self) -> Sequence[Block]:
+        return ()
 
     def _input_found(self, kind: ResultType) -> None:
         elements, state = _pair(kind, "(input_sequence, state)")
@@ -116,6 +125,12 @@ class _RNN(Block):
                 f"RNN cell input and output state types don't match: {before} vs. {after} in "
                 f"{self.cell}."
             )
+
+
+def _typed(cell: Any) -> Any:
+    """A recurrent cell of torch as an `RNNCell`; anything else as it is."""
+    module: Any = cell.fn if isinstance(cell, Function) else cell
+    return RNNCell(module) if isinstance(module, nn.RNNCellBase) else cell
 
 
 def _pair(kind: ResultType, what: str) -> tuple[ResultType, ResultType]:

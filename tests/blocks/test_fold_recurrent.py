@@ -187,3 +187,26 @@ def test_a_cell_may_be_a_composition() -> None:
     assert block.eval([], tolist=True) == ([], ([0.0] * 4, [0.0] * 4))
     assert block.output_type == td.TupleType(td.SequenceType(T([4])), td.TupleType(T([4]), T([4])))
     check_batched(block, [[[1, 2], [3, 4], [5, 6]], [], [[1, 2]]])
+
+
+@pytest.mark.parametrize("wrap", [lambda cell: cell, td.Function, td.RNNCell])
+@pytest.mark.parametrize("cell", [nn.GRUCell(2, 3), nn.LSTMCell(2, 3), nn.RNNCell(2, 3)])
+def test_a_cell_of_torch_is_used_as_it_is(wrap: Any, cell: Any) -> None:
+    block = td.Map(td.Vector(2)) >> td.RNN(wrap(cell)) >> td.GetItem(1)
+    state = td.TupleType(T([3]), T([3])) if isinstance(cell, nn.LSTMCell) else T([3])
+    assert block.output_type == state
+    h: Any = None
+    for row in torch.eye(2):
+        h = cell(row[None], h)
+    got = block.eval(torch.eye(2).tolist())
+    got = got if isinstance(got, tuple) else (got,)
+    torch.testing.assert_close(torch.stack(got), torch.cat(h if isinstance(h, tuple) else (h,)))
+    check_batched(block, [torch.eye(2).tolist(), []])
+
+
+def test_a_cell_of_torch_takes_a_state_from_the_input() -> None:
+    rnn = td.RNN(nn.GRUCell(2, 3), initial_state_from_input=True)
+    block = (td.Map(td.Vector(2)), td.Vector(3)) >> rnn
+    assert block.eval(([], [1, 2, 3]), tolist=True) == ([], [1.0, 2.0, 3.0])
+    given = td.Map(td.Vector(2)) >> td.RNN(nn.GRUCell(2, 3), torch.ones(3))
+    assert given.eval([], tolist=True) == ([], [1.0] * 3)
