@@ -12,21 +12,26 @@ from pathlib import Path
 import pytest
 import torch
 from engine_cells import make_batch
-from fusion_checks import joint_of, twin
+from fusion_checks import WIDTH, joint_of, traced_graph, twin
+from interpreted_kernels import OPERATIONS
+from torch import Tensor
 
 from graphfold.batching import Network, Up
 from graphfold.batching.engine.programs import fused
 from graphfold.batching.engine.programs.fused import choose, is_close, is_wanted
-from graphfold.batching.engine.programs.fusion import Region
+from graphfold.batching.engine.programs.fusion import Region, find_region
 from graphfold.batching.engine.programs.trace import _trace
+from graphfold.batching.engine.programs.triton_ops import is_computable
+from graphfold.batching.engine.programs.triton_source import BLOCK, build
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import EngineError
-from graphfold.layers import LeafLSTMCell
+from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
 
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+@needs_triton
 def test_kernels_in_the_interpreter():
     # Triton reads the variable when it is imported, and torch may have imported it here.
     command = [sys.executable, "-m", "pytest", "-q", "--show-capture=no", "-p", "no:cacheprovider"]
@@ -40,6 +45,52 @@ def test_kernels_in_the_interpreter():
     )
     assert found.returncode == 0, found.stdout[-5000:] + found.stderr[-1000:]
     assert " passed" in found.stdout
+
+
+#: As signatures say it.
+POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bool: "*i1"}
+
+
+def compile_for_hopper(region: Region) -> bytes:
+    """The machine code of a region's kernel for a device of compute capability 9."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    kernel = build(region).__globals__["kernel"]
+    tensors = [*region.inputs, *region.outputs]
+    names = [parameter.name for parameter in kernel.params]
+    kinds = dict(zip(names, [POINTERS[n.meta["val"].dtype] for n in tensors], strict=False))
+    signature = {name: kinds.get(name, "i32") for name in names} | {"BLOCK": "constexpr"}
+    source = ASTSource(kernel, signature, constexprs={(names.index("BLOCK"),): BLOCK})
+    code: bytes = compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+    return code
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_operation_compiles_for_a_device(dtype):
+    def function(a: Tensor, b: Tensor, c: Tensor) -> list[Tensor]:
+        return [operation(a, b, c) for operation in OPERATIONS.values()]
+
+    graph = traced_graph(function, *(torch.rand(7, 2, dtype=dtype) for _ in range(3)))
+    seed = next(node for node in graph.nodes if is_computable(node))
+    region = find_region(graph, seed)
+    assert len(region.outputs) >= len(OPERATIONS) - 2  # what is copied is the same again
+    assert compile_for_hopper(region)
+
+
+@needs_triton
+@pytest.mark.parametrize("arity", [2, 3])
+def test_a_cell_compiles_for_a_device(arity):
+    codes = []
+
+    def compile_and_stand_in(region: Region):
+        codes.append(compile_for_hopper(region))
+        return twin(region)
+
+    program = _trace(joint_of(NaryTreeLSTMCell(WIDTH, WIDTH, arity)))(compile_and_stand_in)
+    program.backward.without(frozenset())
+    assert len(codes) == 2
 
 
 def test_importing_the_package_leaves_triton_alone():
@@ -59,7 +110,7 @@ def test_kernels_are_tried_on_cuda_only_unless_asked_for():
     assert not is_wanted(False, CUDA)
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+@needs_triton
 def test_kernels_that_cannot_run_are_refused(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     assert is_wanted(True, CUDA)
