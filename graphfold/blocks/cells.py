@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, NodeInput, State
 from graphfold.blocks.constants import ConstantTensor
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.function import Function, arguments, flat_outputs
+from graphfold.blocks.function import Function, compute
 from graphfold.blocks.precision import in_dtype
 from graphfold.blocks.types import TensorType
 from graphfold.blocks.values import Constant
@@ -59,6 +58,7 @@ class FunctionCell(Cell):
     ) -> None:
         super().__init__()
         self.fn = function.fn
+        self.whose = str(function)
         self.arity = arity
         self.input_type = function.input_type
         self.sources = tuple(sources)
@@ -87,10 +87,11 @@ class FunctionCell(Cell):
             self._argument(n, source, kind, size, x, read)
             for n, (source, kind) in enumerate(zip(self.sources, self.kinds, strict=True))
         ]
-        results = flat_outputs(self.fn(*arguments(self.input_type, flat)))
+        kinds = list(self.outputs.values())
+        results = compute(self.whose, self.fn, self.input_type, flat, kinds, size)
         dtype = self.precision.dtype
         return {
-            name: to_rows(self._checked(result, kind, size), kind, dtype)
+            name: to_rows(result, kind, dtype)
             for (name, kind), result in zip(self.outputs.items(), results, strict=True)
         }
 
@@ -111,14 +112,6 @@ class FunctionCell(Cell):
             return value.unsqueeze(0).expand(size, *kind.shape)
         slot, output = source
         return from_rows(read.rows(slot, field_of(output, kind)), kind)
-
-    def _checked(self, result: Tensor, kind: TensorType, size: int) -> Tensor:
-        if result.shape != (size, *kind.shape):
-            raise BlockTypeError(
-                f"{self.fn} gave a tensor of shape {list(result.shape)} for {size} nodes of output "
-                f"type {kind}. Treat every row for itself, and return one type."
-            )
-        return result
 
 
 class _SlotReader:

@@ -70,7 +70,10 @@ class Evaluation(Context):
 
     def call(self, function: Function, x: Any) -> Any:
         flat = function.compute(list(function.flatten(x)))
-        return function.unflatten(flat)
+        kinds = function.output_tensors
+        return function.unflatten(
+            [t.to(in_dtype(kind, self._dtype)) for t, kind in zip(flat, kinds, strict=True)]
+        )
 
     def reduce(self, reduction: Reduction, items: Sequence[Tensor]) -> Tensor:
         kind = reduction.tensor

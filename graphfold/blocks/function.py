@@ -14,6 +14,7 @@ from graphfold.blocks.infer import infer_output_type as infer
 from graphfold.blocks.type_conversion import tensor_types
 from graphfold.blocks.typed import Classes, Typed
 from graphfold.blocks.types import ResultType, TensorType, TupleType
+from graphfold.errors import add_note
 
 
 class Function(Block):
@@ -82,8 +83,14 @@ class Function(Block):
         return tuple(flat) if self._flat_output else self.output_type.unflatten(iter(flat))  # type: ignore
 
     def compute(self, flat: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors that it gives for those that it takes, [batch_size, ...] each."""
-        return flat_outputs(self.fn(*arguments(self.input_type, flat)))  # type: ignore[arg-type]
+        """The tensors that it gives for those that it takes, [batch_size, ...] each.
+
+        Raises:
+            BlockTypeError: if they are not of the output type.
+        """
+        assert self.input_type is not None
+        size = flat[0].shape[0]
+        return compute(str(self), self.fn, self.input_type, flat, self.output_tensors, size)
 
     def _facts(self) -> dict[str, Any]:
         return {"fn": self.fn}
@@ -105,6 +112,43 @@ class Function(Block):
             self.set_io_types(self.fn)
 
 
+def compute(
+    whose: str,
+    fn: Callable[..., Any],
+    kind: ResultType,
+    flat: Sequence[Any],
+    outputs: Sequence[TensorType],
+    size: int,
+) -> list[Tensor]:
+    """The tensors that a function gives for a batch.
+
+    Args:
+        whose: what messages name.
+        fn: the function.
+        kind: the type of its input.
+        flat: the tensors that it takes, [size, ...] each.
+        outputs: the types of the tensors that it should give. A floating-point tensor may have any
+            such dtype: it takes that of the model.
+        size: the size of the batch.
+
+    Raises:
+        BlockTypeError: if it gives something else.
+    """
+    try:
+        results = flat_outputs(fn(*arguments(kind, flat)))
+    except Exception as error:
+        add_note(error, f"in {whose}")
+        raise
+    if len(results) != len(outputs):
+        raise BlockTypeError(
+            f"{whose} gave {len(results)} tensors, but its output type has {len(outputs)}: "
+            f"{', '.join(map(str, outputs))}. Return as many, or declare another type."
+        )
+    for result, output in zip(results, outputs, strict=True):
+        _require_type(whose, result, output, size)
+    return results
+
+
 def arguments(kind: ResultType, flat: Sequence[Any]) -> Sequence[Any]:
     """The arguments of a function that takes the type, from its flat tensors."""
     if isinstance(kind, TensorType) or _is_flat(kind):
@@ -118,6 +162,18 @@ def flat_outputs(result: Any) -> list[Any]:
     if not isinstance(result, (tuple, list)):
         return [result]
     return [tensor for item in result for tensor in flat_outputs(item)]
+
+
+def _require_type(whose: str, result: Any, kind: TensorType, size: int) -> None:
+    if not isinstance(result, Tensor):
+        raise BlockTypeError(f"{whose} gave {result!r}, which is not a tensor. Return tensors.")
+    floats = kind.is_floating_point and result.is_floating_point()
+    if result.shape != (size, *kind.shape) or not (floats or result.dtype == kind.torch_dtype):
+        dtype = str(result.dtype).removeprefix("torch.")
+        raise BlockTypeError(
+            f"{whose} gave a {dtype} tensor of shape {list(result.shape)} for {size} nodes of "
+            f"output type {kind}. Treat every row for itself, and return one type."
+        )
 
 
 def _is_flat(kind: ResultType) -> bool:

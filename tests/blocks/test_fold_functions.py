@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import add, neg, times
+from block_checks import ENGINES, add, neg, times
 from fold_checks import Cases, Faults, P, V, array, goes_wrong, hold, numbers, objects
 from torch import Tensor
 
@@ -183,3 +183,48 @@ def test_a_function_is_called_once_for_all_that_can_run_together() -> None:
     sizes.clear()
     assert model([[1, 2, 3], [], [4]]).tolist() == [12.0, 0.0, 8.0]
     assert sizes == [4]
+
+
+def declared(function: Any, kind: Any) -> td.Block:
+    """A function whose output type nothing but the declaration says."""
+    return td.Scalar() >> td.Function(function, "f", infer_output_type=False).set_output_type(kind)
+
+
+DECLARED: dict[str, tuple[Any, Any, str]] = {
+    "shape": (torch.neg, [3], r"f.* gave a float32 tensor of shape \[1\].*TensorType\(\(3,\)"),
+    "integer": (torch.neg, "int32", r"gave a float32 tensor .*TensorType\(\(\), 'int32'\)"),
+    "float": (lambda x: x > 0, [], "gave a bool tensor .*float32"),
+    "too_many": (lambda x: (x, x), [], "f.* gave 2 tensors, but its output type has 1"),
+    "too_few": (torch.neg, ([], []), "gave 1 tensors, but its output type has 2"),
+    "no_tensor": (lambda x: 3, [], "gave 3, which is not a tensor"),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_declared_type_is_checked_alike_alone_and_in_a_batch(name: str) -> None:
+    function, kind, text = DECLARED[name]
+    goes_wrong((lambda: declared(function, kind).eval(3), TypeError, text))
+    for engine in ENGINES:
+        model = td.compile(declared(function, kind), engine=engine)
+        goes_wrong((lambda model=model: model([3]), TypeError, text))  # type: ignore[misc]
+
+
+def test_floats_take_the_dtype_of_the_type_or_the_model() -> None:
+    block = declared(lambda x: x.double() / 3, [])
+    model = td.compile(block)
+    alone, batch = block.eval(1), model([1])
+    assert alone.dtype == batch.dtype == torch.float32
+    assert alone == batch[0]
+    learned = td.Scalar() >> td.Function(lambda x: x.double()[:, None]) >> td.FC(1, None)
+    assert learned.eval(1).dtype == td.compile(learned)([1]).dtype == torch.float32
+
+
+def test_an_error_of_a_function_names_the_block() -> None:
+    def fails(x: Tensor) -> Tensor:
+        raise OSError("no disk")
+
+    block = declared(fails, [])
+    for run in (block.eval, lambda x: td.compile(block)([x])):
+        with pytest.raises(OSError, match="no disk") as caught:
+            run(3)
+        assert "in <Function 'f' fn='fails'>" in caught.value.__notes__
