@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from graphfold.blocks.block import Block
-from graphfold.blocks.function import Function
-from graphfold.blocks.type_conversion import TypeLike
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.function import Function, flat_outputs
+from graphfold.blocks.type_conversion import TypeLike, tensor_types
 from graphfold.blocks.typed import Typed
-from graphfold.blocks.types import ResultType
+from graphfold.blocks.types import ResultType, TensorType, TupleType
 from graphfold.blocks.wire import Wire
 
 
@@ -19,7 +21,8 @@ class Layer(nn.Module, Typed):
     """Base of modules with types, which may be used like blocks: `Vector(3) >> FC(5)`.
 
     A layer that stands in several places has one set of parameters and one input type. In `compose`
-    it is called like a block; once it is connected, on batches of tensors like all modules.
+    it is called like a block; on batches of tensors like all modules, where the first batch says
+    what it takes if nothing is connected to it yet.
 
     Args:
         input_type: what it takes, if known.
@@ -48,10 +51,24 @@ class Layer(nn.Module, Typed):
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Its tensors for a batch of tensors; in `compose` its result on other results."""
+        """Its tensors for a batch of tensors; in `compose` its result on other results.
+
+        Raises:
+            BlockTypeError: if it cannot take tensors of such a shape.
+        """
         if any(isinstance(arg, (Wire, Block)) for arg in args):
             return Function(self)(*args)
-        return super().__call__(*args, **kwargs)
+        if self.input_type is None and args:
+            kind = _type_of(args)
+            with flat_outputs(args)[0].device:  # where the parameters are needed
+                self.set_input_type(kind)
+        try:
+            return super().__call__(*args, **kwargs)
+        except RuntimeError:  # torch's, which names neither the layer nor what it takes
+            kind = _type_of(args)
+            if _shapes(kind) != _shapes(self.input_type):
+                self.set_input_type(kind)
+            raise
 
     def __rshift__(self, other: Any) -> Block:
         from graphfold.blocks.compose import Pipe
@@ -65,3 +82,21 @@ class Layer(nn.Module, Typed):
 
     def _input_found(self, kind: ResultType) -> None:
         self.build(kind)
+
+
+def _type_of(args: Sequence[Any]) -> ResultType:
+    """The input type of a function that takes these batches."""
+    kinds = [_batch_type(arg) for arg in args]
+    return kinds[0] if len(kinds) == 1 and isinstance(args[0], Tensor) else TupleType(*kinds)
+
+
+def _batch_type(arg: Any) -> ResultType:
+    if isinstance(arg, (tuple, list)):
+        return TupleType(*map(_batch_type, arg))
+    if not isinstance(arg, Tensor) or not arg.ndim:
+        raise BlockTypeError(f"layers take batches of tensors, not {arg!r}. Add a dimension.")
+    return TensorType(tuple(arg.shape[1:]), arg.dtype)
+
+
+def _shapes(kind: ResultType | None) -> list[tuple[int, ...]]:
+    return [item.shape for item in tensor_types(kind) or ()] if kind is not None else []

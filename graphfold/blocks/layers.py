@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphfold.blocks.errors import BlockTypeError, BlockValueError
+from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueError
 from graphfold.blocks.layer import Layer
-from graphfold.blocks.types import ResultType, TensorType
+from graphfold.blocks.types import ResultType, TensorType, is_size
+from graphfold.errors import shortened
 
 Activation = Callable[[Tensor], Tensor]
 #: Fills a tensor in place, like those of `torch.nn.init`.
@@ -33,7 +34,9 @@ class FC(Layer):
         name: its name; by default FC and the number of units.
 
     Raises:
-        BlockTypeError: if it is connected to anything else than a vector of floats.
+        BlockTypeError: if it is connected to anything else than a vector of floats, or an argument
+            is not what it should be.
+        BlockValueError: if a probability is not in (0, 1].
     """
 
     weight: nn.Parameter
@@ -51,6 +54,11 @@ class FC(Layer):
         weight_norm: bool = False,
         name: str | None = None,
     ) -> None:
+        _require_sizes("FC", num_units_out=num_units_out)
+        _require_callable("FC", activation=activation, initializer=initializer)
+        _require_callable("FC", normalization_fn=normalization_fn)
+        _require_probability("FC", input_keep_prob=input_keep_prob)
+        _require_probability("FC", output_keep_prob=output_keep_prob)
         self.num_units_out = num_units_out
         super().__init__(output_type=[num_units_out], name=name or f"FC_{num_units_out}")
         self.activation = activation
@@ -59,6 +67,11 @@ class FC(Layer):
         self.output_keep_prob = output_keep_prob
         self.normalization_fn = normalization_fn
         self.weight_norm = weight_norm
+
+    @property
+    def output_size(self) -> int:
+        """The size of the output."""
+        return self.num_units_out
 
     def build(self, kind: ResultType) -> None:
         if not isinstance(kind, TensorType) or not kind.is_floating_point:
@@ -116,7 +129,8 @@ class Embedding(Layer):
         name: its name; by default Embedding and the two sizes.
         trainable: whether the vectors are learned.
         mod_inputs: whether integers go round: |x| mod num_buckets. If not, one that is negative or
-            too large is an error of torch (IndexError on a CPU) when it is looked up.
+            too large is an error when it is looked up: a BlockIndexError on a CPU, an assertion of
+            the device on a GPU, which is not asked for numbers.
         sparse: whether the gradient of the table names only the rows that were looked up, where the
             integers come from the example; the optimizer must know such gradients.
 
@@ -137,8 +151,9 @@ class Embedding(Layer):
         mod_inputs: bool = True,
         sparse: bool = False,
     ) -> None:
-        if num_buckets < 1:
-            raise BlockValueError(f"num_buckets must be positive: {num_buckets}. Give at least 1.")
+        _require_sizes("Embedding", num_buckets=num_buckets, num_units_out=num_units_out)
+        if not isinstance(initializer, (Tensor, np.ndarray)):
+            _require_callable("Embedding", initializer=initializer)
         self.num_buckets = num_buckets
         self.num_units_out = num_units_out
         name = name or f"Embedding_{num_buckets}_{num_units_out}"
@@ -154,7 +169,7 @@ class Embedding(Layer):
                 )
             table = torch.as_tensor(initializer).detach().clone().to(table.dtype)
         else:
-            (initializer or nn.init.normal_)(table)
+            (nn.init.normal_ if initializer is None else initializer)(table)
         self.weight = nn.Parameter(table, requires_grad=trainable)
 
     def build(self, kind: ResultType) -> None:
@@ -169,7 +184,14 @@ class Embedding(Layer):
         index = x.long()
         if self.mod_inputs:
             index = index.abs() % self.num_buckets
-        return F.embedding(index, self.weight, sparse=self.sparse)
+        try:
+            return F.embedding(index, self.weight, sparse=self.sparse)
+        except IndexError as error:
+            wrong = index[(index < 0) | (index >= self.num_buckets)]
+            raise BlockIndexError(
+                f"{self.name} has vectors for 0 to {self.num_buckets - 1}, but is asked for "
+                f"{wrong[0].item()}. Add buckets, or set mod_inputs=True."
+            ) from error
 
     def extra_repr(self) -> str:
         """Its sizes, and what is not as usual."""
@@ -183,3 +205,30 @@ class Embedding(Layer):
 
 def _named(value: object) -> str:
     return str(getattr(value, "__name__", value))
+
+
+def _require_sizes(layer: str, **sizes: object) -> None:
+    for name, size in sizes.items():
+        if not is_size(size):
+            raise BlockTypeError(f"{layer}: {name} must be an integer: {size!r}. Give a size.")
+        if not size:
+            raise BlockValueError(f"{layer}: {name} must be positive: {size}. Give at least 1.")
+
+
+def _require_callable(layer: str, **functions: object) -> None:
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise BlockTypeError(
+                f"{layer}: {name} must be a function, but it is {shortened(repr(function))}. Give "
+                "a function, or None."
+            )
+
+
+def _require_probability(layer: str, **probabilities: float | None) -> None:
+    for name, probability in probabilities.items():
+        if probability is None:
+            continue
+        if not isinstance(probability, (int, float)) or not 0 < probability <= 1:
+            raise BlockValueError(
+                f"{layer}: {name} must be a probability, above 0 and at most 1: {probability!r}."
+            )

@@ -24,9 +24,7 @@ class RNNCell(Layer):
         BlockTypeError: if the cell is none of these, or is given something else.
     """
 
-    def __init__(
-        self, cell: nn.LSTMCell | nn.GRUCell | nn.RNNCell, name: str | None = None
-    ) -> None:
+    def __init__(self, cell: nn.RNNCellBase, name: str | None = None) -> None:
         if not isinstance(cell, nn.RNNCellBase):
             raise BlockTypeError(
                 f"{cell!r} is no recurrent cell of torch. Give an LSTMCell, GRUCell or RNNCell; "

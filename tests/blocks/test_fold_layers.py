@@ -162,6 +162,35 @@ FAULTS: Faults = {
         TypeError,
         "Embeddings take integer inputs.*float32",
     ),
+    "fc_size": (lambda: td.FC("a"), TypeError, "FC: num_units_out must be an integer: 'a'"),  # type: ignore
+    "fc_none": (lambda: td.FC(0), ValueError, "FC: num_units_out must be positive: 0"),
+    "fc_activation": (
+        lambda: td.FC(3, activation=42),  # type: ignore
+        TypeError,
+        "FC: activation must be a function, but it is 42",
+    ),
+    "fc_table": (
+        lambda: td.FC(1, None, torch.ones(1, 2)),  # type: ignore
+        TypeError,
+        "FC: initializer must be a function",
+    ),
+    "fc_normal": (
+        lambda: td.FC(3, normalization_fn="layer"),  # type: ignore
+        TypeError,
+        "normalization_fn must be a function, but it is 'layer'",
+    ),
+    "fc_keep": (lambda: td.FC(3, input_keep_prob=2.0), ValueError, "input_keep_prob.*above 0.*2.0"),
+    "fc_drop": (lambda: td.FC(3, output_keep_prob=0), ValueError, "output_keep_prob.*above 0.*0"),
+    "embedding_size": (
+        lambda: td.Embedding(2.5, 2),  # type: ignore
+        TypeError,
+        "Embedding: num_buckets must be an integer: 2.5",
+    ),
+    "embedding_names": (
+        lambda: td.Embedding(2, 2, "normal"),  # type: ignore
+        TypeError,
+        "Embedding: initializer must be a function",
+    ),
     "embedding_empty": (lambda: td.Embedding(0, 2), ValueError, "num_buckets must be positive: 0"),
     "embedding_table": (
         lambda: td.Embedding(2, 2, np.ones((3, 2))),
@@ -185,5 +214,48 @@ def test_a_layer_has_one_input_type() -> None:
 def test_embedding_may_refuse_what_is_out_of_range() -> None:
     layer = td.Embedding(2, 2, mod_inputs=False)
     for number in (2, -1):
-        with pytest.raises(IndexError):
-            of_number(layer, number)
+        text = f"Embedding_2_2 has vectors for 0 to 1, but is asked for {number}"
+        goes_wrong((lambda number=number: of_number(layer, number), IndexError, text))  # type: ignore
+        with pytest.raises(td.BlockIndexError, match=text):
+            (td.Scalar("int64") >> layer).eval(number)
+
+
+def test_a_layer_is_called_on_batches_before_it_is_connected() -> None:
+    layer = td.FC(1, None, filled(2))
+    assert layer(torch.tensor([[1.0, 1.0], [0.0, 3.0]])).tolist() == [[4.0], [6.0]]
+    assert (layer.input_type, layer.output_size) == (T([2]), 1)
+    assert (td.Vector(2) >> layer).eval([1, 2], tolist=True) == [6.0]
+    assert td.Embedding(2, 2, TABLE)(torch.tensor([1, 2])).tolist() == [[3.0, 4.0], [1.0, 2.0]]
+
+
+def test_a_layer_that_is_called_refuses_what_it_could_not_be_connected_to() -> None:
+    layer = td.FC(2)
+    goes_wrong((lambda: layer(torch.ones(3)), TypeError, "FC input shape must be 1D"))
+    goes_wrong((lambda: layer(torch.ones(3, 2).long()), TypeError, "FC input dtype"))
+    goes_wrong((lambda: layer(torch.ones(())), TypeError, "Add a dimension"))
+    goes_wrong((lambda: layer([1.0, 2.0]), TypeError, "layers take batches of tensors"))
+    layer(torch.ones(3, 4))
+    text = r"Type mismatch between input type .*\(5,\).* and expected input type .*\(4,\)"
+    goes_wrong((lambda: layer(torch.ones(3, 5)), TypeError, text))
+    embedding = td.Embedding(2, 2)
+    goes_wrong((lambda: embedding(torch.ones(3)), TypeError, "Embeddings take integer inputs"))
+    with pytest.raises(RuntimeError, match="dtype"):  # shapes fit, so it is torch's to say
+        layer(torch.ones(3, 4).double())
+
+
+class Both(td.Layer):
+    """A layer of two arguments, the second a pair."""
+
+    def build(self, kind: td.ResultType) -> None:
+        self.kind = kind
+
+    def forward(self, x: Any, pair: Any) -> Any:
+        return x + pair[0] @ pair[1]
+
+
+def test_a_layer_of_several_arguments_takes_a_tuple() -> None:
+    layer = Both()
+    x, a, b = torch.ones(5, 2, 3), torch.ones(5, 2, 4), torch.ones(5, 4, 3)
+    assert layer(x, (a, b)).shape == (5, 2, 3)
+    assert layer.input_type == td.convert_to_type(([2, 3], ([2, 4], [4, 3])))
+    goes_wrong((lambda: layer(x, (a, a)), TypeError, "Type mismatch"))
