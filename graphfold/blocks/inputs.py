@@ -41,7 +41,7 @@ class Tensor(Block):
     def apply(self, context: Context, x: Any) -> Any:
         try:
             value = np.asarray(x, self._numpy)
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise self._no_numbers(x, error) from error
         if x is None or (value.ndim and _holds_none(x, value)):
             raise self._no_numbers(x, "numpy would read None as nan")
@@ -51,11 +51,21 @@ class Tensor(Block):
                 f"{shortened(repr(x))} has the shape {list(value.shape)}. Correct the example, or "
                 "the shape."
             )
+        if self._numpy.kind in "iu" and type(x) is not int:  # of which numpy says so itself
+            self._require_range(x, value)
         return context.from_example(self._tensor, value)
 
+    def _require_range(self, x: Any, value: np.ndarray) -> None:
+        """Raises BlockValueError for integers of numpy or torch that the dtype cannot hold."""
+        given = np.asarray(x)
+        whole = np.trunc(given) if given.dtype.kind == "f" else given
+        if given.dtype.kind in "iuf" and (whole != value).any():
+            raise self._no_numbers(x, f"out of bounds for {self._tensor.dtype}")
+
     def _no_numbers(self, x: Any, why: object) -> BlockValueError:
+        fault = str(why).rstrip(".")
         return BlockValueError(
-            f"{self} cannot make {shortened(repr(x))} a tensor: {why}. Give numbers."
+            f"{self} cannot make {shortened(repr(x))} a tensor: {fault}. Give numbers."
         )
 
     def _facts(self) -> dict[str, Any]:

@@ -23,19 +23,17 @@ class Metric(Block):
     gradients: a loss may be a metric.
 
     Args:
-        metric_name: the name; several blocks may have the same, for tensors of one type.
+        metric_name: the name, as a string; several blocks may have the same, for tensors of one
+            type.
 
     Raises:
-        BlockTypeError: if the name is not a string, or the input is neither a tensor nor
-            (tensor, Python object).
+        BlockTypeError: if the input is neither a tensor nor (tensor, Python object).
     """
 
     expected_input = (TensorType, TupleType)
 
-    def __init__(self, metric_name: str) -> None:
-        if not isinstance(metric_name, str):
-            raise BlockTypeError(f"metric_name must be a string: {metric_name!r}. Give a string.")
-        super().__init__(output_type=VoidType(), name=metric_name)
+    def __init__(self, metric_name: object) -> None:
+        super().__init__(output_type=VoidType(), name=str(metric_name))
 
     @property
     def tensor(self) -> TensorType:

@@ -304,7 +304,6 @@ CONNECTING: Faults = {
         "bad output type PyObjectType",
     ),
     "ngrams": (lambda: td.NGrams(0), ValueError, "n must be positive: 0"),
-    "metric_name": (lambda: td.Metric(3), TypeError, "metric_name must be a string: 3"),
     "metric_label": (
         lambda: (td.Scalar(), td.Scalar()) >> td.Metric("m"),
         TypeError,

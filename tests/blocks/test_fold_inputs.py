@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -262,3 +264,25 @@ def test_blocks_show_what_they_were_made_of() -> None:
     value = nn.Parameter(torch.ones(2))
     assert td.FromTensor(value).tensor is value
     assert td.FromTensor(np.zeros([])).output_type == td.TensorType((), "float64")
+
+
+@pytest.mark.parametrize("make", [int, np.int64, torch.tensor])
+def test_an_integer_that_the_dtype_cannot_hold_is_refused(make: Any) -> None:
+    assert td.Scalar("uint8").eval(make(255), tolist=True) == 255
+    for number in (256, -1):
+        for block, example in (
+            (td.Scalar("uint8"), make(number)),
+            (td.Vector(1, "uint8"), [make(number)]),
+        ):
+            with pytest.raises(td.BlockValueError, match="out of bounds"):
+                block.eval(example)
+    assert td.Scalar("int64").eval(np.float32(2.5), tolist=True) == 2
+
+
+def test_an_example_has_no_gradient() -> None:
+    learned = torch.ones(2, requires_grad=True)
+    for block, example in ((td.Vector(2), learned), (td.Tensor([1, 2]), [learned])):
+        with pytest.raises(td.BlockValueError, match="requires grad.*detach"):
+            block.eval(example)
+        with pytest.raises(td.BlockValueError, match="requires grad.*detach"):
+            td.compile(block)([example])

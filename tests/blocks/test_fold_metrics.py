@@ -94,7 +94,6 @@ VALUES: Cases = {
 }
 
 FAULTS: Faults = {
-    "name": (lambda: td.Metric(3), TypeError, "metric_name must be a string: 3"),  # type: ignore
     "object": (lambda: objects() >> td.Metric("m"), TypeError, "bad input type PyObjectType"),
     "void": (lambda: td.Void() >> td.Metric("m"), TypeError, "bad input type VoidType"),
     "sequence": (lambda: numbers() >> td.Metric("m"), TypeError, "bad input type SequenceType"),
@@ -227,3 +226,8 @@ def test_types_of_metrics() -> None:
     assert metric.input_type == td.TupleType(td.TensorType(()), P)
     assert metric.output_type == V
     assert metric.name == "m"
+
+
+def test_a_name_may_be_any_object() -> None:
+    model = td.compile((td.Scalar() >> td.Metric(3), td.Scalar() >> td.Metric("3")) >> td.Void())
+    assert model.run([(1, 2)]).metrics["3"].tolist() == [1.0, 2.0]
