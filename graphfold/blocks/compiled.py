@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +14,7 @@ from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.network import TRACE_AFTER
 from graphfold.blocks.cells import LeafCell
 from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.examples import is_single, require_several, single_example
 from graphfold.blocks.lowering import lower
 from graphfold.blocks.node_types import EXAMPLE, NodeTypes
 from graphfold.blocks.operations import Operations
@@ -27,7 +26,7 @@ from graphfold.blocks.undo import all_or_nothing
 from graphfold.blocks.walk import check_blocks
 from graphfold.blocks.widen import widen
 from graphfold.dag import Schema, TypedDAG
-from graphfold.errors import shortened
+from graphfold.errors import GraphfoldError
 
 #: The only pass: every node after what it reads.
 PASSES = (Up(),)
@@ -114,28 +113,31 @@ class CompiledModel(nn.Module):
         self.recompute = recompute
         self.fuse = fuse
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
-        self._float_types = {
-            k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point
-        }
+        floats = {k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point}
+        floats = floats or {torch.get_default_dtype()}
+        self._widest = max(floats, key=lambda dtype: torch.finfo(dtype).bits)
+        # Where there are no parameters, this is what `double()` changes and `to(device)` moves.
+        self._like: Tensor
+        self.register_buffer("_like", torch.zeros(0, dtype=self._widest), persistent=False)
         # The network is made of the same modules, so it is no child: state dicts name them once.
         self._network: list[Network] = []
 
-    def forward(self, examples: list[Any] | Batch) -> Any:
+    def forward(self, examples: Iterable[Any] | Batch) -> Any:
         """The output of the root; see `Result.output`.
 
         Args:
-            examples: a list of examples, or a batch made of them.
+            examples: the examples, in any iterable but a string or a dict; or a batch of them.
         """
         return self.run(examples).output
 
-    def run(self, examples: list[Any] | Batch) -> Result:
+    def run(self, examples: Iterable[Any] | Batch) -> Result:
         """The output of the root and the metrics.
 
         Args:
-            examples: a list of examples, or a batch made of them.
+            examples: the examples, in any iterable but a string or a dict; or a batch of them.
 
         Raises:
-            BlockTypeError: if a single example is given instead of a list.
+            BlockTypeError: if a single example is given instead.
         """
         batch = examples if isinstance(examples, Batch) else self.batch(examples)
         return self.collect(batch, self.states(batch))
@@ -149,7 +151,7 @@ class CompiledModel(nn.Module):
         network = self._network_of(batch.dag.schema)
         shared = batch.schedule.sources is not None
         precision = self.node_types.precision
-        precision.dtype = self._float_dtype()
+        precision.dtype = self._float_dtype() or self._widest
         guard = refuse_random("a leaf", batch.dag.op_type.device, _WHY) if shared else nullcontext()
         with guard:
             x = self._inputs(batch)
@@ -158,23 +160,28 @@ class CompiledModel(nn.Module):
 
     def collect(self, batch: Batch, states: States) -> Result:
         """The output of the root and the metrics, from the states of a batch."""
-        return self.results.collect(batch.dag, states, float_dtype_of([self.blocks]))
+        return self.results.collect(batch.dag, states, self._float_dtype())
 
     def lower(self, examples: Iterable[Any], num_workers: int = 0) -> TypedDAG:
         """Examples as graphs: the slow part, to be done once.
 
         Args:
-            examples: the examples.
+            examples: the examples, in any iterable but a string or a dict.
             num_workers: processes that share the work; 0 for none but this one.
 
         Raises:
             BlockTypeError: if a single example is given, or one does not fit.
         """
-        _refuse_single(examples)
-        if num_workers:
+        require_several(examples)
+        try:
+            if not num_workers:
+                return lower(self.node_types, self.results, examples)
             known = examples if isinstance(examples, Sequence) else list(examples)
             return lower_in_processes(self, known, num_workers) if known else self.lower([])
-        return lower(self.node_types, self.results, examples)
+        except GraphfoldError as error:
+            if is_single(self.root, examples):
+                raise single_example(examples) from error
+            raise
 
     def batch(self, examples: Iterable[Any] | TypedDAG) -> Batch:
         """A planned batch of examples, or of graphs made of them, on the model's device."""
@@ -192,13 +199,10 @@ class CompiledModel(nn.Module):
         yield from self.parameters()
         yield from self.buffers()
 
-    def _float_dtype(self) -> torch.dtype:
-        """That of the parameters; without any, the widest among the types."""
-        found = float_dtype_of([self.blocks])
-        if found is not None:
-            return found
-        kinds = self._float_types | {t.dtype for t in self.buffers() if t.is_floating_point()}
-        return max(kinds or {torch.get_default_dtype()}, key=lambda dtype: torch.finfo(dtype).bits)
+    def _float_dtype(self) -> torch.dtype | None:
+        """That of the parameters, else what was asked for; None for what each type says."""
+        asked = None if self._like.dtype == self._widest else self._like.dtype
+        return float_dtype_of([self.blocks]) or asked
 
     def _network_of(self, schema: Schema) -> Network:
         names = [t.name for t in schema.types if t.name != EXAMPLE]
@@ -240,12 +244,3 @@ def _tensors(block: Any) -> list[TensorType]:
     kind = block.output_type
     terminals = [] if kind is None else kind.terminal_types()
     return [item for item in terminals if isinstance(item, TensorType)]
-
-
-def _refuse_single(examples: Any) -> None:
-    single = isinstance(examples, (str, bytes, Mapping, tuple, Tensor, np.ndarray))
-    if single or not isinstance(examples, Iterable):
-        raise BlockTypeError(
-            f"a compiled model takes a batch of examples, not a single example: "
-            f"{shortened(repr(examples))}. Put it into a list."
-        )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphfold.blocks.compiled import PASSES, CompiledModel
 from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.examples import has_items
 from graphfold.datasets.loader import GraphDataset, GraphLoader
 from graphfold.datasets.sampler import BatchSampler
 from graphfold.errors import shortened
@@ -103,17 +104,9 @@ def _listed(examples: Iterable[Any]) -> Iterable[Any]:
     Raises:
         BlockTypeError: if it is a single one.
     """
-    if isinstance(examples, (str, bytes, Mapping)) or not _has_items(examples):
+    if isinstance(examples, (str, bytes, Mapping)) or not has_items(examples):
         raise BlockTypeError(
             "a dataset was given one example where a list was meant: "
             f"{shortened(repr(examples))}. Put it into a list."
         )
     return list(examples) if isinstance(examples, (tuple, Tensor, np.ndarray)) else examples
-
-
-def _has_items(examples: object) -> bool:
-    try:
-        iter(examples)  # type: ignore[call-overload]
-    except TypeError:  # as for numbers, and arrays without dimensions
-        return False
-    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
@@ -42,9 +42,9 @@ def _all_numbers(model: CompiledModel, batch: Any) -> list[Tensor]:
     tensors = [t.double() for t in all_tensors(result)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     loss = sum((t.square().sum() for t in tensors), torch.zeros((), dtype=torch.float64))
-    if not loss.requires_grad:
-        return tensors
-    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    grads: Sequence[Tensor | None] = [None] * len(parameters)
+    if parameters and loss.requires_grad:
+        grads = torch.autograd.grad(loss, parameters, allow_unused=True)
     return [*(t.detach() for t in tensors), *(torch.zeros(()) if g is None else g for g in grads)]
 
 
@@ -65,13 +65,13 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 def _in_float64(model: CompiledModel) -> Iterator[None]:
     """The model with parameters and buffers in float64, and as it was afterwards."""
     state = deepcopy(model.state_dict())
-    dtypes = {id(t): t.dtype for t in [*model.parameters(), *model.buffers()]}
+    dtypes = [t.dtype for t in [*model.parameters(), *model.buffers()]]
     training = model.training
     try:
         model.double().eval()
         yield
     finally:
         model.train(training)
-        for tensor in [*model.parameters(), *model.buffers()]:
-            tensor.data = tensor.data.to(dtypes.get(id(tensor), tensor.dtype))
+        for tensor, dtype in zip([*model.parameters(), *model.buffers()], dtypes, strict=True):
+            tensor.data = tensor.data.to(dtype)
         model.load_state_dict(state)

@@ -187,3 +187,51 @@ def test_a_batch_computes_gradients() -> None:
     layer.weight.grad = None
     model.root.eval([[1], [2]]).sum().backward()
     assert layer.weight.grad.tolist() == [[3.0]]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array, torch.tensor])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_any_sequence_is_a_batch_unless_it_is_an_example(kind: Any, num_workers: int) -> None:
+    model = td.compile(td.Vector(2) >> neg())
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    assert model(model.lower(kind(rows), num_workers)).tolist() == [[-1, -2], [-3, -4]]
+    assert model(kind([[1.0, 2.0]])).tolist() == [[-1, -2]]
+    goes_wrong((lambda: model.lower(kind([1.0, 2.0]), num_workers), TypeError, SINGLE))
+    with pytest.raises(td.BlockTypeError, match=r"has the shape \[3\]"):
+        model.lower(kind([[1.0, 2.0, 3.0]]), num_workers)
+    numbers_of = td.compile(numbers() >> td.Sum())
+    assert numbers_of(kind(rows)).tolist() == [3.0, 7.0]
+    goes_wrong((lambda: numbers_of(kind([1.0, 2.0])), TypeError, SINGLE))
+
+
+def test_a_bad_example_is_no_single_one() -> None:
+    model = td.compile({"a": td.Scalar()})
+    goes_wrong((lambda: model([{"a": 1}, {"b": 1}]), KeyError, "no key 'a'"))
+    assert model(())[0].shape == (0,)
+
+
+def mean() -> td.CompiledModel:
+    return td.compile(numbers() >> td.Mean())
+
+
+def test_a_model_without_parameters_has_a_dtype() -> None:
+    assert mean()([[0.1, 0.2]]).dtype == torch.float32
+    third = torch.tensor([1 / 3], dtype=torch.float64)
+    torch.testing.assert_close(mean().double()([[1, 0, 0]]), third, rtol=1e-15, atol=0)
+    assert mean().double().float()([[0.1]]).dtype == torch.float32
+    wide = td.compile((td.Scalar("float64"), td.Scalar()))
+    assert [x.dtype for x in wide([(1, 2)])] == [torch.float64, torch.float32]
+    assert [x.dtype for x in wide.float()([(1, 2)])] == [torch.float32] * 2
+    assert not mean().state_dict()
+    assert mean().bfloat16()([[0.5]]).dtype == torch.bfloat16
+
+
+def test_verify_is_exact_without_parameters_and_leaves_the_model_as_it_is() -> None:
+    model = mean()
+    assert td.verify(model, [[0.1, 0.2, 0.3], [], [0.7]]) < 1e-12
+    assert model([[0.1, 0.2]]).dtype == torch.float32
+
+
+def test_verify_takes_outputs_that_nothing_learned_is_in() -> None:
+    both = td.AllOf(nn.Linear(3, 2), td.Function(torch.tanh)) >> td.GetItem(1)
+    assert td.verify(td.compile(td.Vector(3) >> both), [[1, 2, 3], [4, 5, 6]]) < 1e-12
