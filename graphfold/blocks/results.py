@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -36,8 +36,9 @@ class Result:
     """What a model gives for some examples.
 
     Attributes:
-        output: as the root's output type says, with tensors [num_examples, ...]; a sequence is
-            a list with one entry for each example, tensors in it [length, ...].
+        output: as the root's output type says, with tensors [num_examples, ...]. In the place of a
+            sequence is a list with the sequence of each example: of tensors one tensor
+            [length, ...], of anything else a list, as `eval` gives it.
         metrics: name -> [num_values, ...], in the order of the examples and, within one, in which
             the blocks ran.
         labels: name -> the labels of these values, for metrics that take labels; None for a value
@@ -180,16 +181,24 @@ class _Found:
 
 
 def _split(kind: ResultType, values: Any, lengths: list[int]) -> list[Any]:
-    """A batch of elements as one batch for each sequence."""
+    """A batch of elements as one sequence for each length: a tensor of tensors, else a list."""
     if isinstance(kind, TensorType):
         return list(torch.split(values, lengths))
+    elements = _elements(kind, values, sum(lengths))
+    return [
+        elements[end - length : end]
+        for end, length in zip(accumulate(lengths), lengths, strict=True)
+    ]
+
+
+def _elements(kind: ResultType, values: Any, count: int) -> Sequence[Any]:
+    """A batch of elements one by one."""
+    if isinstance(kind, TensorType):
+        return torch.unbind(values)
     if isinstance(kind, TupleType):
-        items = [_split(item, v, lengths) for item, v in zip(kind, values, strict=True)]
-        return list(zip(*items, strict=True)) if items else [()] * len(lengths)
-    if isinstance(kind, SequenceType):
-        ends = torch.tensor([0, *lengths]).cumsum(0).tolist()
-        return [values[a:b] for a, b in pairwise(ends)]
-    return [None] * len(lengths)
+        items = [_elements(item, v, count) for item, v in zip(kind, values, strict=True)]
+        return list(zip(*items, strict=True)) if items else [()] * count
+    return values if isinstance(kind, SequenceType) else [None] * count
 
 
 def _count(kind: ResultType) -> int:

@@ -132,5 +132,24 @@ def test_ragged_outputs(batch: list[Any]) -> None:
     for got, example in zip(output, batch, strict=True):
         assert len(got) == len(example)
         for row, numbers_of_row in zip(got, example, strict=True):
-            torch.testing.assert_close(row[0], torch.tensor(numbers_of_row).exp())
-            assert row[1] is None
+            assert all(nothing is None for _, nothing in row)
+            values = torch.tensor([value for value, _ in row])
+            torch.testing.assert_close(values, torch.tensor(numbers_of_row).exp())
+
+
+@given(batch=st.lists(st.lists(st.lists(numbers, max_size=3), max_size=3), max_size=3))
+def test_a_ragged_output_is_what_eval_gives(batch: list[Any]) -> None:
+    element = td.AllOf(td.Scalar(), td.AllOf(td.Scalar() >> td.Function(torch.exp), td.Zeros(())))
+    inside = td.Map(element) >> td.AllOf(td.NGrams(2), td.Length(), td.Map(td.GetItem(0)))
+    block = td.AllOf(td.Map(inside), td.Map(td.Map(element)), td.Map(td.Void()))
+    columns = td.compile(block, ragged=True)(batch)
+    for number, example in enumerate(batch):
+        got = _listed(tuple(column[number] for column in columns))
+        assert got == _listed(block.eval(example))
+
+
+def _listed(value: Any) -> Any:
+    """A tensor as numbers; lists and tuples as they are."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_listed, value))
+    return value if value is None else value.tolist()
