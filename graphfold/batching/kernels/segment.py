@@ -8,6 +8,7 @@ The ways to compute them are compared in `graphfold.batching.kernels.segment_ker
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +19,10 @@ from graphfold.batching.kernels.gather import gather_sum as gather_sum
 
 #: Below so many numbers the few operations of `sum_by_index_add` are quicker on a CPU.
 SMALL = 1 << 16
+
+
+#: (values [num_rows, ...], ptr [num_segments + 1], parent [num_rows]) -> [num_segments, ...]
+Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
@@ -59,38 +64,52 @@ def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> T
     return total / count.view(-1, *[1] * (values.dim() - 1))
 
 
-def segment_max(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
+def _scatter_max(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+    zeros = values.new_zeros(len(ptr) - 1, *values.shape[1:])
+    return zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
+
+
+def segment_max(
+    values: Tensor, ptr: Tensor, parent: Tensor | None = None, find: Reduction = _scatter_max
+) -> Tensor:
     """[num_segments, ...] the elementwise maximum of each segment's rows.
 
-    Where several rows reach the maximum, the gradient is shared equally among them.
+    Where several rows reach the maximum, the gradient is shared equally among them, whoever finds
+    it: torch's own reductions share it only in part of the cases.
+
+    Args:
+        values: [num_rows, ...].
+        ptr: [num_segments + 1] where the rows of each segment begin.
+        parent: [num_rows] the segment of each row.
+        find: what finds the maxima; it need not be differentiable.
     """
     parent = parents(ptr, len(values)) if parent is None else parent
-    highest: Tensor = _Max.apply(values, ptr, parent)  # type: ignore[no-untyped-call]
+    highest: Tensor = _Max.apply(values, ptr, parent, find)  # type: ignore[no-untyped-call]
     return highest
 
 
 class _Max(torch.autograd.Function):
-    """`segment_max`, by scatter_reduce but for the gradient.
+    """`segment_max`: found by any function, with a gradient of our own.
 
-    That of torch takes five times as long, and is halved where the maximum equals the zero which
-    the reduction starts from, although that zero does not take part.
+    That of scatter_reduce takes five times as long, and is halved where the maximum equals the zero
+    which the reduction starts from, although that zero does not take part. That of segment_reduce
+    is not shared where it is negative (torch 2.13), that of torch-scatter never.
     """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-        index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-        zeros = values.new_zeros(len(ptr) - 1, *values.shape[1:])
-        highest = zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
+    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor, find: Reduction) -> Tensor:
+        highest = find(values, ptr, parent)
         ctx.save_for_backward(values, highest, ptr, parent)
         return highest
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         values, highest, ptr, parent = ctx.saved_tensors
         is_highest = highest.detach().index_select(0, parent)  # and its memory is used again
         torch.eq(values.detach(), is_highest, out=is_highest)
         share = grad / segment_sum(is_highest, ptr, parent).clamp(min=1)
-        return share.index_select(0, parent).mul_(is_highest), None, None
+        return share.index_select(0, parent).mul_(is_highest), None, None, None
 
 
 def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:

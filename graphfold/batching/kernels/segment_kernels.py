@@ -23,22 +23,21 @@ torch-scatter 2.1.2), in ms, forward / forward and backward, for rows of width 3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.kernels.segment import (
+    Reduction,
     segment_max,
     segment_sum,
     sum_by_index_add,
     sum_by_runs,
 )
 from graphfold.errors import ConfigError, did_you_mean
-
-#: (values [num_rows, width], ptr [num_segments + 1], parent [num_rows]) -> [num_segments, width]
-Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Kernel(NamedTuple):
@@ -86,7 +85,9 @@ _OF_TORCH: Mapping[str, Kernel] = {
     "native": NATIVE,
     "runs": Kernel(sum_by_runs, segment_max),
     "index_add": Kernel(sum_by_index_add, segment_max),
-    "segment_reduce": Kernel(_segment_reduce("sum"), _segment_reduce("max")),
+    "segment_reduce": Kernel(
+        _segment_reduce("sum"), partial(segment_max, find=_segment_reduce("max"))
+    ),
 }
 KERNELS = (*_OF_TORCH, "scatter")
 
@@ -108,4 +109,4 @@ def _scatter() -> Kernel:
         result: Tensor = torch_scatter.segment_csr(values, ptr, reduce="max")
         return result
 
-    return Kernel(total, highest)
+    return Kernel(total, partial(segment_max, find=highest))
