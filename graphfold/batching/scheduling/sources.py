@@ -46,12 +46,17 @@ def read_sources(plan: PassSchedule, dag: TypedDAG, sources: Sequence[Sources]) 
     op_type = dag.op_type.numpy()
     node = plan.node.numpy()
     within = _number_within_type(op_type)
-    orders = tuple(
-        own.of[torch.from_numpy(within[node[op_type[node] == index]])]
-        for index, own in enumerate(sources)
-    )
+    rows = (within[node[op_type[node] == index]] for index in range(len(sources)))
+    orders = tuple(_order(own, nodes) for own, nodes in zip(sources, rows, strict=True))
     rounds = tuple(read_sources(other, dag, sources) for other in plan.rounds)
     return replace(plan, type_order=orders, rounds=rounds)
+
+
+def _order(sources: Sources, nodes: IntArray) -> Tensor | None:
+    """The source of each row's node; None if the rows are just the sources in their order."""
+    if np.array_equal(nodes, sources.node.numpy()):
+        return None
+    return sources.of[torch.from_numpy(nodes)]
 
 
 def _number_within_type(op_type: IntArray) -> IntArray:
