@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from torch import nn
@@ -60,12 +60,17 @@ class Block(Typed, ABC):
             self._add_child(child)
         super().__init__(input_type, output_type, name)
         for child in children:
-            self._child_found(child)
+            self._conclude(self._child_found, child)
 
     @property
     def children(self) -> list[Block]:
         """The blocks that it consists of."""
         return self._children
+
+    @property
+    def parent(self) -> Block | None:
+        """The first block that it became a part of; None for what is no part of any."""
+        return next((p for p in self._parents if not p.is_forward_declaration_ref), None)
 
     @property
     def is_forward_declaration_ref(self) -> bool:
@@ -177,7 +182,7 @@ class Block(Typed, ABC):
         named = [repr(self._name)] if self._name else []
         return f"<{' '.join([self._kind, *named, *facts])}>"
 
-    def called(self, kind: str) -> Self:
+    def set_constructor_name(self, kind: str) -> Self:
         """Sets what messages call this kind of block; returns the block."""
         self._kind = kind
         return self
@@ -190,6 +195,17 @@ class Block(Typed, ABC):
         append(self._children, child)
         if not any(parent is self for parent in child._parents):
             append(child._parents, self)
+
+    def _conclude(self, draw: Callable[[Any], None], found: Any) -> None:
+        """The same; an error in a child's type also names the block that has the child."""
+        if self.is_simple:
+            return draw(found)
+        try:
+            draw(found)
+        except BlockTypeError as error:
+            if "whole" in error.facts or str(self) in error.message:
+                raise
+            raise type(error)(f"{self}: {error.message}", whole=self._kind) from error
 
     def _type_found(self) -> None:
         tell(self._parents, self)

@@ -10,7 +10,7 @@ from torch import nn
 from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.constants import Zeros
 from graphfold.blocks.context import Context
-from graphfold.blocks.convert import convert_to_block
+from graphfold.blocks.convert import convert_to_block, convert_to_part
 from graphfold.blocks.errors import (
     BlockDuplicateError,
     BlockKeyError,
@@ -117,11 +117,11 @@ class Optional(Block):
 
     @all_or_nothing()
     def __init__(self, some_case: Any, none_case: Any = None, name: str | None = None) -> None:
-        self._some_case = convert_to_block(some_case).set_input_type(PyObjectType())
+        self._some_case = convert_to_part(some_case, PyObjectType(), "some_case of Optional")
         self._none_case: Block | None = None
         children = [self._some_case]
         if none_case is not None:
-            self._none_case = convert_to_block(none_case).set_input_type(VoidType())
+            self._none_case = convert_to_part(none_case, VoidType(), "none_case of Optional")
             children.append(self._none_case)
         super().__init__(children, input_type=PyObjectType(), name=name)
 

@@ -218,7 +218,8 @@ class Composition(Block):
                 raise
             raise type(error)(
                 f"cannot connect {', '.join(map(str, call.sources))} of type {kind} to "
-                f"{call.block}: {error.message}"
+                f"{call.block}: {error.message.removeprefix(f'{call.block}: ')}",
+                whole=self._kind,
             ) from error
 
     def _backward(self, call: Call) -> None:
@@ -241,7 +242,7 @@ class _Placeholder(Identity):
         super().__init__(name=name)
         self.composition = composition
         self._parents.append(composition)
-        self.called(f"Composition.{side}")
+        self.set_constructor_name(f"Composition.{side}")
 
 
 #: Where a call finds its input: (which earlier result, which item of it or None for all).

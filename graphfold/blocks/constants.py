@@ -119,7 +119,7 @@ def Zeros(output_type: TypeLike, name: str | None = None) -> Block:
         )
     else:
         block = _Nothing(kind, name)
-    return block.called("Zeros")
+    return block.set_constructor_name("Zeros")
 
 
 class _Nothing(Block):

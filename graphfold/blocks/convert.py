@@ -11,6 +11,7 @@ from graphfold.blocks.errors import BlockTypeError
 
 if TYPE_CHECKING:
     from graphfold.blocks.block import Block
+    from graphfold.blocks.types import ResultType
 
 
 def convert_to_block(block_like: Any) -> Block:
@@ -43,3 +44,15 @@ def convert_to_block(block_like: Any) -> Block:
         f"{block_like!r} cannot be converted to a block. Give a block, a tensor, a module or "
         "function of tensors, or a dict, a list of pairs or a tuple of such."
     )
+
+
+def convert_to_part(block_like: Any, takes: ResultType, place: str) -> Block:
+    """The same, for a block that takes a type in the place that it has in another.
+
+    Raises:
+        BlockTypeError: if it stands for none, or for one that takes something else.
+    """
+    try:
+        return convert_to_block(block_like).set_input_type(takes)
+    except BlockTypeError as error:
+        raise type(error)(f"{place}: {error.message}", whole=place) from error

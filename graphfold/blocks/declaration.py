@@ -89,7 +89,7 @@ class Reference(Block):
     ) -> None:
         self.target: Block | None = None
         super().__init__(input_type=input_type, output_type=output_type, name=name)
-        self.called("ForwardDeclaration()")
+        self.set_constructor_name("ForwardDeclaration()")
 
     @property
     def is_forward_declaration_ref(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.constants import Zeros
 from graphfold.blocks.context import Context
-from graphfold.blocks.convert import convert_to_block
+from graphfold.blocks.convert import convert_to_block, convert_to_part
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.simple import elements_of
 from graphfold.blocks.type_conversion import element_type_of
@@ -37,7 +37,7 @@ class Fold(Block):
 
     @all_or_nothing()
     def __init__(self, combine_block: Any, start_block: Any, name: str | None = None) -> None:
-        self.start_block = convert_to_block(start_block).set_input_type(VoidType())
+        self.start_block = convert_to_part(start_block, VoidType(), "start_block of Fold")
         self.combine_block = convert_to_block(combine_block)
         super().__init__([self.start_block, self.combine_block], name=name)
 
@@ -112,7 +112,8 @@ class Reduce(Block):
         self.default_block: Block | None = None
         children = [self.combine_block]
         if default_block is not None:
-            self.default_block = convert_to_block(default_block).set_input_type(VoidType())
+            place = "default_block of Reduce"
+            self.default_block = convert_to_part(default_block, VoidType(), place)
             children.append(self.default_block)
         super().__init__(children, name=name)
 

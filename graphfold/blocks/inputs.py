@@ -84,7 +84,7 @@ def Scalar(dtype: Any = "float32", name: str | None = None) -> Block:
         dtype: the dtype.
         name: its name.
     """
-    return Tensor((), dtype, name).called("Scalar")
+    return Tensor((), dtype, name).set_constructor_name("Scalar")
 
 
 def Vector(size: int, dtype: Any = "float32", name: str | None = None) -> Block:
@@ -95,7 +95,7 @@ def Vector(size: int, dtype: Any = "float32", name: str | None = None) -> Block:
         dtype: the dtype.
         name: its name.
     """
-    return Tensor((size,), dtype, name).called("Vector")
+    return Tensor((size,), dtype, name).set_constructor_name("Vector")
 
 
 class OneHot(Block):

@@ -34,6 +34,6 @@ def tell(parents: Iterable[Block], child: Block) -> None:
     try:
         while _QUEUE.pairs:
             parent, child = _QUEUE.pairs.popleft()
-            parent._child_found(child)
+            parent._conclude(parent._child_found, child)
     finally:
         _QUEUE.pairs = None

@@ -28,7 +28,7 @@ def NodeRows() -> Block:
     It is `Metric("rows")` with the node's number as the label.
     """
     number = InputTransform(lambda node: node.number)
-    return (Record((Identity(), number)) >> Metric(ROWS)).called("NodeRows")
+    return (Record((Identity(), number)) >> Metric(ROWS)).set_constructor_name("NodeRows")
 
 
 def in_node_order(lowered: TypedDAG, slot: int, dag: TypedDAG, nodes: Tensor) -> TypedDAG:

@@ -116,7 +116,7 @@ def AllOf(*blocks: Any, name: str | None = None) -> Block:
         name: its name.
     """
     if not blocks:
-        return Void(name).called("AllOf")
+        return Void(name).set_constructor_name("AllOf")
     return _AllOf([convert_to_block(block) for block in blocks], name)
 
 

@@ -59,7 +59,7 @@ def RNN(
         if not isinstance(cell.output_type, TupleType):
             raise BlockTypeError(f"RNN cell must have tuple output type: {cell.output_type}.")
         initial_state = Zeros(_pair(cell.output_type, "(output_elem, state)")[1])
-    composition = Composition(name=name).called("RNN")
+    composition = Composition(name=name).set_constructor_name("RNN")
     with composition.scope():
         composition.output.reads(_RNN(cell, name).reads(composition.input, initial_state))
     return composition

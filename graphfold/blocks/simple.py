@@ -141,7 +141,7 @@ def Slice(
         )
     if step == 0:
         raise BlockValueError("the step of a Slice cannot be zero. Give 1, or leave it out.")
-    return GetItem(slice(start, stop, step), name).called("Slice")
+    return GetItem(slice(start, stop, step), name).set_constructor_name("Slice")
 
 
 class Length(Block):

@@ -7,6 +7,7 @@ the connection that said it, if that is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from graphfold.blocks.errors import BlockTypeError
@@ -74,7 +75,7 @@ class Typed:
             BlockTypeError: if that contradicts what is known.
         """
         if self._learn("input", input_type):
-            self._input_found(self._types["input"])  # type: ignore[arg-type]
+            self._conclude(self._input_found, self._types["input"])
             self._type_found()
         return self
 
@@ -86,7 +87,7 @@ class Typed:
             BlockTypeError: if that contradicts what is known.
         """
         if self._learn("output", output_type):
-            self._output_found(self._types["output"])  # type: ignore[arg-type]
+            self._conclude(self._output_found, self._types["output"])
             self._type_found()
         return self
 
@@ -167,6 +168,10 @@ class Typed:
         allowed = self._classes[side]
         if allowed is not None and not issubclass(kind, allowed):
             raise BlockTypeError(_bad(side, shown, self, allowed))
+
+    def _conclude(self, draw: Callable[[Any], None], found: Any) -> None:
+        """Draws conclusions from what was found."""
+        draw(found)
 
     def _input_found(self, kind: ResultType) -> None:
         """Draws conclusions from the input type."""

@@ -153,7 +153,8 @@ def push_back(wires: Sequence[Wire], kind: ResultType, reader: Block) -> None:
             raise BlockTypeError(
                 f"{_named(wire)} has type {wire.kind}; cannot connect it to {place} having type "
                 f"{item}. Type mismatch between input type {wire.kind} and expected input type "
-                f"{item}."
+                f"{item}.",
+                whole=str(reader),
             )
         if wire.index is None:
             wire.block.set_output_type(item)

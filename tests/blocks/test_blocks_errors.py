@@ -427,6 +427,58 @@ def test_error_when_connected(name: str) -> None:
     assert isinstance(caught.value, GraphfoldError)
 
 
+WHOLE: Faults = {
+    "case": (
+        lambda: td.OneOf(len, {2: neg()}).set_input_type(P),
+        TypeError,
+        "^<OneOf>: bad input type PyObjectType.* for <Function fn='neg'>",
+    ),
+    "connected_case": (
+        lambda: td.Scalar() >> td.AllOf(td.AllOf(td.FC(2))),
+        TypeError,
+        r"^cannot connect <Scalar .* to <AllOf>: FC input shape must be 1D: \[\]",
+    ),
+    "item": (
+        lambda: td.Record((td.Scalar(), neg())).set_input_type(P),
+        TypeError,
+        "^<Record ordered=True>: bad input type .* for <Function fn='neg'>",
+    ),
+    "inner": (
+        lambda: td.Map(td.Record((neg(),))).set_input_type(P),
+        TypeError,
+        "^<Record ordered=True>: bad input type .* for <Function fn='neg'>",
+    ),
+    "some": (
+        lambda: td.Optional(neg()),
+        TypeError,
+        "^some_case of Optional: bad input type .* for <Function fn='neg'>",
+    ),
+    "none": (
+        lambda: td.Optional(td.Scalar(), td.Scalar()),
+        TypeError,
+        "^none_case of Optional: Type mismatch between input type VoidType.* in <Scalar",
+    ),
+    "start": (
+        lambda: td.Fold(add(), td.Scalar()),
+        TypeError,
+        "^start_block of Fold: Type mismatch .*VoidType.* in <Scalar",
+    ),
+    "default": (
+        lambda: td.Reduce(add(), 42),
+        TypeError,
+        "^default_block of Reduce: 42 cannot be converted to a block",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_error_in_a_part_names_the_whole(name: str) -> None:
+    make, kind, text = WHOLE[name]
+    with pytest.raises(kind, match=text) as caught:
+        make()
+    assert isinstance(caught.value, GraphfoldError)
+
+
 @pytest.mark.parametrize("name", CHECKING)
 def test_error_when_checked(name: str) -> None:
     make, kind, text = CHECKING[name]

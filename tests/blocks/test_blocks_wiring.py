@@ -197,3 +197,19 @@ def test_a_wire_is_what_it_is() -> None:
         return x
 
     assert td.compose(shown).set_input_type([]).output_type == td.TensorType([])
+
+
+def test_a_part_knows_the_block_that_it_belongs_to() -> None:
+    part, declared = td.Scalar(), td.ForwardDeclaration()
+    assert part.parent is None
+    reference = declared()
+    first = td.Map(part)
+    td.Map(part)
+    declared.resolve_to(first)
+    assert (part.parent, first.parent, first.children) == (first, None, [part])
+    assert reference.is_forward_declaration_ref
+
+
+def test_a_kind_of_block_may_have_a_name_of_its_own() -> None:
+    block = td.Pipe(td.InputTransform(ord), td.Scalar()).set_constructor_name("Letter")
+    assert (repr(block), block.eval("a", tolist=True)) == ("<Letter>", 97.0)
