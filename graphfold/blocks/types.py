@@ -105,8 +105,9 @@ class TensorType(ResultType):
 
     Args:
         shape: the size of every dimension.
-        dtype: a name such as "int64", or a dtype of torch or numpy. Floating-point tensors take the
-            dtype of the model's parameters when a model runs (`model.double()`).
+        dtype: a name such as "int64", which means what it means in torch, or a dtype of torch or
+            numpy. Floating-point tensors take the dtype of the model's parameters when a model runs
+            (`model.double()`).
 
     Raises:
         BlockTypeError: if the shape is no list of sizes, or there is no such dtype.
@@ -264,11 +265,13 @@ def is_size(value: object) -> bool:
 
 
 def _dtype_name(dtype: Any) -> str:
-    if isinstance(dtype, torch.dtype):
-        name = str(dtype).removeprefix("torch.")
+    # "float" is torch's float32, and would be numpy's float64.
+    named = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if isinstance(named, torch.dtype):
+        name = str(named).removeprefix("torch.")
     else:
         try:
-            name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
+            name = np.dtype(dtype).name
         except TypeError:
             name = str(dtype)
     if name not in DTYPES:

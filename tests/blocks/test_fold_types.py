@@ -205,3 +205,21 @@ MADE: Faults = {
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_no_type(name: str) -> None:
     goes_wrong(MADE[name])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        ("float", "float32"),
+        ("double", "float64"),
+        ("half", "float16"),
+        ("long", "int64"),
+        ("bfloat16", "bfloat16"),
+        (np.float64, "float64"),
+        (np.dtype("int32"), "int32"),
+        (torch.float, "float32"),
+    ],
+)
+def test_a_dtype_has_the_name_that_torch_gives_it(dtype: Any, name: str) -> None:
+    assert T([2], dtype) == T([2], name)
+    assert T([2], dtype).torch_dtype == getattr(torch, name)
