@@ -212,7 +212,7 @@ def to_rows(values: Tensor, kind: TensorType, dtype: torch.dtype) -> Tensor:
     """[num_rows, row_width] tensors as rows of numbers of the buffers' dtype."""
     size = values.shape[0]
     if kind.is_floating_point:
-        return values.reshape(size, kind.size)
+        return values.to(dtype).reshape(size, kind.size)
     values = values.to(kind.torch_dtype).reshape(size, kind.size).contiguous()
     return values.view(torch.uint8).to(dtype)
 

@@ -219,6 +219,13 @@ def test_floats_take_the_dtype_of_the_type_or_the_model() -> None:
     assert learned.eval(1).dtype == td.compile(learned)([1]).dtype == torch.float32
 
 
+def test_a_function_of_a_narrower_dtype_does_not_narrow_the_next() -> None:
+    narrow = td.Function(lambda x: x.to(torch.float32))
+    block = td.Map(td.Scalar("int64") >> narrow) >> td.Reduce(td.Function(torch.sub))
+    model = td.compile(block >> td.Function(torch.sin))
+    assert td.verify(model, [[1, 2], [2, -3, 5], []]) < 1e-15
+
+
 def test_an_error_of_a_function_names_the_block() -> None:
     def fails(x: Tensor) -> Tensor:
         raise OSError("no disk")
