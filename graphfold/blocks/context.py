@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from graphfold.blocks.errors import BlockRecursionError
 
 if TYPE_CHECKING:
     from graphfold.blocks.block import Block, Steps
@@ -17,9 +14,6 @@ if TYPE_CHECKING:
     from graphfold.blocks.reductions import Reduction
     from graphfold.blocks.types import TensorType
 
-#: How often a block may run inside of itself with the same object, before that is an error.
-MOST_INSIDE = 1000
-
 
 class Context(ABC):
     """What happens to tensors: they are recorded (lowering), computed (eval) or counted (depth).
@@ -28,30 +22,8 @@ class Context(ABC):
     """
 
     def __init__(self) -> None:
-        self._inside: dict[tuple[int, int], int] = {}
-
-    def enter(self, block: Block, x: Any) -> None:
-        """Notes that a declared block starts with an object.
-
-        Raises:
-            BlockRecursionError: if it does so inside of itself, with the very same object, so often
-                that there will be no end. An iterator may have moved on and does not count.
-        """
-        key = id(block), id(x)
-        count = self._inside[key] = self._inside.get(key, 0) + 1
-        if count > MOST_INSIDE and not hasattr(x, "__next__"):
-            raise BlockRecursionError(
-                f"{block} contains itself and runs again and again with the same object: "
-                f"{reprlib.repr(x)}. Let it pass on a part of what it is given to itself, and "
-                "check whether the example contains itself."
-            )
-
-    def leave(self, block: Block, x: Any) -> None:
-        """Notes that it is done."""
-        key = id(block), id(x)
-        self._inside[key] -= 1
-        if not self._inside[key]:
-            del self._inside[key]
+        # (id of a declared block, id of what it is given) -> how often that runs inside of itself
+        self.inside: dict[tuple[int, int], int] = {}
 
     @abstractmethod
     def from_example(self, kind: TensorType, value: Any) -> Any:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphfold.blocks.block import Block, Steps
 from graphfold.blocks.context import Context
 from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.errors import BlockDeclarationError, BlockTypeError
+from graphfold.blocks.errors import BlockDeclarationError, BlockRecursionError, BlockTypeError
 from graphfold.blocks.type_conversion import TypeLike
 from graphfold.blocks.typed import Typed
 from graphfold.blocks.types import ResultType
 from graphfold.blocks.undo import all_or_nothing, append, put
+
+#: How often a block may run inside of itself with the very same object: then it will never end.
+MOST_INSIDE = 1000
 
 
 class ForwardDeclaration(Typed):
@@ -112,11 +116,24 @@ class Reference(Block):
         return () if self.target is None else [self.target]
 
     def steps(self, context: Context, x: Any) -> Steps:
-        assert self.target is not None
-        context.enter(self.target, x)
-        value = yield self.target, x
-        context.leave(self.target, x)
+        inside, key = context.inside, (id(self.target), id(x))
+        count = inside[key] = inside.get(key, 0) + 1
+        if count > MOST_INSIDE:
+            self._refuse_endless(x)
+        value = yield self.target, x  # type: ignore[misc]
+        if count == 1:
+            del inside[key]
+        else:
+            inside[key] = count - 1
         return value
+
+    def _refuse_endless(self, x: Any) -> None:
+        if not hasattr(x, "__next__"):  # an iterator may have moved on
+            raise BlockRecursionError(
+                f"{self.target} contains itself and runs again and again with the same object: "
+                f"{reprlib.repr(x)}. Let it pass on a part of what it is given to itself, and "
+                "check whether the example contains itself."
+            )
 
     def _input_found(self, kind: ResultType) -> None:
         if self.target is not None:
