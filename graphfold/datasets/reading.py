@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
@@ -27,7 +28,8 @@ Result = TypeVar("Result")
 CHUNK_SIZE = 256
 
 
-class Job(NamedTuple, Generic[Result]):
+@dataclass(frozen=True)
+class Job(Generic[Result]):
     """How to read the records of a file, whichever process does it."""
 
     adapter: Adapter
