@@ -17,6 +17,7 @@ from graphfold.datasets.loader import GraphLoader
 from graphfold.datasets.sampler import BatchSampler
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
+from graphfold.layers.model import Model
 from graphfold.training.compose import compose
 from graphfold.training.sharing import choose_sharing
 from graphfold.training.train import make_learner
@@ -26,18 +27,19 @@ Forward: TypeAlias = Callable[[Batch], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class Trainable:
     """What `graphfold train` would train, without Lightning around it."""
 
     config: Mapping[str, Any]
     data: DataModule
-    model: GraphModel
+    model: Model
     optimizer: Optimizer
 
     def loader(self, epoch: int = 0) -> GraphLoader:
         """The batches of an epoch, planned as they are asked for."""
         share = choose_sharing(self.data, "train", self.model, training=True)
-        loader = self.data.loader("train", self.model.passes, share=share)
+        model = self.model
+        loader = self.data.loader("train", model.passes, share=share, lowering=model.lowering)
         assert isinstance(loader.sampler, BatchSampler)
         loader.sampler.set_epoch(epoch)
         return loader
@@ -58,6 +60,12 @@ class Experiment:
         return head.losses(raw, head.target_rows(batch.dag)).sum() / batch.num_graphs
 
 
+class Experiment(Trainable):
+    """The same with a model of cells."""
+
+    model: GraphModel
+
+
 def load_data(overrides: Sequence[str]) -> DataModule:
     """The prepared data of a config.
 
@@ -69,8 +77,8 @@ def load_data(overrides: Sequence[str]) -> DataModule:
     return data
 
 
-def load_experiment(overrides: Sequence[str], data: DataModule | None = None) -> Experiment:
-    """The experiment of a config, freshly initialised.
+def load_trainable(overrides: Sequence[str], data: DataModule | None = None) -> Trainable:
+    """What a config says, freshly initialised.
 
     Args:
         overrides: of the config, as for training.
@@ -86,12 +94,18 @@ def load_experiment(overrides: Sequence[str], data: DataModule | None = None) ->
     learner.model.network.trace_after = TRACE_AFTER
     made = learner.configure_optimizers()
     optimizer = made["optimizer"] if isinstance(made, dict) else made
-    if not isinstance(learner.model, GraphModel):
+    return Trainable(complete, data, learner.model, optimizer)
+
+
+def load_experiment(overrides: Sequence[str], data: DataModule | None = None) -> Experiment:
+    """The same for a model of cells; arguments and errors as above."""
+    found = load_trainable(overrides, data)
+    if not isinstance(found.model, GraphModel):
         raise ConfigError(
-            f"this benchmark measures a model of cells, not a {type(learner.model).__name__}. "
+            f"this benchmark measures a model of cells, not a {type(found.model).__name__}. "
             "Choose another model."
         )
-    return Experiment(complete, data, learner.model, optimizer)
+    return Experiment(found.config, found.data, found.model, found.optimizer)
 
 
 def load_sized(

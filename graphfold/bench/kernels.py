@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.segment_kernels import KERNELS, Reduction, get_kernel
+from graphfold.batching.kernels.segment import Reduction
+from graphfold.batching.kernels.segment_kernels import KERNELS, get_kernel
 from graphfold.bench.measure import Row, Work, measure
 from graphfold.dag.typed_dag import pointers
 from graphfold.errors import ConfigError

@@ -24,6 +24,7 @@ BENCHMARKS = {
     "sst": "graphfold.bench.sst",
     "sequence": "graphfold.bench.sequence",
     "molecules": "graphfold.bench.molecules",
+    "blocks": "graphfold.bench.blocks",
     "kernels": "graphfold.bench.kernels",
     "schedule": "graphfold.bench.schedule",
     "loader": "graphfold.bench.loader",

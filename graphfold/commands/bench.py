@@ -5,6 +5,7 @@ NAME is a benchmark:
   sst         Tree-LSTM on the Stanford Sentiment Treebank
   sequence    LSTM over sentences, against torch.nn.LSTM
   molecules   message passing, against other libraries where they are installed
+  blocks      a Tree-LSTM of combinators, against the same of cells
   kernels     reductions over children, one kernel against the other
   schedule    planning batches, by policy: speed, and launches against the least there can be
   loader      selecting and planning batches, with and without workers

@@ -75,6 +75,15 @@ def test_treefc(bench: Bench) -> None:
     assert variants(rows, phase="schedule", shape="random", batch_size=1) == ["graphfold"]
 
 
+def test_blocks(bench: Bench) -> None:
+    rows = bench("blocks", "--batch-size", "3,8", "--hidden-size", "4")
+    for phase in ("train", "inference"):
+        for batch_size in (3, 8):
+            found = variants(rows, benchmark="blocks", phase=phase, batch_size=batch_size)
+            assert found == ["graphfold", "cells"]
+    assert variants(rows, benchmark="blocks_lowering", phase="schedule") == ["graphfold"]
+
+
 def test_sst(bench: Bench) -> None:
     rows = bench("sst", "--batch-size", "3,8", "--hidden-size", "4")
     names = ["graphfold", "cat_levels", "one_by_one", "product_floor"]
