@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from graphfold.batching.kernels import segment
@@ -157,4 +156,4 @@ class Children:
 
     def expand(self, values: Tensor) -> Tensor:
         """[num_child_edges, ...] the parent's row of `values` on every edge."""
-        return torch.index_select(values, 0, self.parent)
+        return segment.expand(values, self.ptr, self.parent)

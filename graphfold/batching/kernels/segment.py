@@ -8,18 +8,18 @@ The ways to compute them are compared in `graphfold.batching.kernels.segment_ker
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.gather import GatherRows, SumRows, parents
 from graphfold.batching.kernels.gather import gather_sum as gather_sum
+from graphfold.batching.kernels.gather import parents
+from graphfold.batching.kernels.opaque import is_open, opaque
 
 #: Below so many numbers the few operations of `sum_by_index_add` are quicker on a CPU.
 SMALL = 1 << 16
-
 
 #: (values [num_rows, ...], ptr [num_segments + 1], parent [num_rows]) -> [num_segments, ...]
 Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -27,33 +27,28 @@ Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_segments, ...] the sum of each segment's rows of `values` [num_rows, ...]."""
-    if values.is_cpu and values.numel() < SMALL:
+    if _is_small(values, values.shape[1:]):
         return sum_by_index_add(values, ptr, parent)
-    return sum_by_runs(values, ptr, parent)
+    return _sum(values, ptr, parent, _total)
 
 
 def sum_by_runs(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """`segment_sum` by one call that knows the runs: nothing is filled with zeros first."""
-    parent = parents(ptr, len(values)) if parent is None else parent
-    rows = values.reshape(len(values), math.prod(values.shape[1:]))
-    edge = torch.arange(len(parent), device=ptr.device)
-    total: Tensor = SumRows.apply(rows, parent, edge, ptr)  # type: ignore[no-untyped-call]
-    return total.view(len(ptr) - 1, *values.shape[1:])
+    return _sum(values, ptr, parent, _total_by_runs)
 
 
 def sum_by_index_add(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """`segment_sum` by adding every row to its segment; in any order, on a GPU."""
-    parent = parents(ptr, len(values)) if parent is None else parent
-    total = values.new_zeros(len(ptr) - 1, *values.shape[1:])
-    return total.index_add(0, parent, values)
+    parent = parents(ptr, values.shape[0]) if parent is None else parent
+    total = values.new_zeros(ptr.shape[0] - 1, *values.shape[1:])
+    return total.index_add_(0, parent, values)
 
 
 def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-    """[num_rows, width] for each row the value of its segment; its gradient is `segment_sum`."""
-    if values.is_cpu and len(parent) * values.shape[1] < SMALL:
+    """[num_rows, ...] for each row the value of its segment; its gradient is `segment_sum`."""
+    if _is_small(parent, values.shape[1:]):
         return values.index_select(0, parent)
-    edge = torch.arange(len(parent), device=ptr.device)
-    rows: Tensor = GatherRows.apply(values, parent, edge, ptr)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Expand.apply(values, ptr, parent)  # type: ignore[no-untyped-call]
     return rows
 
 
@@ -64,14 +59,8 @@ def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> T
     return total / count.view(-1, *[1] * (values.dim() - 1))
 
 
-def _scatter_max(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-    index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-    zeros = values.new_zeros(len(ptr) - 1, *values.shape[1:])
-    return zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
-
-
 def segment_max(
-    values: Tensor, ptr: Tensor, parent: Tensor | None = None, find: Reduction = _scatter_max
+    values: Tensor, ptr: Tensor, parent: Tensor | None = None, find: Reduction | None = None
 ) -> Tensor:
     """[num_segments, ...] the elementwise maximum of each segment's rows.
 
@@ -82,11 +71,53 @@ def segment_max(
         values: [num_rows, ...].
         ptr: [num_segments + 1] where the rows of each segment begin.
         parent: [num_rows] the segment of each row.
-        find: what finds the maxima; it need not be differentiable.
+        find: what finds the maxima; it need not be differentiable. If not given, scatter_reduce.
     """
-    parent = parents(ptr, len(values)) if parent is None else parent
-    highest: Tensor = _Max.apply(values, ptr, parent, find)  # type: ignore[no-untyped-call]
+    parent = parents(ptr, values.shape[0]) if parent is None else parent
+    highest: Tensor = _Max.apply(values, ptr, parent, find or _highest)  # type: ignore[no-untyped-call]
     return highest
+
+
+def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
+    """[num_rows, ...] `score` normalised so that each segment's rows sum to one."""
+    parent = parents(ptr, score.shape[0]) if parent is None else parent
+    highest = segment_max(score.detach(), ptr, parent)
+    weight = torch.exp(score - expand(highest, ptr, parent))
+    return weight / expand(segment_sum(weight, ptr, parent), ptr, parent)
+
+
+def _sum(values: Tensor, ptr: Tensor, parent: Tensor | None, find: Reduction) -> Tensor:
+    parent = parents(ptr, values.shape[0]) if parent is None else parent
+    total: Tensor = _Sum.apply(values, ptr, parent, find)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _Sum(torch.autograd.Function):
+    """`segment_sum`, found by any function; its gradient is `_Expand`."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor, find: Reduction) -> Tensor:
+        ctx.save_for_backward(ptr, parent)
+        return find(values, ptr, parent)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        rows = _Expand.apply(grad, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return rows, None, None, None
+
+
+class _Expand(torch.autograd.Function):
+    """`expand`; its gradient is `_Sum`."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+        ctx.save_for_backward(ptr, parent)
+        return values.index_select(0, parent)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        total = _Sum.apply(grad, *ctx.saved_tensors, _total)  # type: ignore[no-untyped-call]
+        return total, None, None
 
 
 class _Max(torch.autograd.Function):
@@ -105,16 +136,43 @@ class _Max(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        values, highest, ptr, parent = ctx.saved_tensors
-        is_highest = highest.detach().index_select(0, parent)  # and its memory is used again
-        torch.eq(values.detach(), is_highest, out=is_highest)
-        share = grad / segment_sum(is_highest, ptr, parent).clamp(min=1)
-        return share.index_select(0, parent).mul_(is_highest), None, None, None
+        return _shares(grad, *ctx.saved_tensors), None, None, None
 
 
-def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
-    """[num_rows, ...] `score` normalised so that each segment's rows sum to one."""
-    parent = parents(ptr, len(score)) if parent is None else parent
-    highest = segment_max(score.detach(), ptr, parent)
-    weight = torch.exp(score - highest.index_select(0, parent))
-    return weight / segment_sum(weight, ptr, parent).index_select(0, parent)
+def _is_small(rows: Tensor, sizes: Sequence[int]) -> bool:
+    """Whether so many rows of these sizes are few numbers on a CPU; not where a trace runs."""
+    return rows.is_cpu and not is_open(rows) and len(rows) * math.prod(sizes) < SMALL
+
+
+def _empty(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    """[num_segments, ...] memory for a reduction."""
+    return values.new_empty(ptr.shape[0] - 1, *values.shape[1:])
+
+
+@opaque(_empty)
+def _total(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    is_small = _is_small(values, values.shape[1:])
+    return (sum_by_index_add if is_small else _total_by_runs)(values, ptr, parent)
+
+
+@opaque(_empty)
+def _total_by_runs(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    rows = values.reshape(len(values), math.prod(values.shape[1:]))
+    total = gather_sum(rows, torch.arange(len(values), device=ptr.device), ptr)
+    return total.view(len(ptr) - 1, *values.shape[1:])
+
+
+@opaque(_empty)
+def _highest(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+    zeros = values.new_zeros(ptr.shape[0] - 1, *values.shape[1:])
+    return zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
+
+
+@opaque(lambda grad, values, *_: torch.empty_like(values))
+def _shares(grad: Tensor, values: Tensor, highest: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    """[num_rows, ...] the gradient of `segment_max`."""
+    is_highest = highest.detach().index_select(0, parent)  # and its memory is used again
+    torch.eq(values.detach(), is_highest, out=is_highest)
+    share = grad / segment_sum(is_highest, ptr, parent).clamp(min=1)
+    return share.index_select(0, parent).mul_(is_highest)

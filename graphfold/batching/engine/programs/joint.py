@@ -12,6 +12,7 @@ from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.aliases import aliased
 from graphfold.batching.engine.lazy import Aliases, LazyParameter
 from graphfold.batching.engine.programs.program import Layout, Slot
+from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.kernels.segment_kernels import Kernel
 
 
@@ -86,12 +87,19 @@ class Joint:
         edge = {name: tensor for (how, name), tensor in given.items() if how == "edge"}
         parts = {name: tensor for (how, name), tensor in given.items() if how == "x"}
         x: NodeInput = parts[""] if list(parts) == [""] else parts
-        nodes = (t for s, t in zip(self.slots, read, strict=True) if s.per in ("node", "child"))
-        reader, size = SlotReader(given, stacks), next(nodes).shape[0]
-        children = Children(reader, size, self.cell.arity, edge, {}, self.kernel)
+        reader = SlotReader(given, stacks)
+        children = Children(reader, self._size(read), self.cell.arity, edge, {}, self.kernel)
         with aliased([self.cell], by_parameter):
             state = self.cell.forward(x, children)
         return {name: state[name] for name in self.cell.fields}
+
+    def _size(self, read: Sequence[Tensor]) -> int:
+        """How many nodes the group has."""
+        ends = {"node": 0, "child": 0, "ptr": 1}
+        found = ((t, ends[s.per]) for s, t in zip(self.slots, read, strict=True) if s.per in ends)
+        for tensor, end in found:
+            return tensor.shape[0] - end
+        raise Untraceable("nothing that it reads tells how many nodes run")
 
     def _differentiate(
         self,
@@ -149,7 +157,7 @@ class SlotReader(StateReader):
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         if weight is not None:
-            raise Untraceable("it weighs the sum of a field")
+            return segment_sum(self.rows(field) * weight.unsqueeze(1), self.ptr, self.parent)
         return self._get("sum", field)
 
     def previous(self, field: str) -> Tensor:

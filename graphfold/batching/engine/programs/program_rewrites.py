@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from graphfold.batching.kernels import onednn
+from graphfold.batching.kernels.opaque import function_of
 
 aten = torch.ops.aten
 
@@ -114,6 +115,9 @@ def quicken(node: fx.Node) -> None:
         node.op, node.target = "call_method", _METHODS[node.target]
         return
     if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    if (stands_for := function_of(node.target)) is not None:
+        node.target = stands_for
         return
     packet = node.target.overloadpacket
     if packet in _PRODUCTS and isinstance(node.meta["val"].shape[0], torch.SymInt):

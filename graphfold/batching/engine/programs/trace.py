@@ -89,7 +89,8 @@ def open_graph(
 
     Args:
         function: the function.
-        rows: tensors whose first size is left open; equal sizes stay equal.
+        rows: tensors whose first size is left open; equal sizes stay equal, and GROUP_SIZE + 1,
+            that of pointers, stays one more than GROUP_SIZE.
         fixed: tensors of just these sizes.
         more_rows: further tensors whose first size is left open.
 
@@ -109,6 +110,10 @@ def open_graph(
     mode = FakeTensorMode(shape_env=shapes)
 
     def fake(tensor: Tensor, is_open: bool) -> Tensor:
+        if is_open and len(tensor) == GROUP_SIZE + 1:
+            less = fake(tensor[:-1], is_open=True)
+            with mode:
+                return less.new_empty(less.shape[0] + 1, *less.shape[1:])
         sizes = [DimDynamic.STATIC] * tensor.dim()
         if is_open:
             sizes[0] = DimDynamic.DUCK  # equal sizes are one size

@@ -21,13 +21,25 @@ from program_checks import (
     weighted_sum,
     with_engine,
 )
-from random_cells import FIELDS, OWN, READS, SCHEMA, STACKS, SUMS, RandomCell, full, random_cells
+from random_cells import (
+    FIELDS,
+    OWN,
+    READS,
+    SCHEMA,
+    SIZE,
+    STACKS,
+    SUMS,
+    RandomCell,
+    full,
+    random_cells,
+)
 from strategies import dags
 from torch import nn
 
 from graphfold.batching import Cell, Down, Network, Pass, Up
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.errors import EngineError
+from graphfold.layers import ChildSumTreeLSTMCell, LeafCell, LeafLSTMCell, TreeGRUCell
 
 TYPES = ("word", "phrase", "pair")
 
@@ -103,13 +115,34 @@ def test_cells_of_two_passes_and_several_types_give_the_same(first, second, is_u
     check(network_of(passes, cells, seed), batches)
 
 
-@pytest.mark.parametrize("kind", [*OWN, *SUMS])
+@pytest.mark.parametrize("kind", [*OWN, *SUMS, *READS])
 def test_cells_of_each_part_become_programs(kind):
     phrase = plain_cell(kind, None)
     cells = {"word": plain_cell("both", 0), "phrase": phrase, "pair": plain_cell("stack", 2)}
     network = network_of([Up()], [cells])
     check(network, [full()])
     assert all(num_programs(cell_of(network, name)) == 1 for name in TYPES)
+
+
+@pytest.mark.parametrize("small", [0, 40, 1 << 40])
+@pytest.mark.parametrize("input_size", [0, SIZE])
+@pytest.mark.parametrize(
+    ("leaf", "inner"), [(LeafLSTMCell, ChildSumTreeLSTMCell), (LeafCell, TreeGRUCell)]
+)
+def test_cells_of_any_number_of_children_choose_by_size_when_they_run(
+    leaf, inner, input_size, small, monkeypatch
+):
+    monkeypatch.setattr("graphfold.batching.kernels.segment.SMALL", small)
+    cells = {"word": leaf(SIZE, 4), "phrase": inner(input_size, 4), "pair": inner(input_size, 4)}
+    network = network_of([Up()], [cells])
+    check(network, [full(), full(lonely=True)])
+    for _ in range(2):
+        with torch.no_grad():
+            found = [
+                n(make_batch(full(), n), make_x(full())) for n in (network, with_engine(network))
+            ]
+        assert_same(*found, 0)
+    assert [num_programs(cell_of(network, name)) for name in TYPES] == [2, 2, 2]
 
 
 def test_previous_state_is_read_by_programs_too():
@@ -267,3 +300,29 @@ def test_a_field_without_gradient_adds_nothing():
         return {name: torch.zeros_like(t).requires_grad_() for name, t in make_x(dag).items()}
 
     check(traced(word), [chain(0)], make=zeros, loss=lambda states: states["h"].sum())
+
+
+class Pair(Cell):
+    """Has one field of two."""
+
+    arity, reads = 2, ("h",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": SIZE}
+        self.linear = nn.Linear(2 * SIZE, SIZE)
+
+    def forward(self, x, children):
+        return {"h": self.linear(children.stack("h").flatten(1)) + x}
+
+
+def test_groups_that_the_loss_does_not_depend_on_add_nothing():
+    builder = GraphBuilder(ENGINE_SCHEMA)
+    one, other = builder.nodes("word", 2)
+    for children in ([one, other], [other, one]):
+        builder.output(builder.node("pair", children))
+    builder.finish()
+    network, dag = traced(), builder.build()
+    network.cells[0]["pair"][0] = Pair().double()
+    check(network, [dag], loss=lambda states: states["c"].sum())
+    assert num_programs(cell_of(network, "pair")) == 1
