@@ -54,16 +54,19 @@ class Program(NamedTuple):
     """Straight-line code for one group.
 
     Args:
-        slots: what it reads.
+        slots: what the cell reads.
+        reads: the positions of those that its code reads; the others only have a gradient of zero.
         constants: (parameters twice) -> what depends on them alone, such as a transposed weight.
-        forward: (slots ..., constants ..., places of the outputs ...) -> what backward is given;
-            the outputs, in the order of the cell's fields, are written to their places.
+        forward: (slots that are read ..., constants ..., places of the outputs ...) -> what
+            backward is given; the outputs, in the order of the cell's fields, are written to their
+            places.
         backward: gives functions (saved ..., constants ..., gradients of the outputs ...) -> see
             `Layout`.
         layout: what backward returns.
     """
 
     slots: tuple[Slot, ...]
+    reads: tuple[int, ...]
     constants: Callable[..., list[Any]]
     forward: Callable[..., list[Any]]
     backward: Backward

@@ -33,7 +33,7 @@ def make_program(
     Args:
         graph: of a function (slots ..., parameters ..., gradients of the outputs ...) -> (outputs
             ..., results ...), where the outputs do not depend on the gradients.
-        slots: what it reads.
+        slots: what the cell reads.
         num_parameters: how many of its arguments are parameters.
         dtypes: of the places of the outputs.
         layout: what the results are.
@@ -47,6 +47,9 @@ def make_program(
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
     read, parameters = arguments[: len(slots)], arguments[len(slots) :][:num_parameters]
     grads = arguments[len(slots) + num_parameters :]
+    needed = _ancestors(returned)
+    reads = [index for index, node in enumerate(read) if node in needed]
+    read = [read[index] for index in reads]
     fixed = _depending_on(graph, parameters)
     forward = (_ancestors(outputs) | set(read)) - fixed
     backward = _ancestors(results) - forward - fixed - set(grads)
@@ -58,6 +61,7 @@ def make_program(
     places = list(zip(outputs, dtypes, strict=True))
     return Program(
         tuple(slots),
+        tuple(reads),
         _function(graph, parameters, fixed, constants),
         _function(graph, [*read, *constants], forward, saved, places, build=build),
         Backward(graph, [*saved, *constants], grads, backward, results, build),

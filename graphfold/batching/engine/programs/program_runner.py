@@ -58,7 +58,7 @@ class ProgramRunner:
         self._versions = [(weakref.ref(tensor), tensor._version) for tensor in read]
         self._constants = program.constants(*parameters, *parameters)
         pass_slots = _Slots(inputs, op_type, state)
-        self._reads = [pass_slots.read(slot) for slot in program.slots]
+        self._reads = [pass_slots.read(program.slots[index]) for index in program.reads]
         self._puts = [pass_slots.put(slot) for slot in program.slots if slot.needs_grad]
         self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
         self._uses = [
@@ -155,8 +155,8 @@ class _Slots:
         """How a slot is read."""
         plan, name = self._plan, slot.name
         if slot.how == "rows":
-            state, shape = self._state[name].detach(), self._shape(slot)
-            return lambda g: plan.read_children(state, g).view(shape)
+            state = self._state[name].detach()
+            return self._arrange(slot, lambda g: plan.read_children(state, g))
         if slot.how == "sum":
             state = self._state[name].detach()
             return lambda g: gather_sum(state, plan.group_child_row(g), plan.group_ptr(g))
@@ -164,41 +164,47 @@ class _Slots:
             x = self._x[name].detach().contiguous()  # as it was in the trace
             return lambda g: x[g.type_start : g.type_start + g.stop - g.start]
         if slot.how == "edge":
-            column, shape = self._inputs.edge[name].detach().contiguous(), self._shape(slot)
-            return lambda g: column[g.edges].view(shape)
+            column = self._inputs.edge[name].detach().contiguous()
+            return self._arrange(slot, lambda g: column[g.edges])
         if slot.how == "previous":
             given = self._inputs.given[name].detach()
             return lambda g: given[g.rows]
         if slot.how == "child_count":
-            shape = self._shape(slot)
-            return lambda g: plan.child_count(plan.group_child_row(g)).view(shape)
+            return self._arrange(slot, lambda g: plan.child_count(plan.group_child_row(g)))
         if slot.how == "ptr":
             return plan.group_ptr
-        shape = self._shape(slot)
-        return lambda g: plan.group_parent(g).view(shape)
+        return self._arrange(slot, plan.group_parent)
 
     def put(self, slot: Slot) -> Put:
         """Where the gradient of a slot goes."""
         name, trailing = slot.name, slot.like.shape[1:]
         if slot.how == "rows":
-            return lambda g, grad, to: to.state[name].put(g, grad.reshape(-1, *trailing))
+            return lambda g, grad, to: to.state[name].put(g, _flat(g, grad, trailing))
         if slot.how == "sum":
             return lambda g, grad, to: to.state[name].put_sum(g, grad)
         if slot.how == "previous":
             return lambda g, grad, to: _add_rows(to.given[name], g, grad)
         if slot.how == "edge":
             column = self._inputs.hollow_edge[name]
-            return lambda g, grad, to: put(
-                to.edge, name, column, g.edges, grad.reshape(-1, *trailing)
-            )
+            return lambda g, grad, to: put(to.edge, name, column, g.edges, _flat(g, grad, trailing))
         key = self._op_type, name
         x = self._inputs.hollow_x[key]
         return lambda g, grad, to: put(to.x, key, x, g.type_rows, grad)
 
-    def _shape(self, slot: Slot) -> tuple[int, ...]:
-        """Of what is in a slot; the first size is open."""
-        arity = (self._arity,) if slot.per == "child" else ()
-        return (-1, *arity, *slot.like.shape[1:])
+    def _arrange(self, slot: Slot, read: Read) -> Read:
+        """What is read of the edges, side by side where the nodes' arity is fixed."""
+        if slot.per != "child":
+            return read
+        shape = (self._arity, *slot.like.shape[1:])
+        if 0 in shape:  # no size could be told from those of nothing
+            return lambda g: read(g).view(g.size, *shape)
+        open_shape = (-1, *shape)
+        return lambda g: read(g).view(open_shape)
+
+
+def _flat(group: Group, grad: Tensor, trailing: Sequence[int]) -> Tensor:
+    """[num_child_edges, ...] a gradient that may have those of a node side by side."""
+    return grad.reshape(group.edge_stop - group.edge_start, *trailing)
 
 
 def _add_rows(total: Tensor, group: Group, grad: Tensor) -> None:

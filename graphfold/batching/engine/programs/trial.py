@@ -62,7 +62,8 @@ class Trial:
         ]
         with torch.no_grad():
             constants = program.constants(*self._parameters)
-            saved = program.forward(*self._read, *constants, *places)
+            read = [self._read[index] for index in program.reads]
+            saved = program.forward(*read, *constants, *places)
             if not joint.differentiate:
                 return places
             backward = program.backward.without(frozenset())
@@ -97,4 +98,4 @@ def _made_up(slot: Slot, size: int, arity: int | None, has_edges: bool) -> Tenso
         made = torch.rand(rows, *slot.like.shape[1:], dtype=slot.like.dtype, device=device)
     else:
         made = slot.like[torch.arange(rows, device=device) % max(len(slot.like), 1)]
-    return made.view(size, -1, *made.shape[1:]) if slot.per == "child" else made
+    return made.view(size, arity or 0, *made.shape[1:]) if slot.per == "child" else made

@@ -9,6 +9,7 @@ from program_checks import SumCell, assert_same, cell_of, check, num_programs, r
 from torch import nn
 
 from graphfold.batching import Cell, Down, Network, Up
+from graphfold.batching.engine.programs import programs
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 
 DAG = random_dag(5, 2)
@@ -278,3 +279,43 @@ def test_a_chain_and_a_star_after_a_trace_of_a_single_node():
     check(network, [chain(0), chain(1)], times=1)
     check(network, [chain(300)], times=1)
     assert num_programs(cell_of(network, "phrase")) == 1
+
+
+class NoChildren(Leaf):
+    """Stacks the states of its children, of which it has none."""
+
+    reads = ("h",)
+
+    def __init__(self) -> None:
+        super().__init__(SIZE)
+
+    def forward(self, x, children):
+        return {"h": self.linear(x) + children.stack("h").sum(1) + children.sum("h")}
+
+
+def test_a_leaf_may_stack_its_children():
+    cell = NoChildren()
+    cells = {"word": cell, "phrase": SumOf()}
+    network = Network(star_of_words().schema, [Up()], [cells], trace_after=1).double()
+    check(network, [star_of_words(0, 1), star_of_words(2)])
+    assert num_programs(cell) == 1
+
+
+class Constant(Leaf):
+    """Does not look at x, but for one part of it."""
+
+    def before(self, x):
+        return {"used": x, "unused": 2 * x, "without gradient": x.detach()}
+
+    def forward(self, x, children):
+        return {"h": self.linear(x["used"])}
+
+
+def test_code_is_given_only_what_it_reads():
+    cell = Constant(SIZE)
+    cells = {"word": cell, "phrase": SumOf()}
+    network = Network(star_of_words().schema, [Up()], [cells], trace_after=1).double()
+    check(network, [star_of_words(0, 1), star_of_words(2)])
+    (program,) = programs._KNOWN[cell].values()
+    assert [slot.name for slot in program.slots] == ["used", "unused", "without gradient"]
+    assert "without gradient" not in [program.slots[index].name for index in program.reads]
