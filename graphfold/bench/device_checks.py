@@ -87,6 +87,7 @@ class Plan(NamedTuple):
     share: bool = False
     trace_after: int | None = None
     autocast: bool = False
+    fuse: bool | None = False
 
 
 def problems(dropout: float = 0.0) -> dict[str, Problem]:
@@ -137,7 +138,7 @@ def reference(problem: Problem) -> list[Tensor]:
 def fast(problem: Problem, plan: Plan, device: torch.device) -> list[Tensor]:
     """States and gradients from the fast engine on a device; with traces, from its second call."""
     network = problem.network().to(device, plan.dtype)
-    network.trace_after = plan.trace_after
+    network.trace_after, network.fuse = plan.trace_after, plan.fuse
     if plan.trace_after is not None:
         _results(network, problem, plan, device)
     return _results(network, problem, plan, device)
@@ -152,6 +153,9 @@ def _plans(device: torch.device) -> Iterator[tuple[str, Plan, float]]:
         yield "bfloat16 autocast", Plan(torch.float32, autocast=True), BFLOAT16
     yield "float32", Plan(torch.float32), FLOAT32
     yield "float32, traced", Plan(torch.float32, trace_after=0), FLOAT32
+    if device.type == "cuda":  # nowhere else are there kernels
+        yield "float64, fused", Plan(trace_after=0, fuse=True), FLOAT64
+        yield "float32, fused", Plan(torch.float32, trace_after=0, fuse=True), FLOAT32
 
 
 def _results(network: Network, problem: Problem, plan: Plan, device: torch.device) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +68,7 @@ def run_device(
             print(f"a training step of SST waits for the device: {place}")
     print(f"{time.perf_counter() - start:.0f} s in all")
     if json_path is not None:
-        write_text(json_path, json.dumps(written, indent=1) + "\n")
+        write_text(json_path, json.dumps(written, indent=1, allow_nan=False) + "\n")
     return 0 if not missing and all(check.passed for check in found) else 1
 
 
@@ -108,10 +109,11 @@ def _print_checks(found: Sequence[Check]) -> None:
 
 
 def _check_row(check: Check) -> Mapping[str, Any]:
+    """As JSON has it, which knows no NaN."""
     return {
         "benchmark": "check",
         "variant": check.name,
-        "error": check.error,
+        "error": check.error if math.isfinite(check.error) else None,
         "limit": check.limit,
         "passed": check.passed,
     }

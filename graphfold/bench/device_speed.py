@@ -32,6 +32,7 @@ NUM_BATCHES = 4
 #: Cells are traced in their first call, which is not timed.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "graphfold": {"engine": "fast", "trace_after": 0},
+    "unfused": {"engine": "fast", "trace_after": 0, "fuse": False},
     "untraced": {"engine": "fast", "trace_after": None},
     "recompute": {"engine": "fast", "trace_after": 0, "recompute": True},
     "cat_levels": {"engine": "autograd"},

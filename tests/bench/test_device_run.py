@@ -13,7 +13,7 @@ import torch
 from training.tiny_runs import MOLECULES, write_corpora
 
 from graphfold.batching.engine.row_gradients import RowGradients
-from graphfold.bench import device_run, device_speed, measure
+from graphfold.bench import device_checks, device_run, device_speed, measure
 from graphfold.bench.device_calls import count_calls, find_waits, launches
 from graphfold.bench.device_checks import Check, Plan, checks, fast, problems, reference
 from graphfold.bench.device_run import run_device
@@ -80,6 +80,23 @@ def test_nan_is_no_pass() -> None:
     assert Check("x", 0.0, 0.0).passed
 
 
+def test_nan_is_null_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_run, "checks", lambda device: [Check("x", float("nan"), 1.0)])
+    monkeypatch.setattr(device_run, "workloads", lambda *args: {})
+    monkeypatch.setattr(device_run, "waits_of_a_step", lambda *args: [])
+    assert run_device(CPU, (), tmp_path / "device.json") == 1
+    (row,) = json.loads((tmp_path / "device.json").read_text(), parse_constant=pytest.fail)
+    assert (row["error"], row["passed"]) == (None, False)
+
+
+def test_a_gpu_is_checked_with_kernels_and_without() -> None:
+    plans = {label: plan for label, plan, _ in device_checks._plans(torch.device("cuda"))}
+    fused = {label for label, plan in plans.items() if plan.fuse}
+    assert fused == {"float64, fused", "float32, fused"}
+    assert all(plans[label].trace_after == 0 for label in fused)
+    assert not any(plan.fuse for _, plan, _ in device_checks._plans(CPU))
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_run_writes_checks_and_rows(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -94,7 +111,7 @@ def test_a_run_writes_checks_and_rows(
     assert {r["benchmark"] for r in speeds} == {"treefc", "sst", "sst_epoch", "molecules"}
     assert all(row["examples_per_second"] > 0 for row in speeds)
     steps = [r["variant"] for r in speeds if r["benchmark"] == "sst"]
-    assert steps == ["graphfold", "untraced", "recompute", "cat_levels"]
+    assert steps == ["graphfold", "unfused", "untraced", "recompute", "cat_levels"]
     (epoch,) = [row for row in speeds if row["benchmark"] == "sst_epoch"]
     assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds_per_epoch"])
     (tree,) = [
