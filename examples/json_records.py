@@ -44,7 +44,7 @@ def record_model(num_classes, size=32):
 
 def last_state(size):
     """From a sequence of vectors to the last state of a GRU along it."""
-    return td.RNN(td.RNNCell(nn.GRUCell(size, size))) >> td.GetItem(1)
+    return td.RNN(nn.GRUCell(size, size)) >> td.GetItem(1)
 
 
 def kind_of(value):

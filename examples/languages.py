@@ -22,9 +22,9 @@ def language_model(alphabet, num_languages, size=32):
     codes = {character: code for code, character in enumerate(sorted(alphabet), start=1)}
     character = td.InputTransform(lambda c: codes.get(c, 0)) >> td.Scalar("int64")
     character = character >> td.Embedding(1 + len(codes), size)
-    word = td.Map(character) >> td.RNN(td.RNNCell(nn.GRUCell(size, size))) >> td.GetItem(1)
+    word = td.Map(character) >> td.RNN(nn.GRUCell(size, size)) >> td.GetItem(1)
     words = td.InputTransform(str.split) >> td.Map(word)
-    line = words >> td.RNN(td.RNNCell(nn.GRUCell(size, size))) >> td.GetItem(1)
+    line = words >> td.RNN(nn.GRUCell(size, size)) >> td.GetItem(1)
     return line >> nn.Linear(size, num_languages)
 
 
