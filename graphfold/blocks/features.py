@@ -12,7 +12,7 @@ from graphfold.blocks.inputs import Tensor as TensorBlock
 from graphfold.blocks.record import Record
 from graphfold.dag import Column
 from graphfold.layers import ColumnEncoder
-from graphfold.layers.dropout import check_dropout
+from graphfold.layers.dropout import Dropout
 
 
 def Features(
@@ -52,7 +52,7 @@ class FeatureVector(nn.Module):
         super().__init__()
         self.names = tuple(column.name for column in columns)
         self.encoder = ColumnEncoder(columns, size)
-        self.dropout = nn.Dropout(check_dropout(dropout))
+        self.dropout = Dropout(dropout)
 
     def forward(self, *values: Tensor) -> Tensor:
         vector: Tensor = self.dropout(self.encoder(dict(zip(self.names, values, strict=True))))

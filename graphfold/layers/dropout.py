@@ -1,10 +1,33 @@
-"""Dropout of states inside cells."""
+"""Dropout, of vectors and of states inside cells."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 
 from graphfold.errors import ConfigError
+
+
+class Dropout(nn.Dropout):
+    """torch's dropout, whose masks take a quarter of the time on a CPU.
+
+    Args:
+        p: the probability of dropping an entry; a kept one is scaled by 1 / (1 - p).
+
+    Raises:
+        ConfigError: if `p` is not a probability below one.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__(check_dropout(p))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[...] as `x`."""
+        if not x.is_cpu:  # torch draws and multiplies at once there
+            return super().forward(x)
+        return x * _mask(x, x.shape, 1 - self.p) if self.training and self.p else x
 
 
 class StateDropout(nn.Module):
@@ -28,11 +51,22 @@ class StateDropout(nn.Module):
         """{"mask": [num_rows of x, width]} in training, otherwise nothing."""
         if not self.training or self.p == 0:
             return {}
-        keep = 1 - self.p
-        return {"mask": x.new_empty(x.shape[0], width).bernoulli_(keep).div_(keep)}
+        return {"mask": _mask(x, (x.shape[0], width), 1 - self.p)}
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+def _mask(like: Tensor, shape: Sequence[int], keep: float) -> Tensor:
+    """[shape] 1 / keep with the probability `keep`, otherwise 0; in the dtype of `like`.
+
+    On a CPU bernoulli_ takes 9 ns for a number, uniform_ 2 ns.
+    """
+    # Half precision has too few numbers between 0 and 1 to compare with a probability.
+    drawn = torch.empty(
+        shape, dtype=torch.promote_types(like.dtype, torch.float32), device=like.device
+    )
+    return drawn.uniform_().lt_(keep).div_(keep).to(like.dtype)
 
 
 def check_dropout(p: float) -> float:

@@ -11,7 +11,7 @@ from graphfold.batching.scheduling.sources import Sources
 from graphfold.dag import Column, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.column_encoder import ColumnEncoder
-from graphfold.layers.dropout import check_dropout
+from graphfold.layers.dropout import Dropout
 
 
 class FeatureEncoder(nn.Module):
@@ -49,7 +49,7 @@ class FeatureEncoder(nn.Module):
         self.encoders = nn.ModuleDict(
             {name: ColumnEncoder(columns, size) for name, columns in chosen.items() if columns}
         )
-        self.dropout = nn.Dropout(check_dropout(dropout))
+        self.dropout = Dropout(dropout)
         # Gives types without features the dtype and the device of the others.
         self.register_buffer("like", torch.zeros(0), persistent=False)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.layers.dropout import check_dropout
+from graphfold.layers.dropout import Dropout
 
 
 class Head(nn.Module, ABC):
@@ -158,7 +158,7 @@ def mlp(
     input_size: int, output_size: int, hidden_size: int | None, dropout: float
 ) -> nn.Sequential:
     """Dropout and a linear layer; with `hidden_size`, a hidden layer with ReLU before them."""
-    layers: list[nn.Module] = [nn.Dropout(check_dropout(dropout))]
+    layers: list[nn.Module] = [Dropout(dropout)]
     if hidden_size is not None:
-        layers += [nn.Linear(input_size, hidden_size), nn.ReLU(), nn.Dropout(dropout)]
+        layers += [nn.Linear(input_size, hidden_size), nn.ReLU(), Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(hidden_size or input_size, output_size))

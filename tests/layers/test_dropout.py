@@ -10,6 +10,7 @@ from strategies import MIXED_SCHEMA
 
 from graphfold.errors import ConfigError
 from graphfold.layers import FeatureEncoder, LeafLSTMCell, NaryTreeLSTMCell, RegressionHead
+from graphfold.layers.dropout import Dropout
 
 
 def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
@@ -19,6 +20,22 @@ def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
     torch.testing.assert_close(mask.unique(), torch.tensor([0.0, 4 / 3]))
     assert mask.mean() == pytest.approx(1, abs=0.02)
     assert "mask" not in cell.eval().before(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dropout_of_vectors(dtype):
+    torch.manual_seed(0)
+    x = torch.full((300, 200), 3.0, dtype=dtype, requires_grad=True)
+    dropout = Dropout(0.7)
+    dropped = dropout(x)
+    kept = torch.tensor(1 / (1 - 0.7), dtype=dtype)
+    assert dropped.dtype == dtype
+    assert (dropped.detach() != 0).double().mean() == pytest.approx(0.3, abs=0.01)
+    torch.testing.assert_close(dropped.unique(), torch.stack([torch.zeros_like(kept), 3 * kept]))
+    (grad,) = torch.autograd.grad(dropped.sum(), x)
+    torch.testing.assert_close(grad * 3, dropped)
+    assert dropout.eval()(x) is x
+    assert Dropout(0)(x) is x
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0])
