@@ -13,7 +13,7 @@ does so only between `choose_onednn(True)`, which commands call, and the end of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,25 +71,13 @@ def product_kernel(device: torch.device) -> Iterator[ProductKernel]:
 def addmm(bias: Tensor, x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """[rows, m] bias + x @ weight, for x [rows, k], weight [k, m] and bias [m]."""
     cut = _cut(x)
-    if not cut:
-        return torch.addmm(bias, x, weight, out=out)
-    if out is None:
-        out = x.new_empty(x.shape[0], weight.shape[1])
-    torch.addmm(bias, x[:cut], weight, out=out[:cut])
-    torch.addmm(bias, x[cut:], weight, out=out[cut:])
-    return out
+    return _in_blocks(cut, x, weight, out, bias) if cut else torch.addmm(bias, x, weight, out=out)
 
 
 def mm(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """[rows, m] x @ weight, for x [rows, k] and weight [k, m]."""
     cut = _cut(x)
-    if not cut:
-        return torch.mm(x, weight, out=out)
-    if out is None:
-        out = x.new_empty(x.shape[0], weight.shape[1])
-    torch.mm(x[:cut], weight, out=out[:cut])
-    torch.mm(x[cut:], weight, out=out[cut:])
-    return out
+    return _in_blocks(cut, x, weight, out) if cut else torch.mm(x, weight, out=out)
 
 
 def rows_mm(x: Tensor, y: Tensor) -> Tensor:
@@ -98,6 +86,16 @@ def rows_mm(x: Tensor, y: Tensor) -> Tensor:
     if not cut:
         return x.T @ y
     return (x[:cut].T @ y[:cut]).addmm_(x[cut:].T, y[cut:])
+
+
+def _in_blocks(cut: int, x: Tensor, weight: Tensor, out: Tensor | None, *bias: Tensor) -> Tensor:
+    """The product, of the first `cut` rows and of the rest."""
+    multiply: Callable[..., Tensor] = torch.addmm if bias else torch.mm
+    if out is None:
+        out = x.new_empty(x.shape[0], weight.shape[1])
+    multiply(*bias, x[:cut], weight, out=out[:cut])
+    multiply(*bias, x[cut:], weight, out=out[cut:])
+    return out
 
 
 def _cut(x: Tensor) -> int:
