@@ -98,13 +98,13 @@ def _build_shared(dag: TypedDAG, passes: Sequence[Pass], policy: str) -> Schedul
             rounds, equal = plan_shared_rounds(dag, item.relation, item.rounds, equal, before)
             plans.append(replace(rounds[-1], rounds=rounds[:-1]))
         elif equal is not None and isinstance(item, Up) and before is None:
-            equal = find_distinct(dag) or _all_differ(dag)
+            equal = find_distinct(dag, differing) or _all_differ(dag)
             plans.append(_build_pass(dag, item, policy, equal))
         else:
             equal = None
             plans.append(_build_pass(dag, item, policy))
     sources = sources_by_type(dag, differing)
-    return Schedule(tuple(read_sources(plan, dag, sources) for plan in plans), sources)
+    return Schedule(read_sources(plans, dag, sources), sources)
 
 
 def _all_differ(dag: TypedDAG) -> Distinct:

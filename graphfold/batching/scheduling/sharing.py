@@ -30,7 +30,7 @@ class Numbers(NamedTuple):
     size: int
 
 
-def find_distinct(dag: TypedDAG) -> Distinct | None:
+def find_distinct(dag: TypedDAG, differing: Distinct | None = None) -> Distinct | None:
     """The nodes that differ on the way up, or None if all do.
 
     Two nodes are equal if they have the same type, the same features, and, in the same order, equal
@@ -39,10 +39,15 @@ def find_distinct(dag: TypedDAG) -> Distinct | None:
     A node can have an equal only if each of its inputs has one, or has another reader. So this
     begins with the nodes without inputs, goes on to those whose inputs are all such, and ends when
     there are none: in a batch of trees that differ, after a few steps, far below the roots.
+
+    Args:
+        dag: the graphs.
+        differing: what `find_differing` says of them, if it is known already.
     """
     inputs = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
     readers = inputs.reversed()
-    node, edge = node_numbers(dag), _edge_numbers(dag)
+    differing = find_differing(dag) if differing is None else differing
+    node, edge = Numbers(differing.of, len(differing.node)), _edge_numbers(dag)
     same_as = np.arange(dag.num_nodes)
     is_followed = np.diff(readers.ptr) > 1
     waiting = np.bincount(inputs.present()[1], minlength=dag.num_nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -41,15 +41,20 @@ def sources_by_type(dag: TypedDAG, distinct: Distinct) -> tuple[Sources, ...]:
     return tuple(found)
 
 
-def read_sources(plan: PassSchedule, dag: TypedDAG, sources: Sequence[Sources]) -> PassSchedule:
-    """The plan for inputs of the sources only, one row for each."""
+def read_sources(
+    plans: Iterable[PassSchedule], dag: TypedDAG, sources: Sequence[Sources]
+) -> tuple[PassSchedule, ...]:
+    """The plans for inputs of the sources only, one row for each."""
     op_type = dag.op_type.numpy()
-    node = plan.node.numpy()
     within = _number_within_type(op_type)
-    rows = (within[node[op_type[node] == index]] for index in range(len(sources)))
-    orders = tuple(_order(own, nodes) for own, nodes in zip(sources, rows, strict=True))
-    rounds = tuple(read_sources(other, dag, sources) for other in plan.rounds)
-    return replace(plan, type_order=orders, rounds=rounds)
+
+    def read(plan: PassSchedule) -> PassSchedule:
+        node = plan.node.numpy()
+        rows = (within[node[op_type[node] == index]] for index in range(len(sources)))
+        orders = tuple(_order(own, nodes) for own, nodes in zip(sources, rows, strict=True))
+        return replace(plan, type_order=orders, rounds=tuple(map(read, plan.rounds)))
+
+    return tuple(map(read, plans))
 
 
 def _order(sources: Sources, nodes: IntArray) -> Tensor | None:
