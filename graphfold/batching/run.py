@@ -19,6 +19,7 @@ from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
 from graphfold.batching.engine.rounds import RoundInputs, RoundsRun, first_plan, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.row_blocks import row_blocks
 from graphfold.batching.kernels.segment_kernels import get_kernel
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
@@ -123,9 +124,13 @@ class RowRun:
             recompute=self.inputs.recompute,
             fuse=self.inputs.fuse,
         )
-        fast = self.inputs.engine == "fast"
-        self.fields = run_fast(inputs) if fast else run_plain(inputs)
-        self.sparse = self.sparse | inputs.fields.keys() if fast else set()
+        if self.inputs.engine == "fast":
+            self.fields = run_fast(inputs)
+            self.sparse = self.sparse | inputs.fields.keys()
+            return
+        with row_blocks():
+            self.fields = run_plain(inputs)
+        self.sparse = set()
 
     def _round(self, item: Rounds, plan: PassSchedule, cells: dict[int, Cell], first: bool) -> None:
         x = {t: self._before(t, cell) for t, cell in cells.items()}
@@ -152,14 +157,17 @@ class RowRun:
         if type(cell).after is Cell.after:
             return []
         if isinstance(self.fields, TypedFields):
-            new = cell.after({name: self.fields.part(name, op_type) for name in cell.fields})
+            own = {name: self.fields.part(name, op_type) for name in cell.fields}
+            with row_blocks():
+                new = cell.after(own)
             self.fields = self.fields.join(op_type, new)
             return list(new)
         rows = self.plan.row[self.inputs.nodes(op_type)]
         if self.plan.is_shared:  # `after` sees each row once
             rows = torch.unique(rows)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
-        new = cell.after(own)
+        with row_blocks():
+            new = cell.after(own)
         for field, values in new.items():
             base = self.fields.get(field)
             if base is None:
@@ -173,7 +181,8 @@ class RowRun:
         return States(self.fields, self.plan.row, has, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
-        return cell.before(self.inputs.of_type(op_type))
+        with row_blocks():
+            return cell.before(self.inputs.of_type(op_type))
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:
         """The state so far, in the row order of the next pass."""

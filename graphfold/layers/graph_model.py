@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
+from graphfold.batching.kernels.row_blocks import row_blocks
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of
@@ -118,7 +119,9 @@ class GraphModel(Model):
 
     def states(self, batch: Batch) -> States:
         """What the passes make of every node."""
-        states: States = self.network(batch, self.encoder(batch.dag, batch.schedule.sources))
+        with row_blocks():
+            x = self.encoder(batch.dag, batch.schedule.sources)
+        states: States = self.network(batch, x)
         return states
 
     def rows(self, states: States, batch: Batch) -> Tensor:

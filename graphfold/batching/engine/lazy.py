@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 from torch.nn import functional as F
 
-from graphfold.batching.kernels.onednn import rows_mm
+from graphfold.batching.kernels.row_blocks import linear, rows_mm
 
 #: Functions with two arguments, (input, weight), whose result is a matrix product.
 MATRIX_PRODUCTS = {torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
@@ -241,7 +241,8 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     x = _plain(input)
     weight, weight_number = _deferred(weight)
     bias, bias_number = (None, None) if bias is None else _deferred(bias)
-    output = F.linear(x, weight, bias)
+    all_deferred = weight_number is not None and (bias is None or bias_number is not None)
+    output = linear(x, weight, bias, only_x=all_deferred)
     return lazy.aliases.note(Kind.LINEAR, weight_number, bias_number, x, output)
 
 

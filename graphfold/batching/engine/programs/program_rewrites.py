@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.kernels import onednn
+from graphfold.batching.kernels import row_blocks
 from graphfold.batching.kernels.opaque import function_of
 
 aten = torch.ops.aten
@@ -27,7 +27,7 @@ _METHODS = {
     aten.sym_size.int: "size",
 }
 #: Products of the rows of a group with a weight.
-_PRODUCTS: dict[Any, Callable[..., Tensor]] = {aten.addmm: onednn.addmm, aten.mm: onednn.mm}
+_PRODUCTS: dict[Any, Callable[..., Tensor]] = {aten.addmm: row_blocks.addmm, aten.mm: row_blocks.mm}
 
 
 def undo_changes(graph: fx.Graph) -> None:

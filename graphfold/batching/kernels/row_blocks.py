@@ -1,0 +1,122 @@
+"""Products of many rows in two blocks, where a command chose oneDNN for products.
+
+oneDNN compiles a kernel for every new shape: half a millisecond, half a megabyte. Batches and their
+groups have another number of rows every time, so many rows are multiplied in two blocks, one a
+multiple of 64 and one of less: shapes that come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from graphfold.batching.kernels.onednn import is_onednn_chosen
+
+#: Of more rows than these, a multiple is multiplied first, then the rest.
+BLOCK_ROWS = 64
+
+
+def row_blocks() -> AbstractContextManager[Any]:
+    """Inside, linear layers multiply in blocks, if oneDNN was chosen."""
+    return _RowBlocks() if is_onednn_chosen() else nullcontext()
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, only_x: bool = False) -> Tensor:
+    """[..., m] x @ weight.T + bias; can be differentiated any number of times, as torch's.
+
+    Args:
+        x: [..., k].
+        weight: [m, k].
+        bias: [m], or None.
+        only_x: whether nobody will ask for the gradients of weight and bias, so that they need not
+            be computed even if those require them.
+    """
+    if x.dim() != 2 or not _is_plain(x) or not _cut(x):
+        return F.linear(x, weight, bias)
+    output: Tensor = _Linear.apply(x, weight, bias, only_x)  # type: ignore[no-untyped-call]
+    return output
+
+
+def addmm(bias: Tensor, x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """[rows, m] bias + x @ weight, for x [rows, k], weight [k, m] and bias [m]."""
+    cut = _cut(x)
+    return _in_blocks(cut, x, weight, out, bias) if cut else torch.addmm(bias, x, weight, out=out)
+
+
+def mm(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """[rows, m] x @ weight, for x [rows, k] and weight [k, m]."""
+    cut = _cut(x)
+    return _in_blocks(cut, x, weight, out) if cut else torch.mm(x, weight, out=out)
+
+
+def rows_mm(x: Tensor, y: Tensor) -> Tensor:
+    """[k, m] the sum over rows x.T @ y, for x [rows, k] and y [rows, m]."""
+    cut = _cut(x)
+    if not cut:
+        return x.T @ y
+    return (x[:cut].T @ y[:cut]).addmm_(x[cut:].T, y[cut:])
+
+
+class _RowBlocks(TorchFunctionMode):
+    """Takes over linear layers, and nothing else."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is F.linear and not types:  # a kind of tensor that sees to it itself comes first
+            func = linear
+        return func(*args, **(kwargs or {}))
+
+
+class _Linear(Function):
+    """A linear layer in blocks, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, only_x: bool) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.only_x = only_x
+        return mm(x, weight.T) if bias is None else addmm(bias, x, weight.T)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
+        return (
+            linear(grad, weight.T) if of_x else None,
+            rows_mm(grad, x) if of_weight and not ctx.only_x else None,
+            grad.sum(0) if of_bias and not ctx.only_x else None,
+            None,
+        )
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether there is nothing about a product that torch's own should see to."""
+    if torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active():
+        return False
+    return x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def _in_blocks(cut: int, x: Tensor, weight: Tensor, out: Tensor | None, *bias: Tensor) -> Tensor:
+    """The product, of the first `cut` rows and of the rest."""
+    multiply: Callable[..., Tensor] = torch.addmm if bias else torch.mm
+    if out is None:
+        out = x.new_empty(x.shape[0], weight.shape[1])
+    multiply(*bias, x[:cut], weight, out=out[:cut])
+    multiply(*bias, x[cut:], weight, out=out[cut:])
+    return out
+
+
+def _cut(x: Tensor) -> int:
+    """How many rows are the first block; 0 if all are one."""
+    rows = x.shape[0]
+    if not is_onednn_chosen() or rows < BLOCK_ROWS:
+        return 0
+    rest = rows % BLOCK_ROWS
+    return rows - rest if rest else 0
