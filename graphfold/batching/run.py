@@ -19,7 +19,7 @@ from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
 from graphfold.batching.engine.rounds import RoundInputs, RoundsRun, first_plan, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.row_blocks import row_blocks
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.segment_kernels import get_kernel
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
@@ -124,13 +124,9 @@ class RowRun:
             recompute=self.inputs.recompute,
             fuse=self.inputs.fuse,
         )
-        if self.inputs.engine == "fast":
-            self.fields = run_fast(inputs)
-            self.sparse = self.sparse | inputs.fields.keys()
-            return
-        with row_blocks():
-            self.fields = run_plain(inputs)
-        self.sparse = set()
+        fast = self.inputs.engine == "fast"
+        self.fields = run_fast(inputs) if fast else run_plain(inputs)
+        self.sparse = self.sparse | inputs.fields.keys() if fast else set()
 
     def _round(self, item: Rounds, plan: PassSchedule, cells: dict[int, Cell], first: bool) -> None:
         x = {t: self._before(t, cell) for t, cell in cells.items()}
@@ -158,7 +154,7 @@ class RowRun:
             return []
         if isinstance(self.fields, TypedFields):
             own = {name: self.fields.part(name, op_type) for name in cell.fields}
-            with row_blocks():
+            with FastKernels():
                 new = cell.after(own)
             self.fields = self.fields.join(op_type, new)
             return list(new)
@@ -166,7 +162,7 @@ class RowRun:
         if self.plan.is_shared:  # `after` sees each row once
             rows = torch.unique(rows)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
-        with row_blocks():
+        with FastKernels():
             new = cell.after(own)
         for field, values in new.items():
             base = self.fields.get(field)
@@ -181,7 +177,7 @@ class RowRun:
         return States(self.fields, self.plan.row, has, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
-        with row_blocks():
+        with FastKernels():
             return cell.before(self.inputs.of_type(op_type))
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:

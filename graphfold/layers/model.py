@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Pass, States
-from graphfold.batching.kernels.row_blocks import row_blocks
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.lowered_batch import plan_batch
 from graphfold.dag import TypedDAG
 from graphfold.layers.head import Head
@@ -60,7 +60,7 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs."""
         states = self.states(batch)
-        with row_blocks():
+        with FastKernels():
             raw: Tensor = self.head(self.rows(states, batch))
         return raw
 

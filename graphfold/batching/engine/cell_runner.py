@@ -19,6 +19,7 @@ from graphfold.batching.engine.pass_inputs import PassInputs, check_state
 from graphfold.batching.engine.programs.programs import CellPrograms
 from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.tape import Tape, TapeReader, read_edge, read_x
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.scheduling.schedule import Group
 
 CHANGED_BY_GROUP = (
@@ -127,7 +128,7 @@ class CellRunner:
             self._shared,
             inputs.kernel,
         )
-        with torch.set_grad_enabled(tape is not None):
+        with torch.set_grad_enabled(tape is not None), FastKernels():
             new: Mapping[str, Tensor] = cell(read_x(inputs, group, tape), children)
         check_state(cell, new, group)
         if tape is not None and self._aliases is not None:

@@ -20,8 +20,8 @@ from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.links import Links, OldState, RoundReader
 from graphfold.batching.engine.pass_inputs import cell_dtype, check_state, map_parts
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.gather import select_rows
-from graphfold.batching.kernels.row_blocks import row_blocks
 from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 from graphfold.dag.typed_dag import Relation
@@ -72,7 +72,7 @@ class RoundsRun:
         for group in plan.groups:
             if group.op_type in cells:
                 cell = cells[group.op_type]
-                with row_blocks():
+                with FastKernels():
                     state = cell.initial(x_rows(x[group.op_type], plan, group.op_type))
                 check_state(cell, state, group)
                 for name in lacking.keys() & cell.fields.keys():
@@ -147,7 +147,7 @@ class RoundsRun:
             self.inputs.shared,
             self.inputs.kernel,
         )
-        with row_blocks():
+        with FastKernels():
             new: State = cell(x_rows(x, plan, group.op_type), children)
         check_state(cell, new, group)
         return {name: new[name] for name in cell.fields}

@@ -8,24 +8,18 @@ multiple of 64 and one of less: shapes that come again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from graphfold.batching.kernels.onednn import is_onednn_chosen
+from graphfold.batching.kernels.plain_tensor import is_plain
 
 #: Of more rows than these, a multiple is multiplied first, then the rest.
 BLOCK_ROWS = 64
-
-
-def row_blocks() -> AbstractContextManager[Any]:
-    """Inside, linear layers multiply in blocks, if oneDNN was chosen."""
-    return _RowBlocks() if is_onednn_chosen() else nullcontext()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, only_x: bool = False) -> Tensor:
@@ -38,7 +32,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, only_x: bool =
         only_x: whether nobody will ask for the gradients of weight and bias, so that they need not
             be computed even if those require them.
     """
-    if x.dim() != 2 or not _is_plain(x) or not _cut(x):
+    if not is_plain(x) or x.dim() != 2 or not _cut(x) or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     output: Tensor = _Linear.apply(x, weight, bias, only_x)  # type: ignore[no-untyped-call]
     return output
@@ -64,17 +58,6 @@ def rows_mm(x: Tensor, y: Tensor) -> Tensor:
     return (x[:cut].T @ y[:cut]).addmm_(x[cut:].T, y[cut:])
 
 
-class _RowBlocks(TorchFunctionMode):
-    """Takes over linear layers, and nothing else."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if func is F.linear and not types:  # a kind of tensor that sees to it itself comes first
-            func = linear
-        return func(*args, **(kwargs or {}))
-
-
 class _Linear(Function):
     """A linear layer in blocks, forward and backward."""
 
@@ -94,13 +77,6 @@ class _Linear(Function):
             grad.sum(0) if of_bias and not ctx.only_x else None,
             None,
         )
-
-
-def _is_plain(x: Tensor) -> bool:
-    """Whether there is nothing about a product that torch's own should see to."""
-    if torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active():
-        return False
-    return x.dtype == torch.float32 and x.device.type == "cpu"
 
 
 def _in_blocks(cut: int, x: Tensor, weight: Tensor, out: Tensor | None, *bias: Tensor) -> Tensor:

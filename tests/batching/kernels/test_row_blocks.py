@@ -20,8 +20,9 @@ from torch.overrides import TorchFunctionMode
 
 from graphfold.batching import Up
 from graphfold.batching.kernels import row_blocks as row_blocks_of_graphfold
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.onednn import choose_onednn
-from graphfold.batching.kernels.row_blocks import addmm, linear, mm, row_blocks, rows_mm
+from graphfold.batching.kernels.row_blocks import addmm, linear, mm, rows_mm
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +111,7 @@ def is_in_blocks(output):
 def test_layers_multiply_in_blocks_where_it_is_said():
     layer, x = nn.Linear(5, 3), torch.randn(100, 5)
     assert not is_in_blocks(layer(x))
-    with row_blocks():
+    with FastKernels():
         assert is_in_blocks(layer(x))
         assert not is_in_blocks(layer(x[:64]))
         assert not is_in_blocks(layer(x.expand(2, 100, 5)))
@@ -120,7 +121,7 @@ def test_layers_multiply_in_blocks_where_it_is_said():
             assert layer(x).dtype == torch.bfloat16
         assert torch.func.vmap(layer)(x.expand(100, 100, 5)).shape == (100, 100, 3)
     choose_onednn(False)
-    with row_blocks():
+    with FastKernels():
         assert not is_in_blocks(layer(x))
 
 
@@ -130,7 +131,7 @@ def test_a_kind_of_tensor_that_multiplies_itself_does():
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             return "own"
 
-    with row_blocks():
+    with FastKernels():
         assert F.linear(torch.randn(100, 5).as_subclass(Own), torch.randn(3, 5)) == "own"
 
 

@@ -26,8 +26,8 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 #: The programs are measured with a group of so many nodes, so many times, in so many turns.
 MEASURED_SIZE, MEASURED_RUNS, MEASURED_TURNS = 256, 10, 3
 
-#: Makes a program, with kernels if it is told how to build them.
-Make = Callable[[Build | None], Program]
+#: Makes a program, with kernels if it is told how to build them, and see `make_program`.
+Make = Callable[[Build | None, bool], Program]
 
 
 def is_wanted(fuse: bool | None, device: torch.device) -> bool:
@@ -81,7 +81,7 @@ def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Progr
         return plain
     name = type(joint.cell).__name__
     try:
-        fused = make(build)
+        fused = make(build, True)
         if not agrees(joint, fused, is_close):
             raise EngineError("kernels give other numbers than the cell")
         return fused if fuse else _faster(plain, fused, joint)

@@ -12,6 +12,7 @@ from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.aliases import aliased
 from graphfold.batching.engine.lazy import Aliases, LazyParameter
 from graphfold.batching.engine.programs.program import Layout, Slot
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.kernels.segment_kernels import Kernel
 
@@ -89,7 +90,7 @@ class Joint:
         x: NodeInput = parts[""] if list(parts) == [""] else parts
         reader = SlotReader(given, stacks)
         children = Children(reader, self._size(read), self.cell.arity, edge, {}, self.kernel)
-        with aliased([self.cell], by_parameter):
+        with aliased([self.cell], by_parameter), FastKernels():
             state = self.cell.forward(x, children)
         return {name: state[name] for name in self.cell.fields}
 

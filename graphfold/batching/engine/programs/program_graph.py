@@ -27,6 +27,7 @@ def make_program(
     dtypes: Sequence[torch.dtype],
     layout: Layout,
     build: Build | None = None,
+    faster: bool = True,
 ) -> Program:
     """Cuts a traced graph in three.
 
@@ -38,6 +39,8 @@ def make_program(
         dtypes: of the places of the outputs.
         layout: what the results are.
         build: makes the kernels of forward and backward; None for the operations one by one.
+        faster: whether graphfold's kernels are called where they are faster than torch's, with the
+            same numbers but for rounding.
     """
     undo_changes(graph)
     simplify(graph)
@@ -63,8 +66,8 @@ def make_program(
         tuple(slots),
         tuple(reads),
         _function(graph, parameters, fixed, constants),
-        _function(graph, [*read, *constants], forward, saved, places, build=build),
-        Backward(graph, [*saved, *constants], grads, backward, results, build),
+        _function(graph, [*read, *constants], forward, saved, places, (), build, faster),
+        Backward(graph, [*saved, *constants], grads, backward, results, build, faster),
         layout,
     )
 
@@ -79,6 +82,7 @@ class Backward:
         inside: what is computed in backward.
         results: what it returns.
         build: makes its kernels, if it has any.
+        faster: see `make_program`.
     """
 
     def __init__(
@@ -89,8 +93,10 @@ class Backward:
         inside: set[fx.Node],
         results: Sequence[Any],
         build: Build | None = None,
+        faster: bool = True,
     ) -> None:
         self._build = build
+        self._faster = faster
         self._parts = graph, [*known, *grads], inside, results
         self._grads = grads
         self._functions: dict[frozenset[int], Callable[..., list[Tensor]]] = {}
@@ -109,7 +115,7 @@ class Backward:
             absent = {self._grads[index] for index in missing}
             zero = _from_alone(graph, absent, set(self._grads) - absent, inside) if missing else ()
             self._functions[missing] = _function(
-                graph, arguments, inside, results, zero=zero, build=self._build
+                graph, arguments, inside, results, (), zero, self._build, self._faster
             )
         return self._functions[missing]
 
@@ -122,6 +128,7 @@ def _function(
     outputs: Sequence[tuple[fx.Node, torch.dtype]] = (),
     zero: Collection[fx.Node] = (),
     build: Build | None = None,
+    faster: bool = True,
 ) -> Callable[..., Any]:
     """A function of its own from some nodes of a graph; it also takes the places of `outputs`.
 
@@ -153,7 +160,7 @@ def _function(
     new.eliminate_dead_code()
     end.args = (end.args[0][0],)
     for node in new.nodes:
-        quicken(node)
+        quicken(node, faster)
     function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward
     return function
 

@@ -10,6 +10,7 @@ from torch import Tensor, fx
 
 from graphfold.batching.kernels import row_blocks
 from graphfold.batching.kernels.opaque import function_of
+from graphfold.batching.kernels.tanh import tanh
 
 aten = torch.ops.aten
 
@@ -109,8 +110,13 @@ def _writer(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     return None
 
 
-def quicken(node: fx.Node) -> None:
-    """Lets a node call what is quickest among the names of the same operation."""
+def quicken(node: fx.Node, faster: bool = True) -> None:
+    """Lets a node call what is quickest among the names of the same operation.
+
+    Args:
+        node: of a function that is about to become code.
+        faster: whether graphfold's kernels that round otherwise than torch's are among them.
+    """
     if node.target in _METHODS:
         node.op, node.target = "call_method", _METHODS[node.target]
         return
@@ -122,6 +128,9 @@ def quicken(node: fx.Node) -> None:
     packet = node.target.overloadpacket
     if packet in _PRODUCTS and isinstance(node.meta["val"].shape[0], torch.SymInt):
         node.target = _PRODUCTS[packet]
+        return
+    if packet is aten.tanh and faster:
+        node.target = tanh
         return
     function = getattr(torch, packet.__name__, None)
     plain = packet.__module__.endswith("aten") and not packet.__name__.startswith("_")

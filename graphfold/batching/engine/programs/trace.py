@@ -43,11 +43,7 @@ def trace(joint: Joint, fuse: bool | None = False) -> Program:
     ):
         try:
             make = _trace(joint)
-            program = make(None)
-            if not agrees(joint, program, torch.equal):
-                raise Untraceable(
-                    "its numbers differ from call to call, or from those of its trace"
-                )
+            program = _agreeing(joint, make)
         except Untraceable as error:
             raise Untraceable(str(error)) from None  # what is kept of it holds no tensors
         except Exception as error:  # tracing runs foreign code on tensors without values
@@ -67,6 +63,15 @@ def _other_generators() -> Iterator[None]:
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
+
+
+def _agreeing(joint: Joint, make: Make) -> Program:
+    """The program with faster kernels, or without, if parts of torch within the cell have none."""
+    for faster in (True, False):
+        program = make(None, faster)
+        if agrees(joint, program, torch.equal):
+            return program
+    raise Untraceable("its numbers differ from call to call, or from those of its trace")
 
 
 def _trace(joint: Joint) -> Make:

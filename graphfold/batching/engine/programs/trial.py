@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from graphfold.batching.engine.programs.joint import Joint
 from graphfold.batching.engine.programs.program import Program, Slot
+from graphfold.batching.kernels.tanh import FEW_NUMBERS
 
 #: Group sizes with which a program must repeat the cell's numbers. One is special in torch: a
 #: dimension of size one is stretched to any other.
@@ -23,7 +25,9 @@ def agrees(joint: Joint, program: Program, same: Callable[[Tensor, Tensor], bool
         program: one of it.
         same: whether a tensor of the cell and one of the program are the same.
     """
-    trials = [Trial(joint, size) for size in CHECKED_SIZES]
+    # Some kernels leave few numbers to torch, so one group has many.
+    enough = math.ceil(FEW_NUMBERS / max(1, min(joint.cell.fields.values())))
+    trials = [Trial(joint, size) for size in (*CHECKED_SIZES, enough)]
     if any(slot.per == "edge" for slot in joint.slots):
         trials.append(Trial(joint, 2, has_edges=False))
     pairs = (zip(t.cell(), t.program(program), strict=True) for t in trials)
