@@ -118,13 +118,16 @@ class NaryTreeLSTMCell(Cell):
         """The state of the nodes."""
         known = parts(x)
         size = self.fields["h"]
-        c = children.stack("c")
         gates: Tensor = self.from_h(children.stack("h").flatten(1))
         if "gates" in known:
             gates = gates + known["gates"]
         gate, u = _activate(gates, size, known)
         f, i, o = torch.split(gate, [gate.shape[1] - 2 * size, size, size], dim=1)
-        kept = (f.view_as(c) * c).sum(1)
+        if self.arity == 1:
+            kept = f * children.rows("c")
+        else:
+            c = children.stack("c")
+            kept = (f.view_as(c) * c).sum(1)
         return _state(o, torch.addcmul(kept, i, u))
 
 

@@ -12,9 +12,11 @@ from graphfold.batching.engine.programs.fusion import Build, fuse, place_result
 from graphfold.batching.engine.programs.program import Layout, Program, Slot
 from graphfold.batching.engine.programs.program_rewrites import (
     has_out,
+    lay_flat,
     quicken,
     simplify,
     undo_changes,
+    without_views,
 )
 
 aten = torch.ops.aten
@@ -44,11 +46,14 @@ def make_program(
     """
     undo_changes(graph)
     simplify(graph)
-    (result,) = (node for node in graph.nodes if node.op == "output")
-    returned = list(result.args[0])
-    outputs, results = returned[: len(dtypes)], returned[len(dtypes) :]
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
     read, parameters = arguments[: len(slots)], arguments[len(slots) :][:num_parameters]
+    slots = lay_flat(graph, read, slots)
+    (result,) = (node for node in graph.nodes if node.op == "output")
+    returned = list(result.args[0])
+    outputs = returned[: len(dtypes)]
+    results = without_views(returned[len(dtypes) :], slots) if len(returned) > len(dtypes) else []
+    returned = [*outputs, *results]
     grads = arguments[len(slots) + num_parameters :]
     needed = _ancestors(returned)
     reads = [index for index, node in enumerate(read) if node in needed]

@@ -8,6 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
+from graphfold.batching.engine.programs.lanes import rows_of
+from graphfold.batching.engine.programs.program import Slot
 from graphfold.batching.kernels import row_blocks
 from graphfold.batching.kernels.opaque import function_of
 from graphfold.batching.kernels.tanh import tanh
@@ -74,15 +76,72 @@ def simplify(graph: fx.Graph) -> None:
             node.target, node.args = aten.squeeze.dims, node.args[:2]
         # Autograd multiplies by the factor of an addcmul, which is one.
         times_one = node.target == aten.mul.Scalar and node.args[1] == 1
-        if node.target in _HANDLES or times_one:
+        if node.target in _HANDLES or times_one or _keeps_shape(node):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+        elif node.target in _VIEWS or node.target == aten.expand.default:
+            _leave_size_open(node)
+    for node in reversed(list(graph.nodes)):  # the sizes that nobody asks for any more
+        if node.target == aten.sym_size.int and not node.users:
+            graph.erase_node(node)
+
+
+def _keeps_shape(node: fx.Node) -> bool:
+    """Whether it is a view of the shape that is there."""
+    if node.target not in _VIEWS:
+        return False
+    old, new = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape
+    return list(map(str, old)) == list(map(str, new))
+
+
+def _leave_size_open(node: fx.Node) -> None:
+    """Lets a view or an expanded tensor find its one open size itself."""
+    source, sizes = cast(tuple[fx.Node, Sequence[Any]], node.args[:2])
+    if sum(isinstance(size, fx.Node) for size in sizes) != 1 or 0 in sizes:
+        return
+    if node.target == aten.expand.default:  # there it means a size that stays as it is
+        old, new = source.meta["val"], node.meta["val"]
+        if old.dim() != new.dim() or rows_of(old) is None or rows_of(old) != rows_of(new):
+            return
+    node.args = source, [-1 if isinstance(size, fx.Node) else size for size in sizes]
 
 
 def _sums_nothing(x: fx.Node, dims: Sequence[int], keepdim: bool = False) -> bool:
     """Whether a sum runs over dimensions of size one, as over the only child of a chain."""
     sizes = [x.meta["val"].shape[dim] for dim in dims]
     return not keepdim and all(isinstance(size, int) and size == 1 for size in sizes)
+
+
+def lay_flat(graph: fx.Graph, read: Sequence[fx.Node], slots: Sequence[Slot]) -> list[Slot]:
+    """Leaves children in the order of edges where nothing asks for them side by side.
+
+    Args:
+        graph: whose nodes `read` are what is in the slots.
+        read: its arguments that stand for slots.
+        slots: those of a cell.
+
+    Returns:
+        The slots as the code reads them.
+    """
+    found = []
+    for node, slot in zip(read, slots, strict=True):
+        if slot.per == "child" and all(user.target in _VIEWS for user in node.users):
+            slot = slot._replace(per="edge")
+            for user in list(node.users):
+                if user.args[1] == [-1, *slot.like.shape[1:]]:  # that is how they lie
+                    user.replace_all_uses_with(node)
+                    graph.erase_node(user)
+        found.append(slot)
+    return found
+
+
+def without_views(results: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
+    """The gradients of slots first, those of children in any shape: who takes them knows it."""
+    found = list(results)
+    for index, slot in enumerate(slot for slot in slots if slot.needs_grad):
+        while slot.how == "rows" and found[index].target in _VIEWS:
+            found[index] = found[index].args[0]
+    return found
 
 
 def has_out(node: fx.Node, copy: fx.Node, dtype: torch.dtype) -> bool:

@@ -204,7 +204,8 @@ class _Slots:
 
 def _flat(group: Group, grad: Tensor, trailing: Sequence[int]) -> Tensor:
     """[num_child_edges, ...] a gradient that may have those of a node side by side."""
-    return grad.reshape(group.edge_stop - group.edge_start, *trailing)
+    shape = (group.edge_stop - group.edge_start, *trailing)
+    return grad if grad.shape == shape else grad.reshape(shape)
 
 
 def _add_rows(total: Tensor, group: Group, grad: Tensor) -> None:
