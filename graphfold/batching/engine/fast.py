@@ -146,6 +146,11 @@ class _Run:
         shared = {name: cut(tensor) for name, tensor in inputs.shared.items()}
         number = {id(p): index for index, p in enumerate(self.parameters)}
         runners: dict[int, Runner] = {}
+        has_programs = len(self.by_cell) < len(inputs.cells)
+        places = {
+            name: inputs.plan.split_rows(buffer) if has_programs else {}
+            for name, buffer in self.buffers.items()
+        }
         for op_type, cell in inputs.cells.items():
             program = known[op_type].program
             if program is None:
@@ -155,7 +160,7 @@ class _Run:
             else:
                 numbers = [number[id(p)] for p in inputs.parameters[op_type]]
                 runners[op_type] = ProgramRunner(
-                    program, cell, op_type, inputs, state, self.buffers, numbers
+                    program, cell, op_type, inputs, state, self.buffers, places, numbers
                 )
         return runners
 

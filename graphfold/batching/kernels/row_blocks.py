@@ -7,7 +7,6 @@ multiple of 64 and one of less: shapes that come again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from graphfold.batching.kernels.onednn import is_onednn_chosen
+from graphfold.batching.kernels.onednn import FEW_ROWS, is_onednn_chosen
 from graphfold.batching.kernels.plain_tensor import is_plain
 
 #: Of more rows than these, a multiple is multiplied first, then the rest.
@@ -40,14 +39,22 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, only_x: bool =
 
 def addmm(bias: Tensor, x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """[rows, m] bias + x @ weight, for x [rows, k], weight [k, m] and bias [m]."""
-    cut = _cut(x)
-    return _in_blocks(cut, x, weight, out, bias) if cut else torch.addmm(bias, x, weight, out=out)
+    if not is_onednn_chosen() or x.shape[0] <= FEW_ROWS:
+        return torch.addmm(bias, x, weight, out=out)
+    # torch copies the bias first, which takes longer; the sums are the same.
+    return mm(x, weight, out=out).add_(bias)
 
 
 def mm(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
     """[rows, m] x @ weight, for x [rows, k] and weight [k, m]."""
     cut = _cut(x)
-    return _in_blocks(cut, x, weight, out) if cut else torch.mm(x, weight, out=out)
+    if not cut:
+        return torch.mm(x, weight, out=out)
+    if out is None:
+        out = x.new_empty(x.shape[0], weight.shape[1])
+    torch.mm(x[:cut], weight, out=out[:cut])
+    torch.mm(x[cut:], weight, out=out[cut:])
+    return out
 
 
 def rows_mm(x: Tensor, y: Tensor) -> Tensor:
@@ -77,16 +84,6 @@ class _Linear(Function):
             grad.sum(0) if of_bias and not ctx.only_x else None,
             None,
         )
-
-
-def _in_blocks(cut: int, x: Tensor, weight: Tensor, out: Tensor | None, *bias: Tensor) -> Tensor:
-    """The product, of the first `cut` rows and of the rest."""
-    multiply: Callable[..., Tensor] = torch.addmm if bias else torch.mm
-    if out is None:
-        out = x.new_empty(x.shape[0], weight.shape[1])
-    multiply(*bias, x[:cut], weight, out=out[:cut])
-    multiply(*bias, x[cut:], weight, out=out[cut:])
-    return out
 
 
 def _cut(x: Tensor) -> int:

@@ -14,6 +14,7 @@ from graphfold.batching.engine.programs.program_rewrites import (
     has_out,
     lay_flat,
     quicken,
+    reuse_memory,
     simplify,
     undo_changes,
     without_views,
@@ -164,6 +165,7 @@ def _function(
     end.args = ((end.args[0][0], kept),)
     new.eliminate_dead_code()
     end.args = (end.args[0][0],)
+    reuse_memory(new)
     for node in new.nodes:
         quicken(node, faster)
     function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward

@@ -29,8 +29,12 @@ _METHODS = {
     aten.squeeze.dims: "squeeze",
     aten.sym_size.int: "size",
 }
-#: Products of the rows of a group with a weight.
-_PRODUCTS: dict[Any, Callable[..., Tensor]] = {aten.addmm: row_blocks.addmm, aten.mm: row_blocks.mm}
+#: Operations on the rows of a group -> our kernels for them.
+_FASTER: dict[Any, Callable[..., Tensor]] = {
+    aten.addmm: row_blocks.addmm,
+    aten.mm: row_blocks.mm,
+    aten.tanh: tanh,
+}
 
 
 def undo_changes(graph: fx.Graph) -> None:
@@ -169,6 +173,28 @@ def _writer(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     return None
 
 
+def reuse_memory(graph: fx.Graph) -> None:
+    """Lets operations write their results over what is read here for the last time."""
+    for node in graph.nodes:
+        if torch.Tag.pointwise not in getattr(node.target, "tags", ()) or "out" in node.kwargs:
+            continue
+        free = [read for read in node.all_input_nodes if _is_free(read, node)]
+        if free and has_out(node, node, node.meta["val"].dtype):
+            node.kwargs = {**node.kwargs, "out": free[0]}
+
+
+def _is_free(read: fx.Node, node: fx.Node) -> bool:
+    """Whether what a node reads is memory of its size that nothing else has a hold of."""
+    made, value = read.meta.get("val"), node.meta["val"]
+    if read.op != "call_function" or "out" in read.kwargs or len(read.users) > 1:
+        return False
+    if not isinstance(read.target, torch._ops.OpOverload) or _is_view(read):
+        return False
+    if not isinstance(made, Tensor) or made.dtype != value.dtype or not made.is_contiguous():
+        return False
+    return list(map(str, made.shape)) == list(map(str, value.shape))
+
+
 def quicken(node: fx.Node, faster: bool = True) -> None:
     """Lets a node call what is quickest among the names of the same operation.
 
@@ -185,11 +211,8 @@ def quicken(node: fx.Node, faster: bool = True) -> None:
         node.target = stands_for
         return
     packet = node.target.overloadpacket
-    if packet in _PRODUCTS and isinstance(node.meta["val"].shape[0], torch.SymInt):
-        node.target = _PRODUCTS[packet]
-        return
-    if packet is aten.tanh and faster:
-        node.target = tanh
+    if packet in _FASTER and faster and rows_of(node.meta["val"]) is not None:
+        node.target = _FASTER[packet]
         return
     function = getattr(torch, packet.__name__, None)
     plain = packet.__module__.endswith("aten") and not packet.__name__.startswith("_")

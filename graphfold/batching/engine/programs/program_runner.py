@@ -33,6 +33,7 @@ class ProgramRunner:
         inputs: the pass.
         state: field -> [num_rows + 1, width] what children are read from.
         buffers: those of them that the pass writes.
+        places: field -> first row of a group -> its rows of the buffer.
         numbers: the number of each of the cell's parameters among those of the pass.
     """
 
@@ -44,6 +45,7 @@ class ProgramRunner:
         inputs: PassInputs,
         state: Mapping[str, Tensor],
         buffers: Mapping[str, Tensor],
+        places: Mapping[str, Mapping[int, Tensor]],
         numbers: Sequence[int],
     ) -> None:
         self._program = program
@@ -51,6 +53,7 @@ class ProgramRunner:
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
+        self._places = [places[name] for name in cell.fields]
         own: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
         parameters = [tensor.detach() for tensor in own]
         x = [value for _, value in parts(inputs.x[op_type])]
@@ -69,8 +72,7 @@ class ProgramRunner:
 
     def forward(self, group: Group) -> Sequence[Any]:
         """Runs a group; returns what backward needs of it."""
-        # Slices are written out where every group passes: asking the group for them takes longer.
-        places = [buffer[group.start : group.stop] for buffer in self._buffers]
+        places = [own[group.start] for own in self._places]
         read = [read(group) for read in self._reads]
         saved = self._program.forward(*read, *self._constants, *places)
         return () if self._recompute else saved
@@ -115,7 +117,7 @@ class ProgramRunner:
     def finish(self) -> None:
         """After the pass; lets go of what it read."""
         if not self._recompute:
-            self._reads = []
+            self._reads, self._places = [], []
             self._buffers = [hollow(buffer) for buffer in self._buffers]
 
     def _refuse_changes(self) -> None:
@@ -162,7 +164,8 @@ class _Slots:
             return lambda g: gather_sum(state, plan.group_child_row(g), plan.group_ptr(g))
         if slot.how == "x":
             x = self._x[name].detach().contiguous()  # as it was in the trace
-            return lambda g: x[g.type_start : g.type_start + g.stop - g.start]
+            by_group = plan.split_type(x, self._op_type)
+            return lambda g: by_group[g.start]
         if slot.how == "edge":
             column = self._inputs.edge[name].detach().contiguous()
             return self._arrange(slot, lambda g: column[g.edges])
