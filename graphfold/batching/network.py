@@ -38,7 +38,8 @@ class Network(nn.Module):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, see `graphfold.batching.kernels.segment_kernels`.
         trace_after: how many groups a cell runs before the fast engine replaces it by its trace,
-            straight-line code that gives the same numbers with less overhead; None for never.
+            straight-line code that gives the same numbers with less overhead; None for never. A
+            group counts once more for every hundred nodes of it.
         recompute: whether backward runs the cells again instead of keeping what they computed
             besides their state: less memory for more time. Not with the reference.
         fuse: whether one kernel takes the place of the elementwise operations of a traced cell:
@@ -117,9 +118,10 @@ class Network(nn.Module):
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
         for index, item in enumerate(self.passes):
-            check_reads(self.schema, batch.schedule.passes[index], self._by_type(index, 0), has)
             for turn in range(item.rounds if isinstance(item, Rounds) else 1):
                 cells = self._by_type(index, turn)
+                if turn == 0:
+                    check_reads(self.schema, batch.schedule.passes[index], cells, has)
                 run.step(index, item, cells, first=turn == 0)
             for op_type, cell in cells.items():
                 for name in (*cell.fields, *run.after(op_type, cell)):

@@ -135,7 +135,7 @@ class CellRunner:
             tape.outputs = {n: new[n] for n in cell.fields if new[n].requires_grad}
             tape.uses, self._aliases.uses = self._aliases.uses, []
         if self._programs is not None:
-            self._programs.has_run(reader)
+            self._programs.has_run(reader, group.size)
         return new
 
     def _refuse_captured(self, tape: Tape) -> None:

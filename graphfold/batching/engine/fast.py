@@ -46,6 +46,9 @@ def run_fast(inputs: PassInputs) -> dict[str, Tensor]:
     run = _Run(inputs)
     # Inside a Function's forward grad mode is always off, so the decision to record falls here.
     run.keep = torch.is_grad_enabled() and any(t.requires_grad for t in run.tensors)
+    if not run.keep:
+        with torch.no_grad():
+            return {**inputs.given, **run.forward()}
     buffers = _Levels.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
     return {**inputs.given, **dict(zip(inputs.fields, buffers, strict=True))}
 
@@ -55,15 +58,13 @@ class _Levels(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, run: _Run, *tensors: Tensor) -> tuple[Tensor, ...]:
-        buffers = run.forward()
-        if run.keep:
-            # The records hang on a tensor that autograd keeps, and frees when it frees its graph:
-            # so a second backward needs retain_graph=True, as everywhere in torch.
-            keeper = torch.empty(0)
-            keeper.run = run  # type: ignore[attr-defined]
-            ctx.save_for_backward(keeper)
-            ctx.set_materialize_grads(False)
-        return tuple(buffers.values())
+        # The records hang on a tensor that autograd keeps, and frees when it frees its graph:
+        # so a second backward needs retain_graph=True, as everywhere in torch.
+        keeper = torch.empty(0)
+        keeper.run = run  # type: ignore[attr-defined]
+        ctx.save_for_backward(keeper)
+        ctx.set_materialize_grads(False)
+        return tuple(run.forward().values())
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:

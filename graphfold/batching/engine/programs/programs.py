@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 #: every batch would gather programs without end.
 MAX_KNOWN = 5
 
+#: A program saves a tenth of a millisecond per group, and as much per so many nodes.
+NODES_PER_GROUP = 100
+
 #: Cell -> what it is like -> its program, or how many groups it has run, or None for no program.
 _KNOWN: WeakKeyDictionary[Cell, dict[Hashable, Program | int | None]] = WeakKeyDictionary()
 
@@ -57,9 +60,9 @@ class CellPrograms:
         self._count = 0
         self._reader: TapeReader | None = None
 
-    def has_run(self, reader: TapeReader) -> None:
-        """Counts a group that the cell ran itself."""
-        self._count += 1
+    def has_run(self, reader: TapeReader, size: int) -> None:
+        """Counts a group of so many nodes that the cell ran itself."""
+        self._count += 1 + size // NODES_PER_GROUP
         self._reader = reader
 
     def finish(self) -> None:
