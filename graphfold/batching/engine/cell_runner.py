@@ -109,12 +109,15 @@ class CellRunner:
         if self._recompute:
             tape.forget()
 
-    def finish(self) -> None:
-        """After the pass, when the cell has its own parameters again; lets go of what it read."""
+    def finish(self, keep: bool) -> None:
+        """After the pass, when the cell has its own parameters again.
+
+        Lets go of what it read, if it is kept for backward.
+        """
         if self._programs is not None:
             self._programs.finish()
             self._programs = None
-        if not self._recompute:
+        if keep and not self._recompute:
             self._inputs, self._state, self._buffers = self._inputs.hollow(), {}, {}
 
     def _call(self, group: Group, tape: Tape | None) -> Mapping[str, Tensor]:

@@ -108,7 +108,7 @@ class _Run:
                 kernel.choose(group.stop - group.start)
                 self._forward_group(group, runners.get(group.op_type))
         for runner in runners.values():
-            runner.finish()
+            runner.finish(self.keep)
         return self._let_go() if self.keep else self.buffers
 
     def _forward_group(self, group: Group, runner: Runner | None) -> None:

@@ -56,9 +56,12 @@ class ProgramRunner:
         self._places = [places[name] for name in cell.fields]
         own: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
         parameters = [tensor.detach() for tensor in own]
-        x = [value for _, value in parts(inputs.x[op_type])]
-        read = (t for t in (*own, *x, *inputs.edge.values()) if not t.is_inference())
-        self._versions = [(weakref.ref(tensor), tensor._version) for tensor in read]
+        self._given = [
+            *own,
+            *(value for _, value in parts(inputs.x[op_type])),
+            *inputs.edge.values(),
+        ]
+        self._versions: list[tuple[weakref.ref[Tensor], int]] = []
         self._constants = program.constants(*parameters, *parameters)
         pass_slots = _Slots(inputs, op_type, state)
         self._reads = [pass_slots.read(program.slots[index]) for index in program.reads]
@@ -114,8 +117,13 @@ class ProgramRunner:
         for number, grad in zip(self._plain, found, strict=True):
             gradients.add_outside(number, grad)
 
-    def finish(self) -> None:
-        """After the pass; lets go of what it read."""
+    def finish(self, keep: bool) -> None:
+        """After the pass; lets go of what it read, if it is kept for backward."""
+        if not keep:
+            return
+        noted = (tensor for tensor in self._given if not tensor.is_inference())
+        self._versions = [(weakref.ref(tensor), tensor._version) for tensor in noted]
+        self._given = []
         if not self._recompute:
             self._reads, self._places = [], []
             self._buffers = [hollow(buffer) for buffer in self._buffers]
