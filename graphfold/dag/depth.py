@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -92,26 +92,37 @@ def find_cycle(source: IntArray, target: IntArray, blocked: npt.NDArray[np.bool_
 def runs(start: IntArray, stop: IntArray) -> IntArray:
     """The numbers start[i] .. stop[i] - 1 for every i, one run after another."""
     count = stop - start
-    ends = np.cumsum(count)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: IntArray = np.arange(total) + np.repeat(start - ends + count, count)
+    ptr = run_pointers(count)
+    numbers: IntArray = np.arange(ptr[-1]) + (start - ptr[:-1]).repeat(count)
     return numbers
 
 
 def stable_order(key: IntArray) -> IntArray:
     """`argsort(key)` where equal keys keep their order; `key` is not negative.
 
-    Keys of up to 16 bits are sorted by their digits, which takes a third of the time.
+    Keys of up to 16 bits are sorted by their digits. Longer ones are sorted side by side with their
+    positions, both in one integer, which takes a tenth of the time of a stable `argsort`.
     """
-    small = len(key) > 0 and int(key.max()) < 1 << 16
-    order: IntArray = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
-    return order
+    largest = int(key.max(initial=0))
+    bits = len(key).bit_length()
+    if largest < 1 << 16:
+        return key.astype(np.uint16).argsort(kind="stable")
+    if largest < 1 << (63 - bits):
+        numbered = (key << bits) | np.arange(len(key))
+        numbered.sort()
+        return numbered & ((1 << bits) - 1)
+    return key.argsort(kind="stable")
 
 
 def count_pointers(numbers: IntArray, size: int) -> IntArray:
     """[size + 1] where the run of each number from 0 to size - 1 begins, once they are sorted."""
-    ptr = np.zeros(size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(numbers, minlength=size), out=ptr[1:])
+    return run_pointers(np.bincount(numbers, minlength=size))
+
+
+def run_pointers(count: npt.NDArray[Any]) -> IntArray:
+    """[n + 1] where each of n consecutive runs begins, from their lengths `count` [n]."""
+    ptr = np.zeros(len(count) + 1, dtype=np.int64)
+    count.cumsum(out=ptr[1:])
     return ptr
 
 

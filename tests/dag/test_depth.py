@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import networkx as nx
+import numpy as np
 import pytest
 from engine_cells import random_dag
 
 from graphfold.dag import compute_height, to_networkx
 from graphfold.dag.collate import split
+from graphfold.dag.depth import stable_order
 
 
 def longest_to(graph: nx.DiGraph) -> dict[int, int]:
@@ -27,3 +29,13 @@ def test_depth_and_height_are_longest_paths(seed):
         up, down = longest_to(inputs), longest_to(inputs.reverse())
         assert dag.depth.tolist() == [up[node] for node in range(dag.num_nodes)]
         assert compute_height(dag).tolist() == [down[node] for node in range(dag.num_nodes)]
+
+
+@pytest.mark.parametrize("most", [1, 1 << 16, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("size", [0, 1, 500])
+def test_equal_keys_keep_their_order(most, size):
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, most, 40)
+    for key in (few[rng.integers(0, 40, size)], rng.integers(0, most, size)):
+        want = sorted(range(size), key=lambda i, key=key: key[i])
+        assert stable_order(key).tolist() == want

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphfold.dag.depth import IntArray, count_pointers, runs, stable_order
+from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_order
 
 
 class Edges(NamedTuple):
@@ -20,7 +20,7 @@ class Edges(NamedTuple):
     @staticmethod
     def from_csr(ptr: IntArray, child: IntArray) -> Edges:
         """The edges of inputs or of a relation."""
-        parent = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+        parent = np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])
         return Edges(ptr, child, parent, np.arange(len(child)))
 
     @property
@@ -36,7 +36,7 @@ class Edges(NamedTuple):
 
     def reversed(self) -> Edges:
         """Each node's readers in edge order; absent slots drop out."""
-        present = np.flatnonzero(self.child >= 0)
+        present = (self.child >= 0).nonzero()[0]
         order = present[stable_order(self.child[present])]
         parent, child = self.child[order], self.parent[order]
         return Edges(count_pointers(parent, self.num_nodes), child, parent, self.number[order])
@@ -46,15 +46,12 @@ class Edges(NamedTuple):
 
         Args:
             node: [num_selected] the nodes whose edges stay, in their new order.
-            position: [num_nodes] the new number of what is read; that of nobody read is not used.
+            position: [num_nodes + 1] the new number of what is read; that of nobody read is not
+                used. The last is that of an absent slot: as child -1 it finds the last entry.
         """
-        take = runs(self.ptr[node], self.ptr[node + 1])
-        count = self.ptr[node + 1] - self.ptr[node]
-        old = self.child[take]
-        child = np.where(old < 0, -1, position[old]) if len(node) else old
-        return Edges(
-            np.concatenate([[0], np.cumsum(count)]),
-            child,
-            np.repeat(np.arange(len(node)), count),
-            self.number[take],
-        )
+        start = self.ptr[node]
+        count = self.ptr[node + 1] - start
+        ptr = run_pointers(count)
+        parent = np.arange(len(node)).repeat(count)
+        take = np.arange(len(parent)) + (start - ptr[:-1])[parent]
+        return Edges(ptr, position[self.child[take]], parent, self.number[take])

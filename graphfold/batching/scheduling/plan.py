@@ -9,12 +9,12 @@ from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.batching.scheduling.readers import Readers, find_readers, first_children, first_edges
 from graphfold.batching.scheduling.sharing import Distinct
-from graphfold.dag.depth import IntArray, stable_order
+from graphfold.batching.scheduling.sources import CellInputs
+from graphfold.dag.depth import IntArray, run_pointers, stable_order
 
 
 def plan_pass(
-    op_type: IntArray,
-    num_types: int,
+    inputs: CellInputs,
     edges: Edges,
     step: IntArray,
     rank: IntArray | None = None,
@@ -23,38 +23,34 @@ def plan_pass(
     """The plan of one pass.
 
     Args:
-        op_type: [num_nodes] the type of each node.
-        num_types: how many types the schema has.
+        inputs: the type of each node, and the row of `x` that it is given.
         edges: what the nodes read in this pass.
         step: [num_nodes] when each node runs, from a policy.
         rank: [num_nodes] what the rows of a group are sorted by; None for node order.
-        distinct: which nodes stand for others. The arrays above, but for `op_type`, are then those
-            of these nodes only; None if every node stands for itself.
+        distinct: which nodes stand for others; `step` and `rank` are then those of these nodes
+            only. None if every node stands for itself.
     """
-    own_type = op_type if distinct is None else op_type[distinct.node]
-    key = step * num_types + own_type
+    num_types = len(inputs.sizes)
+    op_type = inputs.op_type if distinct is None else inputs.op_type[distinct.node]
+    key = step * num_types + op_type
     order = stable_order(key if rank is None else key * (rank.max(initial=0) + 1) + rank)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    edges = edges.select(order, position)
-    child_row = edges.child + 1
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    bounds = np.append(starts, len(order))
-    first = np.repeat(starts, np.diff(bounds))  # position of the first row of each row's group
-    readers = find_readers(child_row, len(order))
-    row, node = position + 1, order
-    if distinct is not None:
-        row, node = row[distinct.of], distinct.node[node]
+    node, row = _rows(order, distinct)
+    edges = edges.select(node, row)
+    size = np.bincount(key)
+    is_group = size.nonzero()[0]
+    size = size[is_group]
+    first = (size.cumsum() - size).repeat(size)  # position of the first row of each row's group
+    readers = find_readers(edges.child, len(order))
     return PassSchedule(
-        groups=_groups(own_type[order], bounds, edges.ptr, child_row, readers),
-        row=torch.from_numpy(row),
+        groups=_groups(is_group % num_types, size, edges, readers),
+        row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(node),
         child_ptr=torch.from_numpy(edges.ptr),
-        child_row=torch.from_numpy(child_row),
+        child_row=torch.from_numpy(edges.child),
         parent=torch.from_numpy(edges.parent - first[edges.parent]),
         edge=torch.from_numpy(edges.number),
-        type_order=tuple(_type_order(op_type, node, t) for t in range(num_types)),
-        read_types=_read_types(own_type[order], edges, num_types),
+        type_order=inputs.in_order(node),
+        read_types=_read_types(op_type[order], edges, num_types),
         reader_ptr=torch.from_numpy(readers.ptr),
         reader_edge=torch.from_numpy(readers.edge),
         reader=torch.from_numpy(edges.parent[readers.edge]),
@@ -62,43 +58,48 @@ def plan_pass(
     )
 
 
-def _groups(
-    op_type: IntArray, bounds: IntArray, child_ptr: IntArray, child_row: IntArray, readers: Readers
-) -> tuple[Group, ...]:
-    """Groups from the first position of each, in row order; rows are positions plus one."""
-    types = op_type[bounds[:-1]]
-    size = np.diff(bounds)
-    type_start = np.empty_like(size)
-    for index in np.flatnonzero(np.bincount(types)):
-        own = types == index
-        type_start[own] = np.cumsum(size[own]) - size[own]
-    edge_bounds = child_ptr[bounds]
-    first_edge, num_read = first_edges(child_row, readers, bounds + 1)
+def _rows(order: IntArray, distinct: Distinct | None) -> tuple[IntArray, IntArray]:
+    """The node of each row, and [num_nodes + 1] the row of each node, the last for absent ones."""
+    row = np.zeros(len(order) + 1, dtype=np.int64)
+    row[order] = np.arange(1, len(order) + 1)
+    if distinct is None:
+        return order, row
+    return distinct.node[order], np.append(row[distinct.of], 0)
+
+
+def _groups(types: IntArray, size: IntArray, edges: Edges, readers: Readers) -> tuple[Group, ...]:
+    """Groups from their types and sizes, in row order; rows are positions plus one."""
+    bounds = run_pointers(size)
+    starts = bounds + 1
+    edge_bounds = edges.ptr[bounds]
+    first_edge, num_read = first_edges(edges.child, readers, starts)
     columns = [
-        types,
-        bounds[:-1] + 1,
-        bounds[1:] + 1,
-        edge_bounds[:-1],
-        edge_bounds[1:],
-        type_start,
-        first_children(child_row, edge_bounds),
-        first_edge,
-        num_read,
+        types.tolist(),
+        starts[:-1].tolist(),
+        starts[1:].tolist(),
+        edge_bounds[:-1].tolist(),
+        edge_bounds[1:].tolist(),
+        _type_starts(types.tolist(), size.tolist()),
+        first_children(edges.child, edge_bounds).tolist(),
+        first_edge.tolist(),
+        num_read.tolist(),
     ]
-    return tuple(map(Group._make, zip(*(column.tolist() for column in columns), strict=True)))
+    return tuple(map(Group._make, zip(*columns, strict=True)))
 
 
-def _type_order(op_type: IntArray, node: IntArray, index: int) -> torch.Tensor | None:
-    """The rows' nodes of a type, numbered within the type; None if these are all, in node order."""
-    is_type = op_type == index
-    in_row_order = node[is_type[node]]
-    if np.all(in_row_order[1:] > in_row_order[:-1]) and len(in_row_order) == is_type.sum():
-        return None
-    return torch.from_numpy((np.cumsum(is_type) - 1)[in_row_order])
+def _type_starts(types: list[int], size: list[int]) -> list[int]:
+    """[num_groups] how many rows of the same type are in groups before each."""
+    seen: dict[int, int] = {}
+    starts = []
+    for op_type, count in zip(types, size, strict=True):
+        starts.append(seen.get(op_type, 0))
+        seen[op_type] = starts[-1] + count
+    return starts
 
 
 def _read_types(op_type: IntArray, edges: Edges, num_types: int) -> frozenset[tuple[int, int]]:
-    child, parent = edges.present()
-    reads = op_type[parent] * num_types + op_type[child]
-    found = np.flatnonzero(np.bincount(reads, minlength=1))
-    return frozenset((int(pair) // num_types, int(pair) % num_types) for pair in found)
+    """Which types read which, from the types of the rows; `edges` name rows."""
+    read = np.append(num_types, op_type)  # row 0, the absent child, is of a type of its own
+    pairs = op_type[edges.parent] * (num_types + 1) + read[edges.child]
+    found = (divmod(pair, num_types + 1) for pair in np.bincount(pairs).nonzero()[0].tolist())
+    return frozenset(pair for pair in found if pair[1] < num_types)

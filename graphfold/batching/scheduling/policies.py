@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.sharing import Distinct
 from graphfold.dag.depth import (
     IntArray,
     count_pointers,
@@ -28,12 +31,22 @@ class PassGraph:
 
     op_type: IntArray  # [num_nodes]
     depth: IntArray  # [num_nodes] longest path from a node that reads nothing
-    child: IntArray  # [num_edges] the node read, without absent slots
-    parent: IntArray  # [num_edges] the node that reads
+    edges: Edges  # between these nodes; if some stand for others, between all
+    distinct: Distinct | None = None  # which nodes stand for others; the arrays are of these only
 
     @property
     def num_nodes(self) -> int:
         return len(self.op_type)
+
+    @cached_property
+    def ends(self) -> tuple[IntArray, IntArray]:
+        """The nodes that are read and those that read, without absent slots, [num_edges] each.
+
+        Made when a policy asks for them: `by_depth` does not.
+        """
+        if self.distinct is None:
+            return self.edges.present()
+        return self.edges.select(self.distinct.node, np.append(self.distinct.of, -1)).present()
 
 
 Policy = Callable[[PassGraph], IntArray]
@@ -46,7 +59,7 @@ def by_depth(graph: PassGraph) -> IntArray:
 
 def by_height(graph: PassGraph) -> IntArray:
     """Nodes as late as possible: by the longest path to a node that nobody reads."""
-    height = longest_path(graph.num_nodes, source=graph.parent, target=graph.child)
+    height = _height(graph)
     step: IntArray = height.max(initial=0) - height
     return step
 
@@ -71,7 +84,7 @@ def by_critical_path(graph: PassGraph) -> IntArray:
     Penn Treebank, a type for each frequent label). The table of ED-Batch (Chen et al., 2023,
     https://arxiv.org/abs/2302.03851), learned offline to the same end, came to 64.
     """
-    height = longest_path(graph.num_nodes, source=graph.parent, target=graph.child)
+    height = _height(graph)
     return _launch(graph, lambda nodes, op_type: float(height[nodes].max()))
 
 
@@ -99,6 +112,12 @@ def get_policy(name: str) -> Policy:
     return POLICIES[name]
 
 
+def _height(graph: PassGraph) -> IntArray:
+    """[num_nodes] the longest path to a node that nobody reads."""
+    child, parent = graph.ends
+    return longest_path(graph.num_nodes, source=parent, target=child)
+
+
 @dataclass
 class _Ready:
     """The nodes of one type that nothing holds up any more."""
@@ -116,9 +135,10 @@ def _launch(graph: PassGraph, urgency: Callable[[IntArray, int], float]) -> IntA
         urgency: of some nodes that have become ready, and their type; a type has that of its most
             urgent ones. Of equally urgent types the one with the most ready nodes runs.
     """
-    reader = graph.parent[stable_order(graph.child)]
-    ptr = count_pointers(graph.child, graph.num_nodes)
-    waiting = np.bincount(graph.parent, minlength=graph.num_nodes)
+    child, parent = graph.ends
+    reader = parent[stable_order(child)]
+    ptr = count_pointers(child, graph.num_nodes)
+    waiting = np.bincount(parent, minlength=graph.num_nodes)
     step = np.zeros(graph.num_nodes, dtype=np.int64)
     ready: dict[int, _Ready] = {}
     reached, launch = np.flatnonzero(waiting == 0), 0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphfold.dag.depth import IntArray, count_pointers, stable_order
+from graphfold.dag.depth import IntArray, run_pointers, stable_order
 
 
 class Readers(NamedTuple):
@@ -24,16 +24,16 @@ def find_readers(child_row: IntArray, num_rows: int) -> Readers:
         child_row: [num_edges] the row that each edge reads; 0 for an absent child.
         num_rows: the number of rows, the absent one not counted.
     """
-    ptr = count_pointers(child_row, num_rows + 1)
-    if np.diff(ptr[1:]).max(initial=0) > 1:
+    count = np.bincount(child_row, minlength=num_rows + 1)
+    ptr = run_pointers(count)
+    if count[1:].max(initial=0) > 1:
         return Readers(stable_order(child_row), ptr, None)
     # Where every row has one reader at most, nothing need be sorted: the edges are written down.
     of_row = np.zeros(num_rows + 1, dtype=np.int64)
     of_row[child_row] = np.arange(1, len(child_row) + 1)
     of_row[0] = 0
-    return Readers(
-        np.concatenate([np.flatnonzero(child_row == 0), of_row[of_row > 0] - 1]), ptr, of_row
-    )
+    absent, present = (child_row == 0).nonzero()[0], of_row[of_row > 0] - 1
+    return Readers(np.concatenate([absent, present]), ptr, of_row)
 
 
 def first_children(child_row: IntArray, edge_bounds: IntArray) -> IntArray:
@@ -70,15 +70,16 @@ def first_edges(
     if len(child_row) == 0:
         return np.zeros_like(begin), end - begin
     read = child_row[readers.edge]
-    breaks = _breaks(read) + _breaks(readers.edge)
+    breaks = _breaks(read, readers.edge)
     first = np.minimum(begin, len(read) - 1)
     whole = (breaks[end - 1] == breaks[first]) & (read[first] == row_bounds[:-1])
     edge = np.where(whole, readers.edge[first], -1)
     return np.where(end > begin, edge, 0), end - begin
 
 
-def _breaks(numbers: IntArray) -> IntArray:
-    """[n] how often, up to each number, a number was not its predecessor plus one."""
-    breaks = np.zeros(len(numbers), dtype=np.int64)
-    np.cumsum(numbers[1:] != numbers[:-1] + 1, out=breaks[1:])
-    return breaks
+def _breaks(*columns: IntArray) -> IntArray:
+    """[n] how often, up to each row, a column's number was not its predecessor plus one."""
+    is_break = np.zeros(len(columns[0]), dtype=bool)
+    for numbers in columns:
+        is_break[1:] |= numbers[1:] != numbers[:-1] + 1
+    return is_break.cumsum()

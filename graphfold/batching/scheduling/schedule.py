@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from graphfold.batching.scheduling.policies import PassGraph, get_policy
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.batching.scheduling.shared_rounds import plan_shared_rounds
 from graphfold.batching.scheduling.sharing import Distinct, find_differing, find_distinct
-from graphfold.batching.scheduling.sources import Sources, read_sources, sources_by_type
+from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, longest_path
 
@@ -81,30 +81,32 @@ def build_schedule(
         ConfigError: if there is no such policy.
         SchemaError: if a pass names a relation that the schema lacks.
     """
-    if share:
-        return _build_shared(dag, passes, policy)
-    return Schedule(tuple(_build_pass(dag, item, policy) for item in passes))
-
-
-def _build_shared(dag: TypedDAG, passes: Sequence[Pass], policy: str) -> Schedule:
-    """Passes up from the beginning share, and rounds after them; later passes do not."""
+    op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
+    if not share:
+        inputs = CellInputs.of_nodes(op_type, num_types)
+        return Schedule(tuple(_build_pass(dag, item, policy, inputs) for item in passes))
     differing = find_differing(dag)
-    plans: list[PassSchedule] = []
+    sources, inputs = find_sources(op_type, num_types, differing)
+    return Schedule(tuple(_build_shared(dag, passes, policy, inputs, differing)), sources)
+
+
+def _build_shared(
+    dag: TypedDAG, passes: Sequence[Pass], policy: str, inputs: CellInputs, differing: Distinct
+) -> Iterator[PassSchedule]:
+    """Passes up from the beginning share, and rounds after them; later passes do not."""
+    before: PassSchedule | None = None  # if it was rounds that share
     equal: Distinct | None = differing
     for item in passes:
-        before = plans[-1] if plans and plans[-1].rounds else None
         if equal is not None and isinstance(item, Rounds):
-            dag.schema.relation(item.relation)
-            rounds, equal = plan_shared_rounds(dag, item.relation, item.rounds, equal, before)
-            plans.append(replace(rounds[-1], rounds=rounds[:-1]))
+            rounds, equal = plan_shared_rounds(dag, item, inputs, equal, before)
+            before = replace(rounds[-1], rounds=rounds[:-1])
+            yield before
         elif equal is not None and isinstance(item, Up) and before is None:
             equal = find_distinct(dag, differing) or _all_differ(dag)
-            plans.append(_build_pass(dag, item, policy, equal))
+            yield _build_pass(dag, item, policy, inputs, equal)
         else:
             equal = None
-            plans.append(_build_pass(dag, item, policy))
-    sources = sources_by_type(dag, differing)
-    return Schedule(read_sources(plans, dag, sources), sources)
+            yield _build_pass(dag, item, policy, inputs)
 
 
 def _all_differ(dag: TypedDAG) -> Distinct:
@@ -112,42 +114,45 @@ def _all_differ(dag: TypedDAG) -> Distinct:
 
 
 def _build_pass(
-    dag: TypedDAG, item: Pass, policy: str, distinct: Distinct | None = None
+    dag: TypedDAG, item: Pass, policy: str, inputs: CellInputs, distinct: Distinct | None = None
 ) -> PassSchedule:
     choose = get_policy(policy)
-    op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
     if isinstance(item, Rounds):
         dag.schema.relation(item.relation)
         relation = dag.relations[item.relation]
         edges = Edges.from_csr(relation.ptr.numpy(), relation.index.numpy())
-        return plan_pass(op_type, num_types, edges, np.zeros_like(op_type))
+        return plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
     edges = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
-    batch = dag.batch.numpy()
     if isinstance(item, Up):
         depth = dag.depth.numpy()
     else:
         edges = edges.reversed()
         depth = longest_path(dag.num_nodes, source=edges.child, target=edges.parent)
+    rank = _rank(dag, edges, depth, distinct)
+    op_type = inputs.op_type
     if distinct is not None:
-        edges = edges.select(distinct.node, distinct.of)
-        depth, batch = depth[distinct.node], batch[distinct.node]
-    own_type = op_type if distinct is None else op_type[distinct.node]
-    graph = PassGraph(own_type, depth, *edges.present())
-    rank = _rank(graph, batch, dag.num_graphs)
-    return plan_pass(op_type, num_types, edges, choose(graph), rank, distinct)
+        op_type, depth = op_type[distinct.node], depth[distinct.node]
+    step = choose(PassGraph(op_type, depth, edges, distinct))
+    return plan_pass(inputs, edges, step, rank, distinct)
 
 
-def _rank(graph: PassGraph, batch: IntArray, num_graphs: int) -> IntArray | None:
+def _rank(
+    dag: TypedDAG, edges: Edges, depth: IntArray, distinct: Distinct | None
+) -> IntArray | None:
     """[num_nodes] what the rows of a group are sorted by, or None for node order.
 
     Where every edge spans one level (chains, perfect trees) and the graphs differ in depth, the
     deepest graph goes first. Then the rows that a group reads are consecutive, as hand-written code
     for sorted sequences has them. Elsewhere they would not be, and node order saves sorting `x`.
     """
-    if (graph.depth[graph.parent] - graph.depth[graph.child] != 1).any():
+    child, parent = edges.present()
+    if (depth[parent] - depth[child] != 1).any():
         return None
-    deepest = np.zeros(num_graphs, dtype=np.int64)
-    np.maximum.at(deepest, batch, graph.depth)
+    batch = dag.batch.numpy()
+    if distinct is not None:
+        depth, batch = depth[distinct.node], batch[distinct.node]
+    deepest = np.zeros(dag.num_graphs, dtype=np.int64)
+    np.maximum.at(deepest, batch, depth)
     if len(deepest) == 0 or (deepest == deepest[0]).all():
         return None
     rank: IntArray = (deepest.max() - deepest)[batch]

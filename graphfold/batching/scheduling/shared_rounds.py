@@ -16,6 +16,7 @@ import torch
 
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
+from graphfold.batching.scheduling.passes import Rounds
 from graphfold.batching.scheduling.readers import find_readers
 from graphfold.batching.scheduling.sharing import (
     Distinct,
@@ -24,6 +25,7 @@ from graphfold.batching.scheduling.sharing import (
     merge_equal,
     row_numbers,
 )
+from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, stable_order
 
@@ -31,14 +33,17 @@ from graphfold.dag.depth import IntArray, stable_order
 class _Graph(NamedTuple):
     """What the rounds follow."""
 
-    op_type: IntArray  # [num_nodes]
-    num_types: int
+    inputs: CellInputs
     edges: Edges
     edge: Numbers  # a number per edge that tells its columns
 
 
 def plan_shared_rounds(
-    dag: TypedDAG, relation: str, rounds: int, given: Distinct, plan: PassSchedule | None
+    dag: TypedDAG,
+    item: Rounds,
+    inputs: CellInputs,
+    given: Distinct,
+    plan: PassSchedule | None = None,
 ) -> tuple[tuple[PassSchedule, ...], Distinct]:
     """The plans of rounds in which nodes that must be equal are computed once.
 
@@ -47,29 +52,33 @@ def plan_shared_rounds(
 
     Args:
         dag: the graphs.
-        relation: says who is whose neighbour.
-        rounds: how many rounds.
+        item: whose neighbour is who, and how many rounds there are.
+        inputs: the type of each node, and the row of `x` that it is given.
         given: which nodes are equal before the first round.
         plan: the plan with the rows of that state; None if it is yet to be made.
 
     Returns:
         The plan before the first round and one for each round, and which nodes are equal then. The
         edges of a plan name rows of the plan before.
+
+    Raises:
+        SchemaError: if the schema lacks the relation.
     """
-    graph = _graph(dag, relation)
+    graph = _graph(dag, item.relation, inputs)
     plans = [_without_edges(graph, given) if plan is None else plan]
-    for distinct in _after_each_round(graph, given, rounds):
+    for distinct in _after_each_round(graph, given, item.rounds):
         plans.append(_plan(graph, graph.edges, distinct, plans[-1]))
         given = distinct
     return tuple(plans), given
 
 
-def _graph(dag: TypedDAG, relation: str) -> _Graph:
+def _graph(dag: TypedDAG, relation: str, inputs: CellInputs) -> _Graph:
+    dag.schema.relation(relation)
     found = dag.relations[relation]
     edges = Edges.from_csr(found.ptr.numpy(), found.index.numpy())
     columns = (column.numpy() for column in dag.columns[f"relation:{relation}"].values())
     edge = row_numbers(columns, len(edges.child))
-    return _Graph(dag.op_type.numpy(), len(dag.schema.types), edges, edge)
+    return _Graph(inputs, edges, edge)
 
 
 def _after_each_round(graph: _Graph, given: Distinct, rounds: int) -> Iterator[Distinct]:
@@ -122,29 +131,28 @@ def _plan(
     graph: _Graph, edges: Edges, distinct: Distinct, before: PassSchedule | None
 ) -> PassSchedule:
     """The plan of one round; its edges name rows of the plan `before`."""
-    op_type = graph.op_type
+    op_type, num_types = graph.inputs.op_type, len(graph.inputs.sizes)
     order = stable_order(op_type[distinct.node])
     node = distinct.node[order]
     row = np.empty_like(order)
     row[order] = np.arange(1, len(order) + 1)
     row = row[distinct.of]
     read = row if before is None else before.row.numpy()
-    chosen = edges.select(node, read - 1)
-    child_row = chosen.child + 1
+    chosen = edges.select(node, np.append(read, 0))
     num_read = len(node) if before is None else before.num_rows
-    bounds = np.searchsorted(op_type[node], np.arange(graph.num_types + 1))
-    readers = find_readers(child_row, num_read)
-    pairs = op_type[node[chosen.parent]] * graph.num_types + op_type[edges.child[chosen.number]]
+    bounds = np.searchsorted(op_type[node], np.arange(num_types + 1))
+    readers = find_readers(chosen.child, num_read)
+    pairs = op_type[node[chosen.parent]] * num_types + op_type[edges.child[chosen.number]]
     return PassSchedule(
         groups=tuple(_groups(bounds.tolist(), chosen.ptr[bounds].tolist())),
         row=torch.from_numpy(row),
         node=torch.from_numpy(node),
         child_ptr=torch.from_numpy(chosen.ptr),
-        child_row=torch.from_numpy(child_row),
+        child_row=torch.from_numpy(chosen.child),
         parent=torch.from_numpy(chosen.parent - bounds[op_type[node[chosen.parent]]]),
         edge=torch.from_numpy(chosen.number),
-        type_order=(None,) * graph.num_types,
-        read_types=frozenset(divmod(int(p), graph.num_types) for p in np.unique(pairs)),
+        type_order=graph.inputs.in_order(node),
+        read_types=frozenset(divmod(int(p), num_types) for p in np.unique(pairs)),
         reader_ptr=torch.from_numpy(readers.ptr),
         reader_edge=torch.from_numpy(readers.edge),
         reader=torch.from_numpy(chosen.parent[readers.edge]),

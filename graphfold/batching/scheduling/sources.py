@@ -1,19 +1,16 @@
-"""Sources: under plans that share, the nodes whose inputs cells are given."""
+"""Sources: the nodes whose inputs cells are given, and the order in which rows are given them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.scheduling.pass_schedule import PassSchedule
 from graphfold.batching.scheduling.sharing import Distinct
-from graphfold.dag import TypedDAG
-from graphfold.dag.depth import IntArray
+from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_order
 
 
 class Sources(NamedTuple):
@@ -23,51 +20,64 @@ class Sources(NamedTuple):
     of: Tensor  # [num_nodes_of_type] int64, the position in `node` of the one with equal features
 
 
-def sources_by_type(dag: TypedDAG, distinct: Distinct) -> tuple[Sources, ...]:
-    """The sources of each type.
+class CellInputs(NamedTuple):
+    """Which row of `x` each node is given; every type has an `x` of its own."""
+
+    op_type: IntArray  # [num_nodes]
+    row: IntArray  # [num_nodes] the row of each node in the `x` of its type
+    sizes: IntArray  # [num_types] how many rows each `x` has
+
+    @staticmethod
+    def of_nodes(op_type: IntArray, num_types: int) -> CellInputs:
+        """Every node has a row of its own, in node order."""
+        order, ptr = _sorted_by_type(op_type, num_types)
+        return CellInputs(op_type, _numbers(op_type, order, ptr), ptr[1:] - ptr[:-1])
+
+    def in_order(self, node: IntArray) -> tuple[Tensor | None, ...]:
+        """By type, the row of `x` that each of some nodes is given; None if it is `x` as it is."""
+        order, ptr = _sorted_by_type(self.op_type[node], len(self.sizes))
+        rows = self.row[node[order]]
+        size = ptr[1:] - ptr[:-1]
+        moved = run_pointers(rows != np.arange(len(rows)) - ptr[:-1].repeat(size))[ptr]
+        is_whole = (size == self.sizes) & (moved[1:] == moved[:-1])
+        parts = zip(_split(rows, ptr), is_whole.tolist(), strict=True)
+        return tuple(None if whole else torch.from_numpy(part) for part, whole in parts)
+
+
+def find_sources(
+    op_type: IntArray, num_types: int, differing: Distinct
+) -> tuple[tuple[Sources, ...], CellInputs]:
+    """The sources of each type, and which of them each node is given.
 
     Args:
-        dag: the graphs.
-        distinct: the nodes that differ in type or features.
+        op_type: [num_nodes] the type of each node.
+        num_types: how many types the schema has.
+        differing: the nodes that differ in type or features.
     """
-    op_type = dag.op_type.numpy()
-    within = _number_within_type(op_type)
-    position = _number_within_type(op_type[distinct.node])[distinct.of]
-    found = []
-    for index in range(len(dag.schema.types)):
-        own = distinct.node[op_type[distinct.node] == index]
-        of = position[op_type == index]
-        found.append(Sources(torch.from_numpy(within[own]), torch.from_numpy(of)))
-    return tuple(found)
+    order, ptr = _sorted_by_type(op_type, num_types)
+    number = _numbers(op_type, order, ptr)
+    own_type = op_type[differing.node]
+    own_order, own_ptr = _sorted_by_type(own_type, num_types)
+    row = _numbers(own_type, own_order, own_ptr)[differing.of]
+    node = _split(number[differing.node[own_order]], own_ptr)
+    of = _split(row[order], ptr)
+    found = (Sources(*map(torch.from_numpy, own)) for own in zip(node, of, strict=True))
+    return tuple(found), CellInputs(op_type, row, own_ptr[1:] - own_ptr[:-1])
 
 
-def read_sources(
-    plans: Iterable[PassSchedule], dag: TypedDAG, sources: Sequence[Sources]
-) -> tuple[PassSchedule, ...]:
-    """The plans for inputs of the sources only, one row for each."""
-    op_type = dag.op_type.numpy()
-    within = _number_within_type(op_type)
-
-    def read(plan: PassSchedule) -> PassSchedule:
-        node = plan.node.numpy()
-        rows = (within[node[op_type[node] == index]] for index in range(len(sources)))
-        orders = tuple(_order(own, nodes) for own, nodes in zip(sources, rows, strict=True))
-        return replace(plan, type_order=orders, rounds=tuple(map(read, plan.rounds)))
-
-    return tuple(map(read, plans))
+def _sorted_by_type(op_type: IntArray, num_types: int) -> tuple[IntArray, IntArray]:
+    """The nodes of type 0, then those of type 1, ..., and [num_types + 1] where each begin."""
+    return stable_order(op_type), count_pointers(op_type, num_types)
 
 
-def _order(sources: Sources, nodes: IntArray) -> Tensor | None:
-    """The source of each row's node; None if the rows are just the sources in their order."""
-    if np.array_equal(nodes, sources.node.numpy()):
-        return None
-    return sources.of[torch.from_numpy(nodes)]
-
-
-def _number_within_type(op_type: IntArray) -> IntArray:
-    """[n] how many before each are of its type."""
-    number = np.empty_like(op_type)
-    for index in np.flatnonzero(np.bincount(op_type)):
-        own = op_type == index
-        number[own] = np.arange(np.count_nonzero(own))
+def _numbers(op_type: IntArray, order: IntArray, ptr: IntArray) -> IntArray:
+    """[num_nodes] how many nodes before each are of its type, from `_sorted_by_type`."""
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    number -= ptr[op_type]
     return number
+
+
+def _split(column: IntArray, ptr: IntArray) -> list[IntArray]:
+    """The part of each type."""
+    return [column[start:stop] for start, stop in pairwise(ptr.tolist())]

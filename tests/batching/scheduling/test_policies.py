@@ -9,9 +9,10 @@ import pytest
 from engine_cells import SCHEMA
 
 from graphfold.batching import Up, build_schedule
+from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.policies import PassGraph, by_critical_path, by_depth
 from graphfold.dag import GraphBuilder
-from graphfold.dag.depth import longest_path
+from graphfold.dag.depth import count_pointers, longest_path
 
 
 def random_trees(num_trees, num_types, seed):
@@ -32,7 +33,8 @@ def random_trees(num_trees, num_types, seed):
             op_type.append(rng.randint(1, num_types))
     child, parent = np.array(child), np.array(parent)
     depth = longest_path(len(op_type), source=child, target=parent)
-    return PassGraph(np.array(op_type), depth, child, parent)
+    edges = Edges.from_csr(count_pointers(parent, len(op_type)), child)
+    return PassGraph(np.array(op_type), depth, edges)
 
 
 def num_launches(graph, step):
