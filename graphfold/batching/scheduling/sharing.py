@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from graphfold.batching.scheduling.edges import Edges
 from graphfold.dag import TypedDAG
-from graphfold.dag.depth import IntArray, runs, sorted_set, stable_order
+from graphfold.dag.depth import IntArray, count_pointers, stable_order
 
-#: Several numbers are packed into one as long as it stays below this.
+#: Numbers are combined into one as long as it stays below this.
 _MOST = 1 << 62
+
+
+#: A table of as many entries finds equal keys faster than sorting them does.
+_TABLE = 1 << 16
 
 
 class Distinct(NamedTuple):
@@ -36,42 +40,55 @@ def find_distinct(dag: TypedDAG, differing: Distinct | None = None) -> Distinct 
     Two nodes are equal if they have the same type, the same features, and, in the same order, equal
     inputs over edges with the same columns. Columns are compared bit by bit; nothing is hashed.
 
-    A node can have an equal only if each of its inputs has one, or has another reader. So this
-    begins with the nodes without inputs, goes on to those whose inputs are all such, and ends when
-    there are none: in a batch of trees that differ, after a few steps, far below the roots.
+    A node can have an equal only if each of its inputs has one, or has another reader: if it is
+    followed. So this goes up level by level, looks at the nodes whose inputs are all followed, and
+    ends above a level where none is: in a batch of trees that differ, far below the roots.
 
     Args:
         dag: the graphs.
         differing: what `find_differing` says of them, if it is known already.
     """
-    inputs = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
-    readers = inputs.reversed()
+    ptr, child, depth = dag.input_ptr.numpy(), dag.input_index.numpy(), dag.depth.numpy()
     differing = find_differing(dag) if differing is None else differing
     node, edge = Numbers(differing.of, len(differing.node)), _edge_numbers(dag)
-    same_as = np.arange(dag.num_nodes)
-    is_followed = np.diff(readers.ptr) > 1
-    waiting = np.bincount(inputs.present()[1], minlength=dag.num_nodes)
-    ready = np.flatnonzero(waiting == 0)
-    while len(ready):
-        count = inputs.ptr[ready + 1] - inputs.ptr[ready]
-        for number in np.flatnonzero(np.bincount(count)):
-            nodes = ready[count == number]
+    # An absent input is -1 and finds the last entry of both: it differs from all, and is followed.
+    same_as = np.arange(dag.num_nodes + 1)
+    is_followed = np.append(np.bincount(child + 1, minlength=dag.num_nodes + 1)[1:] > 1, True)
+    last_read_twice = depth[is_followed[:-1]].max(initial=-1)
+    for index, level in enumerate(_levels(depth)):
+        for nodes, slots in _by_arity(level, ptr):
+            if len(slots):
+                may_equal = is_followed[child[slots]].all(0)
+                nodes, slots = nodes[may_equal], slots[:, may_equal]
             if len(nodes) > 1:
-                merge_equal(nodes, _keys(nodes, int(number), inputs, node, edge, same_as), same_as)
-        merged = ready[same_as[ready] != ready]
+                merge_equal(nodes, _keys(nodes, slots, child, node, edge, same_as), same_as)
+        merged = level[same_as[level] != level]
         is_followed[merged] = is_followed[same_as[merged]] = True
-        followed = ready[is_followed[ready]]
-        reached = readers.child[runs(readers.ptr[followed], readers.ptr[followed + 1])]
-        np.subtract.at(waiting, reached, 1)
-        ready = sorted_set(reached[waiting[reached] == 0])
-    distinct = distinct_nodes(same_as)
+        if len(merged) == 0 and index > last_read_twice:
+            break
+    distinct = distinct_nodes(same_as[:-1])
     return None if len(distinct.node) == dag.num_nodes else distinct
+
+
+def _levels(depth: IntArray) -> Iterator[IntArray]:
+    """The nodes of each depth, in order."""
+    order = stable_order(depth)
+    bounds = count_pointers(depth, 0).tolist()
+    return (order[start:stop] for start, stop in pairwise(bounds))
+
+
+def _by_arity(nodes: IntArray, ptr: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """The nodes of each arity, and their inputs, [arity, num_nodes]."""
+    count = ptr[nodes + 1] - ptr[nodes]
+    for arity in np.bincount(count).nonzero()[0].tolist():
+        own = nodes[count == arity]
+        yield own, ptr[own] + np.arange(arity)[:, None]
 
 
 def distinct_nodes(same_as: IntArray) -> Distinct:
     """From the first of the nodes that each node equals."""
     is_first = same_as == np.arange(len(same_as))
-    return Distinct(np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[same_as])
+    return Distinct(is_first.nonzero()[0], (is_first.cumsum() - 1)[same_as])
 
 
 def find_differing(dag: TypedDAG) -> Distinct:
@@ -81,49 +98,52 @@ def find_differing(dag: TypedDAG) -> Distinct:
     return distinct_nodes(same_as)
 
 
-def merge_equal(nodes: IntArray, keys: Sequence[Numbers], same_as: IntArray) -> None:
+def merge_equal(nodes: IntArray, keys: Iterable[Numbers], same_as: IntArray) -> None:
     """Sets `same_as` of nodes with equal keys to the first of them; `nodes` ascend."""
-    columns = _pack(keys)
-    order = stable_order(columns[0]) if len(columns) == 1 else np.lexsort(columns)
-    is_first = np.ones(len(nodes), dtype=bool)
-    is_first[1:] = False
-    for column in columns:
-        is_first[1:] |= column[order[1:]] != column[order[:-1]]
-    starts = np.flatnonzero(is_first)
-    nodes = nodes[order]
-    same_as[nodes] = np.repeat(nodes[starts], np.diff(starts, append=len(nodes)))
+    key, size = _combined(keys)
+    if size <= _TABLE:
+        first = np.empty(size, dtype=np.int64)
+        first[key[::-1]] = nodes[::-1]  # of nodes with equal keys, the one written last stays
+        same_as[nodes] = first[key]
+        return
+    order = stable_order(key)
+    key, nodes = key[order], nodes[order]
+    is_first = np.ones(len(key), dtype=bool)
+    is_first[1:] = key[1:] != key[:-1]
+    same_as[nodes] = nodes[is_first][is_first.cumsum() - 1]
 
 
 def _keys(
     nodes: IntArray,
-    arity: int,
-    inputs: Edges,
+    slots: IntArray,
+    child: IntArray,
     node: Numbers,
     edge: Numbers,
     same_as: IntArray,
-) -> list[Numbers]:
-    """What must agree for nodes of one arity to be equal."""
-    keys = [Numbers(node.value[nodes], node.size)]
-    for slot in range(arity):
-        position = inputs.ptr[nodes] + slot
-        child = inputs.child[position]
-        read = np.where(child < 0, 0, same_as[child] + 1)
-        keys.append(Numbers(read, len(same_as) + 1))
+) -> Iterator[Numbers]:
+    """What must agree for nodes of one arity to be equal; `slots` are their inputs."""
+    yield Numbers(node.value[nodes], node.size)
+    for slot in slots:
+        yield Numbers(same_as[child[slot]], len(same_as))
         if edge.size > 1:
-            keys.append(Numbers(edge.value[position], edge.size))
-    return keys
+            yield Numbers(edge.value[slot], edge.size)
 
 
-def _pack(keys: Sequence[Numbers]) -> list[IntArray]:
-    """The keys side by side in as few integers as hold them."""
-    packed = [keys[0]]
-    for key in keys[1:]:
-        size = packed[-1].size * key.size
-        if size < _MOST:
-            packed[-1] = Numbers(packed[-1].value * key.size + key.value, size)
-        else:
-            packed.append(key)
-    return [key.value for key in packed]
+def _combined(keys: Iterable[Numbers]) -> Numbers:
+    """A number per row that tells the numbers of all keys; there is at least one."""
+    keys = iter(keys)
+    found = next(keys)
+    for key in keys:
+        if found.size * key.size > _MOST:
+            found, key = _renumbered(found), _renumbered(key)
+        found = Numbers(found.value * key.size + key.value, found.size * key.size)
+    return found
+
+
+def _renumbered(numbers: Numbers) -> Numbers:
+    """The same with as few numbers as rows, or fewer."""
+    found, value = np.unique(numbers.value, return_inverse=True)
+    return Numbers(value, len(found))
 
 
 def node_numbers(dag: TypedDAG) -> Numbers:
@@ -132,9 +152,11 @@ def node_numbers(dag: TypedDAG) -> Numbers:
     value, total = np.empty_like(op_type), 0
     for index, node_type in enumerate(dag.schema.types):
         columns = dag.features(node_type.name).values()
-        is_type = op_type == index
-        own = row_numbers((column.numpy() for column in columns), int(is_type.sum()))
-        value[is_type] = total + own.value
+        nodes = (op_type == index).nonzero()[0]
+        own = row_numbers((column.numpy() for column in columns), len(nodes))
+        if total + own.size > _MOST:
+            own = _renumbered(own)
+        value[nodes] = own.value + total
         total += own.size
     return Numbers(value, total)
 
@@ -147,14 +169,8 @@ def _edge_numbers(dag: TypedDAG) -> Numbers:
 
 def row_numbers(columns: Iterable[npt.NDArray[Any]], num_rows: int) -> Numbers:
     """A number per row that tells the row's values in all columns."""
-    if num_rows == 0:
-        return Numbers(np.zeros(0, dtype=np.int64), 0)
-    keys = [Numbers(np.zeros(num_rows, dtype=np.int64), 1)]
-    keys += [_column_numbers(column) for column in columns]
-    packed = _pack(keys)
-    if len(packed) == 1:
-        return Numbers(packed[0], int(packed[0].max()) + 1)
-    return _byte_numbers(np.stack(packed, axis=1))
+    found = [_column_numbers(column) for column in columns if num_rows]
+    return _combined(found) if found else Numbers(np.zeros(num_rows, dtype=np.int64), 1)
 
 
 def _column_numbers(column: npt.NDArray[Any]) -> Numbers:

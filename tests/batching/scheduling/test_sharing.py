@@ -244,6 +244,26 @@ def test_the_order_of_inputs_and_the_sign_of_zero_make_a_difference():
     assert find_distinct(builder.build()).of.tolist() == [0, 1, 2, 3, 4, 2]
 
 
+@pytest.mark.parametrize("height", [0, 3])
+def test_readers_of_the_same_nodes_are_shared_high_above_what_differs(height):
+    # No node below the twins has an equal, but the two nodes that both of them read.
+    builder = GraphBuilder(SCHEMA)
+    ends = []
+    for code in range(2):
+        node = builder.node("word", code=code)
+        for _ in range(height):
+            below, node = node, builder.node("phrase")
+            builder.inputs(node, [below], weight=[1.0])
+        ends.append(node)
+    twins = [builder.node("pair", mark=(0.0, 0.0), flag=True) for _ in range(2)]
+    for twin in twins:
+        builder.inputs(twin, ends, weight=[1.0, 1.0])
+        builder.output(twin)
+    builder.finish()
+    distinct = find_distinct(builder.build())
+    assert distinct.node[distinct.of].tolist() == [*range(twins[1]), twins[0]]
+
+
 def test_equal_chains_and_stars_are_shared_whole():
     builder = GraphBuilder(SCHEMA)
     for _ in range(2):
@@ -259,8 +279,8 @@ def test_equal_chains_and_stars_are_shared_whole():
     assert len(find_distinct(builder.build()).node) == 1 + 1 + 1000
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_columns_of_any_kind_are_compared(wide):
+@pytest.mark.parametrize("exponent", [40, 60, 62])  # 60: two columns do not fit into one integer
+def test_columns_of_any_kind_are_compared(exponent):
     schema = Schema(
         (
             NodeType(
@@ -275,7 +295,7 @@ def test_columns_of_any_kind_are_compared(wide):
         )
     )
     builder = GraphBuilder(schema)
-    big = 1 << 62 if wide else 1 << 40
+    big = 1 << exponent
     rows = [(big, 5, 1.0), (-big, 5, 1.0), (big, 6, 1.0), (big, 5, 2.0), (big, 5, 1.0)]
     for first, other, last in rows:
         node = builder.node("node", big=first, other=other, vector=(0, 0, last))
