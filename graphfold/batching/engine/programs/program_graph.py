@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.fusion import Build, fuse, place_result
+from graphfold.batching.engine.programs.fusion import Build, fuse
 from graphfold.batching.engine.programs.program import Layout, Program, Slot
+from graphfold.batching.engine.programs.program_places import reuse_memory, write_outputs
 from graphfold.batching.engine.programs.program_rewrites import (
-    has_out,
     lay_flat,
     quicken,
-    reuse_memory,
     simplify,
     undo_changes,
     without_views,
@@ -161,7 +160,7 @@ def _function(
     gone = {} if build is None else fuse(new, build)
     names = {node: copy for node, copy in names.items() if copy not in gone}
     with new.inserting_before(end):
-        kept = _write_outputs(end.args[0][1], outputs, places, names, returned)
+        kept = write_outputs(end.args[0][1], outputs, places, names, returned)
     end.args = ((end.args[0][0], kept),)
     new.eliminate_dead_code()
     end.args = (end.args[0][0],)
@@ -170,61 +169,6 @@ def _function(
         quicken(node, faster)
     function: Callable[..., Any] = fx.GraphModule(torch.nn.Module(), new).forward
     return function
-
-
-def _write_outputs(
-    copies: Sequence[fx.Node],
-    outputs: Sequence[tuple[fx.Node, torch.dtype]],
-    places: Sequence[fx.Node],
-    names: Mapping[fx.Node, fx.Node],
-    returned: Sequence[Any],
-) -> list[fx.Node]:
-    """Lets outputs be written to their places; gives what has to be kept for that.
-
-    Args:
-        copies: the outputs in the function's own graph.
-        outputs: the outputs in the whole graph, with the dtypes of their places.
-        places: the places.
-        names: node of the whole graph -> what it is in the function, if it is one operation there.
-        returned: what the function returns.
-    """
-    written: set[fx.Node] = set()
-    kept = []
-    for copy, (node, dtype), place in zip(copies, outputs, places, strict=True):
-        if node not in written and node not in names and node.meta["val"].dtype == dtype:
-            place_result(copy, place)
-        elif node not in written and node in names and has_out(node, copy, dtype):
-            for other in (node, *_overwritten(node, returned, names)):
-                names[other].kwargs = {**names[other].kwargs, "out": place}
-        else:
-            copy = copy.graph.call_method("copy_", (place, copy))
-        written.add(node)
-        kept.append(copy)
-    return kept
-
-
-def _overwritten(
-    node: fx.Node, returned: Sequence[Any], names: Mapping[fx.Node, fx.Node]
-) -> Iterator[fx.Node]:
-    """What an output is computed from, element by element, and nothing else needs.
-
-    The place of the output can hold it until then.
-    """
-    while torch.Tag.pointwise in getattr(node.target, "tags", ()):
-        value = node.meta["val"]
-        single = [n for n in node.all_input_nodes if len(n.users) == 1 and n not in returned]
-        fitting = [
-            n
-            for n in single
-            if n in names
-            and isinstance(n.meta.get("val"), Tensor)
-            and n.meta["val"].shape == value.shape
-            and has_out(n, names[n], value.dtype)
-        ]
-        if not fitting:
-            return
-        node = fitting[0]
-        yield node
 
 
 def _from_alone(

@@ -1,4 +1,4 @@
-"""What is done to the graph of a traced cell so that its code is short and writes in place."""
+"""What is done to the graph of a traced cell so that its code is short and quick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ aten = torch.ops.aten
 
 #: Operations that only make a second handle of the same values.
 _HANDLES = (aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default)
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
+VIEWS = (aten.view.default, aten._unsafe_view.default)
 #: Operations that tensors have as methods, which are called faster.
 _METHODS = {
     aten.view.default: "view",
@@ -50,13 +50,13 @@ def undo_changes(graph: fx.Graph) -> None:
             continue
         changed, new = node.args[0], _out_of_place(node.target)
         others = [user for user in changed.users if user is not node]
-        is_seen = any(place[user] > place[node] or _is_view(user) for user in others)
-        if new is None or is_seen or changed.op == "placeholder" or _is_view(changed):
+        is_seen = any(place[user] > place[node] or may_share_memory(user) for user in others)
+        if new is None or is_seen or changed.op == "placeholder" or may_share_memory(changed):
             raise ValueError(f"it changes a tensor in place ({node.target})")
         node.target = new
 
 
-def _is_view(node: fx.Node) -> bool:
+def may_share_memory(node: fx.Node) -> bool:
     """Whether a node may have the memory of what it is computed from."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(r.alias_info is not None for r in schema.returns)
@@ -74,7 +74,7 @@ def simplify(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.target == aten.relu.default:  # the same under a name that can write into a place
             node.target, node.args = aten.clamp_min.default, (*node.args, 0)
-        if node.target in _VIEWS and node.args[0].target in _VIEWS:  # the last shape is what counts
+        if node.target in VIEWS and node.args[0].target in VIEWS:  # the last shape is what counts
             node.args = (node.args[0].args[0], *node.args[1:])
         if node.target == aten.sum.dim_IntList and _sums_nothing(*node.args):
             node.target, node.args = aten.squeeze.dims, node.args[:2]
@@ -83,7 +83,7 @@ def simplify(graph: fx.Graph) -> None:
         if node.target in _HANDLES or times_one or _keeps_shape(node):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-        elif node.target in _VIEWS or node.target == aten.expand.default:
+        elif node.target in VIEWS or node.target == aten.expand.default:
             _leave_size_open(node)
     for node in reversed(list(graph.nodes)):  # the sizes that nobody asks for any more
         if node.target == aten.sym_size.int and not node.users:
@@ -92,7 +92,7 @@ def simplify(graph: fx.Graph) -> None:
 
 def _keeps_shape(node: fx.Node) -> bool:
     """Whether it is a view of the shape that is there."""
-    if node.target not in _VIEWS:
+    if node.target not in VIEWS:
         return False
     old, new = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape
     return list(map(str, old)) == list(map(str, new))
@@ -129,7 +129,7 @@ def lay_flat(graph: fx.Graph, read: Sequence[fx.Node], slots: Sequence[Slot]) ->
     """
     found = []
     for node, slot in zip(read, slots, strict=True):
-        if slot.per == "child" and all(user.target in _VIEWS for user in node.users):
+        if slot.per == "child" and all(user.target in VIEWS for user in node.users):
             slot = slot._replace(per="edge")
             for user in list(node.users):
                 if user.args[1] == [-1, *slot.like.shape[1:]]:  # that is how they lie
@@ -143,56 +143,9 @@ def without_views(results: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
     """The gradients of slots first, those of children in any shape: who takes them knows it."""
     found = list(results)
     for index, slot in enumerate(slot for slot in slots if slot.needs_grad):
-        while slot.how == "rows" and found[index].target in _VIEWS:
+        while slot.how == "rows" and found[index].target in VIEWS:
             found[index] = found[index].args[0]
     return found
-
-
-def has_out(node: fx.Node, copy: fx.Node, dtype: torch.dtype) -> bool:
-    """Whether an operation can write its result, of this dtype, into a tensor that is there."""
-    target = node.target
-    if copy.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
-        return False
-    writer = _writer(target)
-    if writer is None or node.meta["val"].dtype != dtype:
-        return False
-    if copy.target is target:
-        copy.target = writer
-    return True
-
-
-def _writer(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """The overload with the same arguments and `out`; none that computes a result and copies it."""
-    wanted = [(a.name, str(a.type)) for a in target._schema.arguments]
-    for name in target.overloadpacket.overloads():
-        found = getattr(target.overloadpacket, name)
-        arguments = [(a.name, str(a.type)) for a in found._schema.arguments if a.name != "out"]
-        is_writer = torch.Tag.out in found.tags and torch.Tag.generated not in found.tags
-        if is_writer and arguments == wanted:
-            return cast(torch._ops.OpOverload, found)
-    return None
-
-
-def reuse_memory(graph: fx.Graph) -> None:
-    """Lets operations write their results over what is read here for the last time."""
-    for node in graph.nodes:
-        if torch.Tag.pointwise not in getattr(node.target, "tags", ()) or "out" in node.kwargs:
-            continue
-        free = [read for read in node.all_input_nodes if _is_free(read, node)]
-        if free and has_out(node, node, node.meta["val"].dtype):
-            node.kwargs = {**node.kwargs, "out": free[0]}
-
-
-def _is_free(read: fx.Node, node: fx.Node) -> bool:
-    """Whether what a node reads is memory of its size that nothing else has a hold of."""
-    made, value = read.meta.get("val"), node.meta["val"]
-    if read.op != "call_function" or "out" in read.kwargs or len(read.users) > 1:
-        return False
-    if not isinstance(read.target, torch._ops.OpOverload) or _is_view(read):
-        return False
-    if not isinstance(made, Tensor) or made.dtype != value.dtype or not made.is_contiguous():
-        return False
-    return list(map(str, made.shape)) == list(map(str, value.shape))
 
 
 def quicken(node: fx.Node, faster: bool = True) -> None:

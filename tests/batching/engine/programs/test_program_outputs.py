@@ -10,6 +10,7 @@ from torch import nn
 
 from graphfold.batching import Cell, Down, Network, Up
 from graphfold.batching.engine.programs import programs
+from graphfold.batching.engine.programs.program import Program
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 
 DAG = random_dag(5, 2)
@@ -319,3 +320,40 @@ def test_code_is_given_only_what_it_reads():
     (program,) = programs._KNOWN[cell].values()
     assert [slot.name for slot in program.slots] == ["used", "unused", "without gradient"]
     assert "without gradient" not in [program.slots[index].name for index in program.reads]
+
+
+# --- Memory
+
+
+def written_over(function):
+    """What a program writes over, by the operation that does."""
+    nodes = function.__self__.graph.nodes
+    over = [(node, node.kwargs["out"]) for node in nodes if "out" in node.kwargs]
+    return {node.target.__name__ for node, place in over if place.op != "placeholder"}
+
+
+OVER = {
+    "a sum": (lambda cell, x: (cell.linear(x) * x + 1).exp().cumsum(1), {"mul", "add", "exp"}),
+    "read twice": (lambda cell, x: (e := cell.linear(x).exp()) * e.cumsum(1), {"exp"}),
+    "a slice": (lambda cell, x: cell.double_linear(x)[:, SIZE:] * x, set()),
+    "wider than before": (lambda cell, x: cell.linear(x)[:, :1] * 2 + x, set()),
+}
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_results_go_over_what_is_read_for_the_last_time(name):
+    function, expected = OVER[name]
+    network = traced(function, double_linear=nn.Linear(SIZE, 2 * SIZE))
+    check(network)
+    with torch.no_grad():  # there backward needs none of it
+        for _ in range(2):
+            run(
+                network,
+                DAG,
+                {k: v.detach() for k, v in make_x(DAG).items()},
+                lambda _: torch.zeros(()),
+            )
+    kept, free = (p for p in programs._KNOWN[cell_of(network)].values() if isinstance(p, Program))
+    assert written_over(free.forward) == expected
+    if name == "a sum":  # the derivative of exp is its value
+        assert written_over(kept.forward) == {"add", "exp"}
