@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any, BinaryIO
 
 from graphfold.errors import ConfigError
+
+#: Files of so many bytes take a while to be removed.
+LARGE_FILE = 1 << 20
 
 
 @contextmanager
@@ -26,11 +30,28 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        _replace(name, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def _replace(name: str, path: Path) -> None:
+    """Gives a file the place of another, whose blocks are freed in a thread.
+
+    Whoever lets go of a file last waits until its blocks are free: for 45 megabytes 50 ms, four
+    times as long as writing them.
+    """
+    old = None
+    with suppress(OSError):  # there is none, or it cannot be read
+        if os.name == "posix" and path.stat().st_size >= LARGE_FILE:
+            old = os.open(path, os.O_RDONLY)
+    try:
+        os.replace(name, path)
+    finally:
+        if old is not None:
+            Thread(target=os.close, args=(old,)).start()
 
 
 def write_text(path: Path, text: str) -> None:

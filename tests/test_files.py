@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from graphfold.errors import ConfigError
-from graphfold.files import check_output, whole_file, write_json, write_text
+from graphfold.files import LARGE_FILE, check_output, whole_file, write_json, write_text
 
 
 def write_half(path: Path) -> None:
@@ -34,6 +35,18 @@ def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
         file.write(b"half")
         assert not path.exists()
     assert path.read_bytes() == b"half"
+
+
+def test_a_large_file_is_replaced_and_let_go_of(tmp_path: Path) -> None:
+    path, before = tmp_path / "x", set(threading.enumerate())
+    open_files = list(Path("/proc/self/fd").glob("*"))
+    for content in (b"old", b"new"):
+        with whole_file(path) as file:
+            file.write(content * LARGE_FILE)
+        assert path.read_bytes() == content * LARGE_FILE
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert len(list(Path("/proc/self/fd").glob("*"))) == len(open_files)
 
 
 def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ rounds of message passing, and generated graphs with several op types at mixed d
 `graphfold.bench.mixed_graphs`. The graphs are collated beforehand; a call plans a whole batch. For
 SST the rows say which share of a training step planning would be, were it not done by workers.
 
+Variant `shared` plans by depth and computes equal nodes once, as training does where it may.
 `launches` are the calls of cells that a batch takes, the mean over the batches; `lower_bound` is
 what no schedule can go below: the sum over op types of the longest chain of that type.
 
@@ -15,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-from graphfold.batching import POLICIES, Pass, Rounds, Up, build_schedule
+from graphfold.batching import POLICIES, Pass, Rounds, Schedule, Up, build_schedule
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure, median_seconds
@@ -65,24 +67,21 @@ def rows(
     for workload in _workloads(batch_sizes, hidden_sizes, overrides):
         extra = {"workload": workload.name}
         setting = Row("schedule", "", "", workload.batch_size, 0, "schedule", threads, extra=extra)
-        policies = {
-            "graphfold" if policy == "depth" else policy: policy
+        planners = {
+            "graphfold" if policy == "depth" else policy: partial(_plan, workload, policy)
             for policy in (POLICIES if workload.needs_policy else ["depth"])
         }
-        works = {name: _plan(workload, policy) for name, policy in policies.items()}
+        planners["shared"] = partial(_plan, workload, "depth", True)
+        num_graphs = sum(dag.num_graphs for dag in workload.dags)
+        works = {name: Work(planner, num_graphs) for name, planner in planners.items()}
         for row in measure(setting, works):
-            figures = {**_share(row, workload), **launches(workload, policies[row.variant])}
+            figures = {**_share(row, workload), **launches(workload, planners[row.variant]())}
             yield replace(row, extra={**row.extra, **figures})
 
 
-def launches(workload: Workload, policy: str) -> dict[str, float]:
+def launches(workload: Workload, plans: Sequence[Schedule]) -> dict[str, float]:
     """How many calls of cells a batch takes, and how few could do; the mean over the batches."""
-    total = ScheduleReport(
-        tuple(
-            build_schedule(dag, workload.passes, policy).report(workload.passes).total
-            for dag in workload.dags
-        )
-    ).total
+    total = ScheduleReport(tuple(plan.report(workload.passes).total for plan in plans)).total
     return {
         "launches": total.launches / len(workload.dags),
         "rows_per_launch": total.rows_per_launch,
@@ -129,12 +128,8 @@ def _parts(dag: TypedDAG, batch_size: int) -> list[TypedDAG]:
     return [select(dag, range(start, min(start + batch_size, dag.num_graphs))) for start in starts]
 
 
-def _plan(workload: Workload, policy: str) -> Work:
-    def plan() -> None:
-        for dag in workload.dags:
-            build_schedule(dag, workload.passes, policy)
-
-    return Work(plan, sum(dag.num_graphs for dag in workload.dags))
+def _plan(workload: Workload, policy: str, share: bool = False) -> list[Schedule]:
+    return [build_schedule(dag, workload.passes, policy, share) for dag in workload.dags]
 
 
 def _share(row: Row, workload: Workload) -> dict[str, float]:

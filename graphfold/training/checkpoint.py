@@ -7,6 +7,7 @@ import json
 import platform
 import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ def _damaged(path: Path) -> CheckpointError:
     )
 
 
+@cache
 def _versions() -> dict[str, str]:
     names = ("graphfold", "torch", "lightning", "numpy")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

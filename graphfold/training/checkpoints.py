@@ -62,11 +62,11 @@ class BestAndLast(CheckpointCallback):
         self.history.append(self._row(trainer, pl_module))
         done = trainer.current_epoch + 1
         self.is_finished = trainer.should_stop or done >= (trainer.max_epochs or done)
+        if trainer.is_global_zero:  # first: the disk is busy for a while after the others
+            write_history(self.folder.history, self.history)
         if is_best:
             trainer.save_checkpoint(self.folder.best, weights_only=True)
         trainer.save_checkpoint(self.folder.last)
-        if trainer.is_global_zero:
-            write_history(self.folder.history, self.history)
 
     def state_dict(self) -> dict[str, Any]:
         """What last.ckpt keeps of this callback."""
