@@ -124,7 +124,8 @@ def _timed_step(experiment: Experiment, dataset: GraphDataset, numbers: list[int
     times = [time.perf_counter()]
     batch = dataset[numbers]
     times.append(time.perf_counter())
-    build_schedule(batch.dag, experiment.model.passes)  # again, to tell it from the rest
+    # Again, to tell it from the rest.
+    build_schedule(batch.dag, experiment.model.passes, share=batch.schedule.is_shared)
     times.append(time.perf_counter())
     experiment.loss(experiment.model(batch), batch).backward()  # type: ignore[no-untyped-call]
     times.append(time.perf_counter())

@@ -70,7 +70,9 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     are computed once per `dag`.
     """
     graphs = torch.as_tensor(graphs, dtype=torch.int64)
-    pick = {space: _rows(_row_ptr(dag, space), graphs) for space in ["node", *dag.columns]}
+    spaces = {space for space, columns in dag.columns.items() if columns} - {"graph"}
+    spaces |= {"node", "inputs", *(f"relation:{name}" for name in dag.relations)}
+    pick = {space: _rows(_row_ptr(dag, space), graphs) for space in spaces} | {"graph": graphs}
     nodes, inputs = pick["node"], pick["inputs"]
     old_start = dag.node_ptr.index_select(0, graphs)
     count = _run_lengths(dag.node_ptr, graphs)
