@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch.autograd import grad
@@ -56,19 +55,6 @@ def test_a_parameter_may_be_read_where_nobody_asks_for_its_gradient():
     x = numbers().requires_grad_()
     with torch.no_grad():
         torch.testing.assert_close(tanh(x), x.tanh())
-
-
-@pytest.fixture
-def numpys(monkeypatch):
-    """What NumPy was asked for."""
-    seen, own = [], np.tanh
-
-    def noting(x, out):
-        seen.append(x.shape)
-        return own(x, out)
-
-    monkeypatch.setattr(tanh_module.np, "tanh", noting)
-    return seen
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from engine_cells import make_batch, make_x, random_dag
 from program_checks import assert_same, cell_of, num_programs, run, traced, with_engine
 from torch import Tensor, nn
-
-from graphfold.batching.kernels import tanh as tanh_module
 
 #: More words than 512 / SIZE, so that their tanh is NumPy's.
 DAG = random_dag(150, 0)
@@ -25,19 +22,6 @@ def own_tanh(cell: nn.Module, x: Tensor) -> Tensor:
 def tanh_of_torch(cell: nn.Module, x: Tensor) -> Tensor:
     """The tanh within a part of torch: nobody else sees it."""
     return cell.rnn(x)
-
-
-@pytest.fixture
-def numpys(monkeypatch):
-    """How often NumPy was asked."""
-    seen, own = [], np.tanh
-
-    def noting(x, out):
-        seen.append(x.shape)
-        return own(x, out)
-
-    monkeypatch.setattr(tanh_module.np, "tanh", noting)
-    return seen
 
 
 @pytest.mark.parametrize("function", [own_tanh, tanh_of_torch])
