@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.fast import run_fast
 from graphfold.batching.engine.pass_inputs import PassInputs
@@ -154,16 +154,14 @@ class RowRun:
             return []
         if isinstance(self.fields, TypedFields):
             own = {name: self.fields.part(name, op_type) for name in cell.fields}
-            with FastKernels():
-                new = cell.after(own)
+            new = self._after(cell, own)
             self.fields = self.fields.join(op_type, new)
             return list(new)
         rows = self.plan.row[self.inputs.nodes(op_type)]
         if self.plan.is_shared:  # `after` sees each row once
             rows = torch.unique(rows)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
-        with FastKernels():
-            new = cell.after(own)
+        new = self._after(cell, own)
         for field, values in new.items():
             base = self.fields.get(field)
             if base is None:
@@ -179,6 +177,11 @@ class RowRun:
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         with FastKernels():
             return cell.before(self.inputs.of_type(op_type))
+
+    @staticmethod
+    def _after(cell: Cell, own: State) -> State:
+        with FastKernels():
+            return cell.after(own)
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:
         """The state so far, in the row order of the next pass."""

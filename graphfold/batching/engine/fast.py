@@ -147,11 +147,9 @@ class _Run:
         shared = {name: cut(tensor) for name, tensor in inputs.shared.items()}
         number = {id(p): index for index, p in enumerate(self.parameters)}
         runners: dict[int, Runner] = {}
-        has_programs = len(self.by_cell) < len(inputs.cells)
-        places = {
-            name: inputs.plan.split_rows(buffer) if has_programs else {}
-            for name, buffer in self.buffers.items()
-        }
+        places: dict[str, dict[int, Tensor]] = {}  # only programs ask for them
+        if len(self.by_cell) < len(inputs.cells):
+            places = {n: inputs.plan.split_rows(buffer) for n, buffer in self.buffers.items()}
         for op_type, cell in inputs.cells.items():
             program = known[op_type].program
             if program is None:

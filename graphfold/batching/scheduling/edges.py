@@ -10,7 +10,7 @@ from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_o
 
 
 class Edges(NamedTuple):
-    """Edges sorted by the node that reads; child -1 for an absent slot."""
+    """Edges sorted by the node that reads; child -1 for an absent slot, unless `select` says so."""
 
     ptr: IntArray  # [num_nodes + 1] where each node's edges begin
     child: IntArray  # [num_edges] the node that is read

@@ -73,13 +73,14 @@ def _groups(types: IntArray, size: IntArray, edges: Edges, readers: Readers) -> 
     starts = bounds + 1
     edge_bounds = edges.ptr[bounds]
     first_edge, num_read = first_edges(edges.child, readers, starts)
+    op_types = types.tolist()
     columns = [
-        types.tolist(),
+        op_types,
         starts[:-1].tolist(),
         starts[1:].tolist(),
         edge_bounds[:-1].tolist(),
         edge_bounds[1:].tolist(),
-        _type_starts(types.tolist(), size.tolist()),
+        _type_starts(op_types, size.tolist()),
         first_children(edges.child, edge_bounds).tolist(),
         first_edge.tolist(),
         num_read.tolist(),

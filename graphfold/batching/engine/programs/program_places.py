@@ -9,7 +9,11 @@ import torch
 from torch import Tensor, fx
 
 from graphfold.batching.engine.programs.fusion import place_result
-from graphfold.batching.engine.programs.program_rewrites import VIEWS, may_share_memory
+from graphfold.batching.engine.programs.program_rewrites import (
+    VIEWS,
+    may_share_memory,
+    same_shape,
+)
 
 
 def write_outputs(
@@ -58,7 +62,7 @@ def _overwritten(
             for n in single
             if n in names
             and isinstance(n.meta.get("val"), Tensor)
-            and n.meta["val"].shape == value.shape
+            and same_shape(n.meta["val"], value)
             and _has_out(n, names[n], value.dtype)
         ]
         if not fitting:
@@ -88,7 +92,7 @@ def _is_free(read: fx.Node, node: fx.Node) -> bool:
         return False
     if not isinstance(made, Tensor) or made.dtype != value.dtype or not made.is_contiguous():
         return False
-    return list(map(str, made.shape)) == list(map(str, value.shape))
+    return same_shape(made, value)
 
 
 def _is_placed(node: fx.Node) -> bool:

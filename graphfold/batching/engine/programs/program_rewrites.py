@@ -94,8 +94,15 @@ def _keeps_shape(node: fx.Node) -> bool:
     """Whether it is a view of the shape that is there."""
     if node.target not in VIEWS:
         return False
-    old, new = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape
-    return list(map(str, old)) == list(map(str, new))
+    return same_shape(node.all_input_nodes[0].meta["val"], node.meta["val"])
+
+
+def same_shape(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of a trace always have one shape.
+
+    Sizes are compared by name: to compare an open one with a number would settle it.
+    """
+    return list(map(str, one.shape)) == list(map(str, other.shape))
 
 
 def _leave_size_open(node: fx.Node) -> None:
