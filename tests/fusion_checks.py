@@ -12,12 +12,12 @@ from torch import Tensor, fx
 
 from graphfold.batching import Cell
 from graphfold.batching.engine.pass_inputs import parts
-from graphfold.batching.engine.programs.fusion import Region
+from graphfold.batching.engine.programs.fusion.lanes import is_view, trailing
+from graphfold.batching.engine.programs.fusion.operations import is_constant
+from graphfold.batching.engine.programs.fusion.regions import Region
 from graphfold.batching.engine.programs.joint import Joint
-from graphfold.batching.engine.programs.lanes import is_view, trailing
 from graphfold.batching.engine.programs.program import Slot
 from graphfold.batching.engine.programs.trace import open_graph
-from graphfold.batching.engine.programs.triton_ops import is_constant
 from graphfold.batching.kernels.segment_kernels import NATIVE
 
 aten = torch.ops.aten

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.fusion import Build, fuse
+from graphfold.batching.engine.programs.fusion.regions import Build, fuse
 from graphfold.batching.engine.programs.program import Layout, Program, Slot
 from graphfold.batching.engine.programs.program_places import reuse_memory, write_outputs
 from graphfold.batching.engine.programs.program_rewrites import (

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.fusion import place_result
+from graphfold.batching.engine.programs.fusion.regions import place_result
 from graphfold.batching.engine.programs.program_rewrites import (
     VIEWS,
     may_share_memory,

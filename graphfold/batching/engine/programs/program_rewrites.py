@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.lanes import rows_of
+from graphfold.batching.engine.programs.fusion.lanes import rows_of
 from graphfold.batching.engine.programs.program import Slot
 from graphfold.batching.kernels import row_blocks
 from graphfold.batching.kernels.opaque import function_of

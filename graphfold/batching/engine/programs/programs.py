@@ -12,7 +12,7 @@ from torch import Tensor
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.programs.cell_key import cell_key
-from graphfold.batching.engine.programs.fused import is_wanted
+from graphfold.batching.engine.programs.fusion.choice import is_wanted
 from graphfold.batching.engine.programs.joint import Joint, Untraceable
 from graphfold.batching.engine.programs.program import Program, Slot
 from graphfold.batching.engine.programs.trace import trace

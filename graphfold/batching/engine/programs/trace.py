@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.fused import Make, choose
+from graphfold.batching.engine.programs.fusion.choice import Make, choose
 from graphfold.batching.engine.programs.joint import Joint, Untraceable, first_line
 from graphfold.batching.engine.programs.program import Program, Slot
 from graphfold.batching.engine.programs.program_graph import make_program

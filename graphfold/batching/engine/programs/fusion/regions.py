@@ -13,10 +13,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import fx
 
-from graphfold.batching.engine.programs.lanes import cuts, is_view, rows_of, source_of, trailing
-from graphfold.batching.engine.programs.triton_ops import is_cat, is_computable, is_constant
+from graphfold.batching.engine.programs.fusion.lanes import (
+    cuts,
+    is_view,
+    rows_of,
+    source_of,
+    trailing,
+)
+from graphfold.batching.engine.programs.fusion.operations import is_cat, is_computable, is_constant
+
+aten = torch.ops.aten
 
 #: More lanes than this are not held for one tensor.
 MAX_LANES = 16
@@ -95,8 +104,8 @@ def fuse(graph: fx.Graph, build: Build) -> dict[fx.Node, fx.Node | None]:
     Returns:
         The nodes that are gone -> what took their place, or None if nothing else read them.
     """
-    gone: dict[fx.Node, fx.Node | None] = {}
     graph.eliminate_dead_code()
+    gone: dict[fx.Node, fx.Node | None] = {**_split_products(graph)}
     for seed in list(graph.nodes):
         if seed not in gone and is_computable(seed):
             region = find_region(graph, seed)
@@ -133,6 +142,26 @@ def find_region(graph: fx.Graph, seed: fx.Node) -> Region:
             else:
                 behind.add(node)
     return region
+
+
+def _split_products(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """Takes the bias out of products where a kernel reads them, and adds it on the way.
+
+    Returns:
+        The products with a bias -> their sums with it.
+    """
+    sums = {}
+    for node in list(graph.nodes):
+        is_product = node.target == aten.addmm.default and not node.kwargs
+        if is_product and all(map(is_computable, node.users)):
+            bias, *factors = node.args
+            with graph.inserting_before(node):
+                product = graph.call_function(aten.mm.default, tuple(factors))
+                sums[node] = graph.call_function(aten.add.Tensor, (product, bias))
+            product.meta, sums[node].meta = dict(node.meta), dict(node.meta)
+            node.replace_all_uses_with(sums[node])
+            graph.erase_node(node)
+    return sums
 
 
 def _fits(region: Region, node: fx.Node) -> bool:

@@ -1,4 +1,7 @@
-"""Kernels in Triton's interpreter. Run by test_triton_source.py, in a process of their own."""
+"""What kernels compute, in C here.
+
+test_triton_source.py runs this file again, in Triton's interpreter.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,30 @@ from program_checks import assert_same, num_programs, run, with_engine
 from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, Network, Up
-from graphfold.batching.engine.programs import triton_source
-from graphfold.batching.engine.programs.fusion import Region, find_region, fuse
+from graphfold.batching.engine.programs.fusion import c_source, triton_source
+from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
+from graphfold.batching.engine.programs.fusion.choice import builder
+from graphfold.batching.engine.programs.fusion.operations import (
+    EXPRESSIONS,
+    FILLS,
+    POWERS,
+    is_computable,
+)
+from graphfold.batching.engine.programs.fusion.regions import Region, find_region, fuse
 from graphfold.batching.engine.programs.trace import trace
 from graphfold.batching.engine.programs.trial import agrees
-from graphfold.batching.engine.programs.triton_ops import EXPRESSIONS, POWERS, is_computable
-from graphfold.batching.engine.programs.triton_source import BLOCK, build
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell, TreeFCCell, TreeRNNCell
 
+#: What builds the kernels: a compiler, or Triton where its interpreter is asked for.
+build = builder(torch.device("cpu"))
+language = triton_source if build is triton_source.build else c_source
+
 # The interpreter computes with NumPy, which warns where numbers overflow or are no numbers.
 pytestmark = [
+    pytest.mark.skipif(
+        language is c_source and find_compiler() is None, reason="there is no C compiler"
+    ),
     pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:divide by zero encountered:RuntimeWarning"),
@@ -118,7 +134,7 @@ def same(one: Tensor, other: Tensor, rounding: float) -> None:
 
 
 def test_every_operation_is_checked():
-    assert set(OPERATIONS) == set(EXPRESSIONS)
+    assert set(OPERATIONS) == {*EXPRESSIONS, *FILLS}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -165,7 +181,7 @@ def test_tanh_is_exact_to_a_few_places(dtype):
 # --- Where numbers lie
 
 
-@pytest.mark.parametrize(("num_rows", "width"), [(0, 5), (1, 5), (1, BLOCK), (7, 37), (600, 3)])
+@pytest.mark.parametrize(("num_rows", "width"), [(0, 5), (1, 5), (1, 256), (7, 37), (600, 3)])
 def test_any_size(num_rows, width):
     kernel = kernel_of(lambda x, y: torch.tanh(x) * y, torch.rand(7, width), torch.rand(7, width))
     x, y = torch.randn(num_rows, width), torch.randn(num_rows, width)
@@ -291,13 +307,14 @@ CELLS: Mapping[str, Callable[[], Cell]] = {
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that are built during a test."""
     sources: list[str] = []
-    write = triton_source.write
+    write = language.write
 
-    def write_and_note(region: Region) -> str:
-        sources.append(write(region))
-        return sources[-1]
+    def write_and_note(region: Region) -> Any:
+        source = write(region)
+        sources.append(str(source))
+        return source
 
-    monkeypatch.setattr(triton_source, "write", write_and_note)
+    monkeypatch.setattr(language, "write", write_and_note)
     return sources
 
 
@@ -306,7 +323,7 @@ def test_cell(name, built):
     joint = joint_of(CELLS[name](), has_x=name != "Tree-FC")
     program = trace(joint, fuse=True)
     assert agrees(joint, program, lambda a, b: torch.allclose(a, b, rtol=1e-12, atol=1e-12))
-    assert bool(built) == (name != "Tree-FC")
+    assert built
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -351,4 +368,4 @@ def test_evaluation_and_single_precision(built):
         for _ in range(2):
             found = network(batch, x)
             assert_same({n: found[n] for n in "hc"}, {n: wanted[n] for n in "hc"}, 1e-6)
-    assert "tl.float32" in built[0]
+    assert not any("float64" in source or "double" in source for source in built)

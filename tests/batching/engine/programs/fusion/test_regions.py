@@ -11,11 +11,11 @@ from hypothesis import given
 from torch import Tensor, fx
 
 from graphfold.batching.engine.programs import trace as trace_module
-from graphfold.batching.engine.programs.fusion import MAX_LANES, Region, find_region, fuse
+from graphfold.batching.engine.programs.fusion.operations import is_computable
+from graphfold.batching.engine.programs.fusion.regions import MAX_LANES, Region, find_region, fuse
 from graphfold.batching.engine.programs.joint import Joint
 from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import agrees
-from graphfold.batching.engine.programs.triton_ops import is_computable
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell, TreeFCCell, TreeRNNCell
 
 

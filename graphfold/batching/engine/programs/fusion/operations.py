@@ -1,22 +1,23 @@
-"""What a kernel can compute: operations of torch on single elements, and how Triton says them."""
+"""What a kernel can compute: operations of torch on single elements."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.lanes import rows_of
+from graphfold.batching.engine.programs.fusion.lanes import rows_of
 
 aten = torch.ops.aten
 
 #: Dtypes of what is read and written. Half precision would have to be computed in single.
-DTYPES = {torch.float32: "tl.float32", torch.float64: "tl.float64", torch.bool: "tl.int1"}
+DTYPES = (torch.float32, torch.float64, torch.bool)
+#: Functions that the language of kernels has to have.
+FUNCTIONS = ("abs", "exp", "log", "sigmoid", "sqrt", "tanh", "where")
 
-#: Operation -> what it computes, in the names of its arguments in torch, and the result's `dtype`.
+#: Operation -> what it computes, in the names of its arguments in torch, and of `FUNCTIONS`.
 #: Comparisons are turned so that NaN stays NaN, as in torch.
 EXPRESSIONS: Mapping[Any, str] = {
     aten.add: "{self} + {alpha} * {other}",
@@ -25,25 +26,25 @@ EXPRESSIONS: Mapping[Any, str] = {
     aten.mul: "{self} * {other}",
     aten.div: "{self} / {other}",
     aten.neg: "-{self}",
-    aten.abs: "tl.abs({self})",
+    aten.abs: "{abs}({self})",
     aten.reciprocal: "1 / {self}",
-    aten.exp: "tl.exp({self})",
-    aten.log: "tl.log({self})",
-    aten.sqrt: "tl.sqrt({self})",
-    aten.rsqrt: "1 / tl.sqrt({self})",
-    aten.sigmoid: "tl.sigmoid({self})",
-    aten.tanh: "tanh({self})",
-    aten.relu: "tl.where({self} < 0, 0, {self})",
-    aten.leaky_relu: "tl.where({self} > 0, {self}, {self} * {negative_slope})",
-    aten.silu: "{self} * tl.sigmoid({self})",
-    aten.clamp_min: "tl.where({self} < {min}, {min}, {self})",
-    aten.clamp_max: "tl.where({self} > {max}, {max}, {self})",
-    aten.maximum: "tl.where(({self} > {other}) | ({self} != {self}), {self}, {other})",
-    aten.minimum: "tl.where(({self} < {other}) | ({self} != {self}), {self}, {other})",
+    aten.exp: "{exp}({self})",
+    aten.log: "{log}({self})",
+    aten.sqrt: "{sqrt}({self})",
+    aten.rsqrt: "1 / {sqrt}({self})",
+    aten.sigmoid: "{sigmoid}({self})",
+    aten.tanh: "{tanh}({self})",
+    aten.relu: "{where}({self} < 0, 0, {self})",
+    aten.leaky_relu: "{where}({self} > 0, {self}, {self} * {negative_slope})",
+    aten.silu: "{self} * {sigmoid}({self})",
+    aten.clamp_min: "{where}({self} < {min}, {min}, {self})",
+    aten.clamp_max: "{where}({self} > {max}, {max}, {self})",
+    aten.maximum: "{where}(({self} > {other}) | ({self} != {self}), {self}, {other})",
+    aten.minimum: "{where}(({self} < {other}) | ({self} != {self}), {self}, {other})",
     aten.addcmul: "{self} + {value} * {tensor1} * {tensor2}",
     aten.addcdiv: "{self} + {value} * {tensor1} / {tensor2}",
     aten.lerp: "{self} + {weight} * ({end} - {self})",
-    aten.where: "tl.where({condition}, {self}, {other})",
+    aten.where: "{where}({condition}, {self}, {other})",
     aten.eq: "{self} == {other}",
     aten.ne: "{self} != {other}",
     aten.lt: "{self} < {other}",
@@ -55,25 +56,28 @@ EXPRESSIONS: Mapping[Any, str] = {
     aten.logical_not: "{self} == 0",
     aten.sigmoid_backward: "{grad_output} * (1 - {output}) * {output}",
     aten.tanh_backward: "{grad_output} * (1 - {output} * {output})",
-    aten.threshold_backward: "tl.where({self} <= {threshold}, 0, {grad_output})",
+    aten.threshold_backward: "{where}({self} <= {threshold}, 0, {grad_output})",
     aten.leaky_relu_backward: (
-        "tl.where({self} > 0, {grad_output}, {grad_output} * {negative_slope})"
+        "{where}({self} > 0, {grad_output}, {grad_output} * {negative_slope})"
     ),
     aten.silu_backward: (
-        "{grad_output} * tl.sigmoid({self}) * (1 + {self} * (1 - tl.sigmoid({self})))"
+        "{grad_output} * {sigmoid}({self}) * (1 + {self} * (1 - {sigmoid}({self})))"
     ),
     aten.clone: "{self}",
     aten._to_copy: "{self}",
-    aten.zeros_like: "tl.full([BLOCK], 0, {dtype})",
-    aten.ones_like: "tl.full([BLOCK], 1, {dtype})",
-    aten.full_like: "tl.full([BLOCK], {fill_value}, {dtype})",
 }
 #: The powers that are no matter of logarithms.
 POWERS: Mapping[Any, str] = {
     -1: "1 / {self}",
-    0.5: "tl.sqrt({self})",
+    0.5: "{sqrt}({self})",
     2: "{self} * {self}",
     3: "{self} * {self} * {self}",
+}
+#: What fills a tensor with the same number: the number, or the name of its argument.
+FILLS: Mapping[Any, float | str] = {
+    aten.zeros_like: 0,
+    aten.ones_like: 1,
+    aten.full_like: "fill_value",
 }
 #: Overloads of operations above that mean something else.
 _OTHERS = (aten.div.Tensor_mode, aten.div.Scalar_mode, aten.clamp_min.Tensor, aten.clamp_max.Tensor)
@@ -88,7 +92,7 @@ def is_computable(node: fx.Node) -> bool:
         return False
     if not all(_is_readable(source, value) for source in node.all_input_nodes):
         return False
-    return is_cat(node) or is_sum(node) or _expression(node) is not None
+    return is_cat(node) or is_sum(node) or is_filled(node) or expression(node) is not None
 
 
 def is_constant(node: fx.Node) -> bool:
@@ -96,10 +100,15 @@ def is_constant(node: fx.Node) -> bool:
     return node.target == aten.scalar_tensor.default
 
 
-def constant(node: fx.Node) -> str:
-    """The Triton expression of a constant."""
-    dtype = DTYPES[node.meta["val"].dtype]
-    return f"tl.full([BLOCK], {_literal(node.args[0])}, {dtype})"
+def is_filled(node: fx.Node) -> bool:
+    """Whether a node is filled with one number."""
+    return getattr(node.target, "overloadpacket", None) in FILLS
+
+
+def number_of(node: fx.Node) -> float:
+    """The number that a constant is, or that a node is filled with."""
+    number = node.args[0] if is_constant(node) else FILLS[node.target.overloadpacket]  # type: ignore[union-attr]
+    return arguments(node)[number] if isinstance(number, str) else number  # type: ignore[return-value]
 
 
 def is_cat(node: fx.Node) -> bool:
@@ -121,22 +130,14 @@ def is_sum(node: fx.Node) -> bool:
     return bool(dims) and is_float and all(0 < dim < num_dims - 1 for dim in dims)
 
 
-def compute(node: fx.Node, names: Mapping[fx.Node, str]) -> str:
-    """The Triton expression of an elementwise operation.
-
-    Args:
-        node: the operation.
-        names: the values of its arguments that are tensors.
-    """
-    dtype = node.meta["val"].dtype
-    said = {"dtype": DTYPES[dtype]}
-    for name, value in arguments(node).items():
-        if isinstance(value, fx.Node):
-            of_same = dtype in (torch.bool, value.meta["val"].dtype) or name == "condition"
-            said[name] = names[value] if of_same else f"{names[value]}.to({said['dtype']})"
-        elif name != "dtype":
-            said[name] = _literal(value)
-    return f"({_expression(node)}).to({{dtype}})".format(**said)
+def expression(node: fx.Node) -> str | None:
+    """What an elementwise operation computes, in the names of its arguments."""
+    target: Any = node.target
+    if target == aten.pow.Tensor_Scalar:
+        return POWERS.get(node.args[1])
+    if target == aten.clamp.default:
+        return _clamp(arguments(node))
+    return None if target in _OTHERS else EXPRESSIONS.get(target.overloadpacket)
 
 
 def arguments(node: fx.Node) -> dict[str, Any]:
@@ -150,24 +151,9 @@ def arguments(node: fx.Node) -> dict[str, Any]:
     return found
 
 
-def _expression(node: fx.Node) -> str | None:
-    """What an elementwise operation computes, in the names of its arguments."""
-    target: Any = node.target
-    if target == aten.pow.Tensor_Scalar:
-        return POWERS.get(node.args[1])
-    if target == aten.clamp.default:
-        return _clamp(arguments(node))
-    return None if target in _OTHERS else EXPRESSIONS.get(target.overloadpacket)
-
-
 def _clamp(found: Mapping[str, Any]) -> str | None:
     given = [name for name in ("min", "max") if found[name] is not None]
     return EXPRESSIONS[getattr(aten, f"clamp_{given[0]}")] if len(given) == 1 else None
-
-
-def _literal(value: object) -> str:
-    is_odd = isinstance(value, float) and not math.isfinite(value)
-    return f'float("{value}")' if is_odd else repr(value)
 
 
 def _is_readable(node: fx.Node, like: Tensor) -> bool:

@@ -11,15 +11,17 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.programs.fusion import Build
+from graphfold.batching.engine.programs.fusion import c_source, triton_source
+from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
+from graphfold.batching.engine.programs.fusion.regions import Build
 from graphfold.batching.engine.programs.joint import Joint, first_line
 from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import Trial, agrees
-from graphfold.batching.engine.programs.triton_source import build
 from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
 
+_LEAVE = "Or leave fuse unset (model.fuse=null)."
 #: How far the results of kernels may be from those of the cell, relative to the largest of a
 #: tensor, or to one where all are smaller: another order of a sum, another exp.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -38,22 +40,36 @@ def is_wanted(fuse: bool | None, device: torch.device) -> bool:
         device: where the program runs.
 
     Raises:
-        EngineError: if it must be, and Triton is missing or has no kernels for the device.
+        EngineError: if it must be, and there are no kernels for the device, or what compiles them
+            is missing.
     """
     if not fuse:
         return fuse is None and device.type == "cuda"
-    if find_spec("triton") is None:
+    if device.type not in ("cpu", "cuda"):
         raise EngineError(
-            "fuse=True needs Triton, which is not installed. Run pip install triton, or leave "
-            "fuse unset (model.fuse=null)."
+            f"fuse=True writes kernels for CUDA and for CPUs, but the model is on '{device.type}'. "
+            f"{_LEAVE}"
         )
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+    if _takes_triton(device) and find_spec("triton") is None:
         raise EngineError(
-            f"fuse=True writes kernels for CUDA, but the model is on '{device.type}'. Move it to "
-            "CUDA, leave fuse unset (model.fuse=null), or set TRITON_INTERPRET=1 to try kernels "
-            "slowly on a CPU."
+            f"fuse=True needs Triton, which is not installed. Run pip install triton. {_LEAVE}"
+        )
+    if not _takes_triton(device) and find_compiler() is None:
+        raise EngineError(
+            "fuse=True needs a C compiler on a CPU, and none was found. Install one (gcc or "
+            f"clang), or name it in the environment variable CC. {_LEAVE}"
         )
     return True
+
+
+def builder(device: torch.device) -> Build:
+    """What builds kernels for a device: Triton on CUDA, a C compiler on a CPU."""
+    return triton_source.build if _takes_triton(device) else c_source.build
+
+
+def _takes_triton(device: torch.device) -> bool:
+    """Triton's interpreter also runs on a CPU; it is slow, and shows what CUDA would compute."""
+    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def is_close(one: Tensor, other: Tensor) -> bool:
@@ -81,15 +97,13 @@ def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Progr
         return plain
     name = type(joint.cell).__name__
     try:
-        fused = make(build, True)
+        fused = make(builder(joint.device), True)
         if not agrees(joint, fused, is_close):
             raise EngineError("kernels give other numbers than the cell")
         return fused if fuse else _faster(plain, fused, joint)
     except Exception as error:  # those of a compiler are of many kinds
         if fuse:
-            raise EngineError(
-                f"{name} cannot be fused ({first_line(error)}). Leave fuse unset (model.fuse=null)."
-            ) from error
+            raise EngineError(f"{name} cannot be fused ({first_line(error)}). {_LEAVE}") from error
         logger.info("%s runs without kernels: %s.", name, first_line(error))
         return plain
 

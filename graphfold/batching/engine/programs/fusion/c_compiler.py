@@ -1,0 +1,75 @@
+"""The C compiler of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from graphfold.errors import EngineError
+
+#: Results have to be those of IEEE arithmetic; errno and traps are not looked at.
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+#: With threads where the compiler has OpenMP, else without.
+OPENMP = ("-fopenmp", "-fopenmp-simd")
+#: Seconds; a kernel takes a tenth of one.
+TIMEOUT = 60
+
+
+def find_compiler() -> list[str] | None:
+    """The command of the C compiler: that of the environment variable CC, cc, gcc or clang."""
+    given = shlex.split(os.environ.get("CC", ""))
+    for command in (given, ["cc"], ["gcc"], ["clang"]):
+        if command and shutil.which(command[0]):
+            return command
+    return None
+
+
+def compile_c(source: str, num_pointers: int, num_integers: int) -> Callable[..., None]:
+    """The function `kernel` of a source, which may call functions of libm. Nothing stays on disk.
+
+    Args:
+        source: defines `void kernel(pointers ..., integers ...)`, with integers of 64 bits.
+        num_pointers: how many pointers it takes; they are given as numbers.
+        num_integers: how many integers.
+
+    Raises:
+        EngineError: if there is no compiler, or it fails.
+    """
+    command = find_compiler()
+    if command is None:
+        raise EngineError("no C compiler was found; install one, or name it in CC")
+    with tempfile.TemporaryDirectory(prefix="graphfold-") as folder:
+        path = Path(folder, "kernel.c")
+        path.write_text(source)
+        library = path.with_suffix(".so")
+        for openmp in OPENMP:
+            files = [str(path), "-lm", "-o", str(library)]
+            found = _run([*command, *FLAGS, *_vectors(), openmp, *files])
+            if found.returncode == 0:
+                break
+        else:
+            lines = found.stderr.strip().splitlines() or ["no message"]
+            raise EngineError(f"{shlex.join(command)} failed: {lines[0]}")
+        kernel = ctypes.CDLL(str(library)).kernel
+    kernel.argtypes = [ctypes.c_void_p] * num_pointers + [ctypes.c_int64] * num_integers
+    kernel.restype = None
+    return kernel
+
+
+def _vectors() -> Sequence[str]:
+    """x86 compilers avoid the largest vectors unless told otherwise."""
+    return ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{command[0]} could not be run: {error}") from error

@@ -1,0 +1,118 @@
+"""Kernels in C: what only they have. Their numbers are tested in test_kernels.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+import torch
+from fusion_checks import traced_graph
+from torch import Tensor
+
+from graphfold.batching.engine.programs.fusion import c_compiler
+from graphfold.batching.engine.programs.fusion.c_compiler import compile_c, find_compiler
+from graphfold.batching.engine.programs.fusion.c_source import BLOCK, FEW_ELEMENTS, build, write
+from graphfold.batching.engine.programs.fusion.operations import is_computable
+from graphfold.batching.engine.programs.fusion.regions import Region, find_region
+from graphfold.errors import EngineError
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
+
+
+def function(x: Tensor, y: Tensor) -> Tensor:
+    return torch.tanh(x) * y + torch.exp(y)
+
+
+def region_of(width: int) -> Region:
+    graph = traced_graph(function, torch.rand(7, width), torch.rand(7, width))
+    return find_region(graph, next(node for node in graph.nodes if is_computable(node)))
+
+
+@pytest.mark.parametrize("width", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK - 1, 150])
+def test_the_last_block_of_a_row_is_whole(width):
+    x, y = torch.randn(3, width), torch.randn(3, width)
+    place = torch.full((5, width), 7.0)
+    (found,) = build(region_of(width))(x, y, out_0=place[1:4])
+    torch.testing.assert_close(found, function(x, y), rtol=1e-6, atol=1e-6)
+    assert torch.equal(place[[0, 4]], torch.full((2, width), 7.0))
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_threads_give_the_same_bits(num_threads):
+    width = 10
+    x, y = torch.randn(2, FEW_ELEMENTS // width + 5, width)
+    (alone,) = build(region_of(width))(x[:3], y[:3])
+    torch.set_num_threads(num_threads)
+    (found,) = build(region_of(width))(x, y)
+    torch.testing.assert_close(found, function(x, y), rtol=1e-6, atol=1e-6)
+    assert torch.equal(found[:3], alone)
+
+
+def test_equal_sources_are_compiled_once(monkeypatch):
+    assert write(region_of(6)) == write(region_of(6))
+    first = build(region_of(6))
+    monkeypatch.setattr(c_compiler, "find_compiler", lambda: None)
+    assert build(region_of(6)) is first
+    with pytest.raises(EngineError, match="no C compiler was found"):
+        build(region_of(9))
+
+
+SOURCE = "#include <stdint.h>\nvoid kernel(int64_t *to, int64_t a) { *to = a + 1; }\n"
+
+
+def test_addresses_and_whole_numbers_keep_all_their_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    to = torch.zeros(1, dtype=torch.int64)
+    compile_c(SOURCE, 1, 1)(to.data_ptr(), 2**40)
+    assert to.item() == 2**40 + 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_without_openmp(tmp_path, monkeypatch):
+    script = tmp_path / "compiler"
+    real = find_compiler()
+    assert real is not None
+    script.write_text(
+        '#!/bin/sh\ncase " $* " in *" -fopenmp "*) echo no OpenMP >&2; exit 1;; esac\n'
+        f'exec {real[0]} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    to = torch.zeros(1, dtype=torch.int64)
+    compile_c(SOURCE, 1, 1)(to.data_ptr(), 2)
+    assert to.item() == 3
+
+
+def test_what_a_compiler_says_is_passed_on(tmp_path, monkeypatch):
+    with pytest.raises(EngineError, match="failed: .*kernel.c.*error"):
+        compile_c("no C", 0, 0)
+    monkeypatch.setattr(
+        c_compiler, "_run", lambda command: subprocess.CompletedProcess(command, 1, "", "")
+    )
+    with pytest.raises(EngineError, match="failed: no message"):
+        compile_c(SOURCE, 1, 1)
+
+
+def test_a_compiler_that_cannot_be_run(tmp_path, monkeypatch):
+    script = tmp_path / "compiler"
+    script.write_text("no program")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    with pytest.raises(EngineError, match="compiler could not be run: "):
+        compile_c(SOURCE, 1, 1)
+
+
+def test_which_compiler(tmp_path, monkeypatch):
+    for name in ("gcc", "clang"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    assert find_compiler() == ["gcc"]
+    monkeypatch.setenv("CC", "clang -m64")
+    assert find_compiler() == ["clang", "-m64"]
+    monkeypatch.setenv("CC", os.devnull)
+    assert find_compiler() == ["gcc"]
+    monkeypatch.setenv("PATH", "")
+    assert find_compiler() is None
