@@ -43,8 +43,9 @@ class Network(nn.Module):
         recompute: whether backward runs the cells again instead of keeping what they computed
             besides their state: less memory for more time. Not with the reference.
         fuse: whether one kernel takes the place of the elementwise operations of a traced cell:
-            True for always, which needs CUDA and Triton; None for where that is measured to be
-            faster, never on a CPU. Its numbers are those of the cell but for rounding.
+            True for always and from the first batch on, which needs Triton on CUDA and a C compiler
+            on a CPU; None for where that is measured to be faster, never on a CPU. Its numbers are
+            those of the cell but for rounding.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -67,6 +68,11 @@ class Network(nn.Module):
         super().__init__()
         if engine not in ENGINES:
             raise ConfigError(f"there is no engine '{engine}'. Use one of {', '.join(ENGINES)}.")
+        if fuse and trace_after is None:
+            raise ConfigError(
+                "fuse=True writes kernels for traced cells, but trace_after=None leaves cells as "
+                "they are. Leave one of the two out."
+            )
         if len(passes) != len(cells):
             raise ConfigError(
                 f"there are {len(passes)} passes but cells for {len(cells)}. Give each its own."

@@ -42,7 +42,7 @@ class BlockModel(Model):
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
         recompute: whether backward runs the functions again, to save memory; see `Network`.
-        fuse: whether traced functions have kernels of their own on CUDA; see `Network`.
+        fuse: whether traced functions have kernels of their own; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.

@@ -47,7 +47,7 @@ class GraphModel(Model):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
         recompute: whether backward runs the cells again, to save memory; see `Network`.
-        fuse: whether traced cells have kernels of their own on CUDA; see `Network`.
+        fuse: whether traced cells have kernels of their own; see `Network`.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.

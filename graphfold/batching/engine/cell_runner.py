@@ -109,16 +109,19 @@ class CellRunner:
         if self._recompute:
             tape.forget()
 
-    def finish(self, keep: bool) -> None:
+    def finish(self, keep: bool) -> bool:
         """After the pass, when the cell has its own parameters again.
 
         Lets go of what it read, if it is kept for backward.
+
+        Returns:
+            Whether the cell has been traced now.
         """
-        if self._programs is not None:
-            self._programs.finish()
-            self._programs = None
+        is_traced = self._programs is not None and self._programs.finish()
+        self._programs = None
         if keep and not self._recompute:
             self._inputs, self._state, self._buffers = self._inputs.hollow(), {}, {}
+        return is_traced
 
     def _call(self, group: Group, tape: Tape | None) -> Mapping[str, Tensor]:
         inputs, cell = self._inputs, self.cell

@@ -23,6 +23,7 @@ from graphfold.batching.engine.lazy import Aliases, LazyGradients, cut
 from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.engine.programs.program_runner import ProgramRunner
 from graphfold.batching.engine.programs.programs import CellPrograms
+from graphfold.batching.engine.randomness import generator_states, restore_generators
 from graphfold.batching.engine.row_gradients import RowGradients
 from graphfold.batching.kernels.onednn import product_kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
@@ -100,6 +101,18 @@ class _Run:
     def forward(self) -> dict[str, Tensor]:
         inputs = self.inputs
         self.autocast = _autocast_state(inputs.device)
+        generators = generator_states(inputs.device) if inputs.fuse else []
+        if self._run_groups() and inputs.fuse:
+            # Kernels round in their own way, so every batch has those that are asked for: also the
+            # first of a process, which shows what a cell reads.
+            restore_generators(generators, inputs.device)
+            self.records.clear()
+            self._run_groups()
+        return self._let_go() if self.keep else self.buffers
+
+    def _run_groups(self) -> bool:
+        """Runs all groups; whether a cell has been traced now."""
+        inputs = self.inputs
         self.buffers = self._empty_buffers()
         # What children are read from; a field of an earlier pass that this one does not write too.
         runners = self._runners({**inputs.given, **self.buffers})
@@ -107,9 +120,8 @@ class _Run:
             for group in inputs.plan.groups:
                 kernel.choose(group.stop - group.start)
                 self._forward_group(group, runners.get(group.op_type))
-        for runner in runners.values():
-            runner.finish(self.keep)
-        return self._let_go() if self.keep else self.buffers
+        are_traced = [runner.finish(self.keep) for runner in runners.values()]
+        return any(are_traced)
 
     def _forward_group(self, group: Group, runner: Runner | None) -> None:
         if runner is not None:

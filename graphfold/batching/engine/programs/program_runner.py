@@ -117,16 +117,17 @@ class ProgramRunner:
         for number, grad in zip(self._plain, found, strict=True):
             gradients.add_outside(number, grad)
 
-    def finish(self, keep: bool) -> None:
-        """After the pass; lets go of what it read, if it is kept for backward."""
+    def finish(self, keep: bool) -> bool:
+        """After the pass; lets go of what it read, if it is kept for backward. Returns False."""
         if not keep:
-            return
+            return False
         noted = (tensor for tensor in self._given if not tensor.is_inference())
         self._versions = [(weakref.ref(tensor), tensor._version) for tensor in noted]
         self._given = []
         if not self._recompute:
             self._reads, self._places = [], []
             self._buffers = [hollow(buffer) for buffer in self._buffers]
+        return False
 
     def _refuse_changes(self) -> None:
         """Raises RuntimeError, as autograd does, if what the groups read was changed in place."""

@@ -65,16 +65,22 @@ class CellPrograms:
         self._count += 1 + size // NODES_PER_GROUP
         self._reader = reader
 
-    def finish(self) -> None:
-        """After the pass, when the cell has its own parameters: traces it, if it ran enough."""
+    def finish(self) -> bool:
+        """After the pass, when the cell has its own parameters: traces it, if it ran enough.
+
+        Returns:
+            Whether there is a program now.
+        """
         found, limit = self._known.get(self._key, 0), self._inputs.trace_after
         if limit is None or self._key is None or not isinstance(found, int) or not self._count:
-            return
+            return False
         while len(self._known) >= MAX_KNOWN and self._key not in self._known:
             del self._known[next(iter(self._known))]
         self._known[self._key] = found + self._count
-        if found + self._count >= limit and self._reader is not None:
+        is_enough = bool(self._inputs.fuse) or found + self._count >= limit
+        if is_enough and self._reader is not None:
             self._trace(list(self._slots(self._reader)))
+        return isinstance(self._known[self._key], Program)
 
     def _trace(self, slots: list[Slot]) -> None:
         if any(slot.like.numel() == 0 and not slot.like.is_floating_point() for slot in slots):
