@@ -3,7 +3,9 @@
 Sentences of the Stanford Sentiment Treebank as chains: each token has one child, the token before
 it; the first has an absent one. `NaryTreeLSTMCell` of arity 1 then is an LSTM. Every token has a
 random vector that needs no gradient. A step of training is forward and backward to the weights,
-the input projection included; every state takes part in the loss. Baselines of the same run:
+the input projection included; every state takes part in the loss. `fused` is graphfold with a
+kernel for the elementwise part of the cell (`Network(fuse=True)`), where there is a C compiler.
+Baselines of the same run:
 
 - `packed_lstm`: `torch.nn.LSTM` on the same weights over packed sequences, packed beforehand;
 - `cat_levels`: the levels joined by torch.cat under autograd;
@@ -26,6 +28,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from graphfold.batching import Batch, Network, Up
 from graphfold.bench.chains import SCHEMA, Chains, regrouped, torch_lstm
+from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import load_data
 from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
@@ -82,9 +85,12 @@ class Variants:
         self.batches = [Chains(part, hidden_size) for part in lengths]
         self.floors = [self._floor(chains.batch) for chains in self.batches]
         self.forwards: Mapping[str, Forward] = {
-            "graphfold": partial(self._run_engine, "fast"),
+            **{
+                name: partial(self._run_engine, "fast", fuse)
+                for name, fuse in fusions(self.network).items()
+            },
             "packed_lstm": self._run_packed,
-            "cat_levels": partial(self._run_engine, "autograd"),
+            "cat_levels": partial(self._run_engine, "autograd", None),
             "one_by_one": self._run_loop,
         }
 
@@ -132,8 +138,8 @@ class Variants:
         in_node_order = torch.empty_like(states).index_copy(0, chains.order, states)
         return [in_node_order, *(regrouped(grad) for grad in gradients[:3])]
 
-    def _run_engine(self, engine: str, chains: Chains) -> tuple[Tensor, Tensor]:
-        self.network.engine = engine
+    def _run_engine(self, engine: str, fuse: bool | None, chains: Chains) -> tuple[Tensor, Tensor]:
+        self.network.engine, self.network.fuse = engine, fuse
         return self.network(chains.batch, {"token": chains.x})["h"], chains.direction
 
     def _run_packed(self, chains: Chains) -> tuple[Tensor, Tensor]:

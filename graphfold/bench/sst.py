@@ -4,7 +4,9 @@ The model of the experiment sst_tree_lstm, Tai et al. (2015), https://arxiv.org/
 words of width 300 and without dropout, so that all variants compute the same. A training step is
 forward, the loss of all nodes, backward and the optimizer's step; the batches, the first of an
 epoch, are planned beforehand. The row of `sst_epoch` is a whole pass over the training part, with
-the planning. Baselines of the same run:
+the planning. `fused` is graphfold with a kernel for the elementwise part of each cell
+(model.fuse=true), where there is a C compiler; it is compiled before the clock starts. Baselines of
+the same run:
 
 - `cat_levels`: the levels joined by torch.cat under autograd;
 - `one_by_one`: a loop over the nodes of the first batch, the classifier once for all of them;
@@ -24,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, build_schedule
+from graphfold.bench.engine_variants import FUSED, fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, Forward, load_data, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure, time_in_turns
@@ -63,7 +66,8 @@ def rows(
             experiment = load_sized(OVERRIDES, hidden_size, batch_size, overrides, data)
             setting = Row("sst", "graphfold", "", batch_size, hidden_size, "train", threads)
             yield from _variant_rows(setting, experiment)
-        yield _epoch_row(setting, experiment)
+        for name, fuse in fusions(experiment.model.network).items():
+            yield _epoch_row(replace(setting, variant=name), experiment, fuse)
 
 
 class Variants:
@@ -81,10 +85,14 @@ class Variants:
         passes = experiment.model.passes
         self.plain = [Batch(batch.dag, build_schedule(batch.dag, passes)) for batch in batches]
         self.floors = [_product_floor(experiment.model, batch) for batch in self.plain]
+        model = experiment.model
         self.forwards: Mapping[str, Forward] = {
-            "graphfold": partial(_run_engine, experiment.model, "fast"),
-            "cat_levels": partial(_run_engine, experiment.model, "autograd"),
-            "one_by_one": partial(_run_loop, experiment.model),
+            **{
+                name: partial(_run_engine, model, "fast", fuse)
+                for name, fuse in fusions(model.network).items()
+            },
+            "cat_levels": partial(_run_engine, model, "autograd", None),
+            "one_by_one": partial(_run_loop, model),
         }
 
     def require_equal(self) -> None:
@@ -105,7 +113,8 @@ class Variants:
         return {**works, "product_floor": Work(floor, total_graphs(self.batches))}
 
     def _batches(self, name: str) -> Sequence[Batch]:
-        return {"graphfold": self.batches, "one_by_one": self.plain[:1]}.get(name, self.plain)
+        shared = dict.fromkeys(("graphfold", FUSED), self.batches)
+        return {**shared, "one_by_one": self.plain[:1]}.get(name, self.plain)
 
     def _train(self, forward: Forward, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -134,10 +143,10 @@ def _variant_rows(setting: Row, experiment: Experiment) -> Iterator[Row]:
         yield from measure(replace(setting, phase=phase), variants.works(phase))
 
 
-def _epoch_row(setting: Row, experiment: Experiment) -> Row:
+def _epoch_row(setting: Row, experiment: Experiment, fuse: bool | None) -> Row:
     """Whole passes over the training part, each in an order of its own, planning included."""
     epochs = count()
-    timing = time_in_turns({"epoch": lambda: _epoch(experiment, next(epochs))}, 0.0, EPOCHS)
+    timing = time_in_turns({"epoch": lambda: _epoch(experiment, next(epochs), fuse)}, 0.0, EPOCHS)
     seconds, spread = timing["epoch"]
     return replace(
         setting,
@@ -148,15 +157,15 @@ def _epoch_row(setting: Row, experiment: Experiment) -> Row:
     )
 
 
-def _epoch(experiment: Experiment, number: int) -> None:
+def _epoch(experiment: Experiment, number: int, fuse: bool | None) -> None:
     experiment.model.train()
-    experiment.model.network.engine = "fast"
+    experiment.model.network.engine, experiment.model.network.fuse = "fast", fuse
     for batch in experiment.loader(number):
         experiment.step(batch)
 
 
-def _run_engine(model: GraphModel, engine: str, batch: Batch) -> Tensor:
-    model.network.engine = engine
+def _run_engine(model: GraphModel, engine: str, fuse: bool | None, batch: Batch) -> Tensor:
+    model.network.engine, model.network.fuse = engine, fuse
     raw: Tensor = model(batch)
     return raw
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphfold.bench import sequence, treefc
+from graphfold.bench import engine_variants, sequence, treefc
 from graphfold.bench.chains import chain_graphs, torch_lstm
 from graphfold.bench.one_by_one import TreeLSTMLoop
 from graphfold.dag import GraphBuilder, NodeType, Schema
@@ -34,6 +34,15 @@ def test_a_wrong_variant_is_refused(attribute: str, make: Callable[[], Any]) -> 
     setattr(variants, attribute, {**right, "cat_levels": wrong})
     with pytest.raises(RuntimeError, match="variant cat_levels differs from graphfold"):
         variants.require_equal()
+
+
+def test_kernels_are_a_variant_where_there_is_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = sequence.Variants([[2]], 3).network
+    for command, more in ((["cc"], {"fused": True}), (None, {})):
+        monkeypatch.setattr(engine_variants, "find_compiler", lambda command=command: command)
+        for fuse in (None, False):
+            network.fuse = fuse
+            assert engine_variants.fusions(network) == {"graphfold": fuse, **more}
 
 
 def test_hand_batched_trees_are_the_perfect_ones() -> None:

@@ -44,6 +44,7 @@ def make_program(
         faster: whether graphfold's kernels are called where they are faster than torch's, with the
             same numbers but for rounding.
     """
+    graph = _copy(graph)  # another program may be made of it
     undo_changes(graph)
     simplify(graph)
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
@@ -75,6 +76,12 @@ def make_program(
         Backward(graph, [*saved, *constants], grads, backward, results, build, faster),
         layout,
     )
+
+
+def _copy(graph: fx.Graph) -> fx.Graph:
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    return copy
 
 
 class Backward:

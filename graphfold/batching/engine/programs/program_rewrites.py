@@ -141,6 +141,7 @@ def lay_flat(graph: fx.Graph, read: Sequence[fx.Node], slots: Sequence[Slot]) ->
             for user in list(node.users):
                 if user.args[1] == [-1, *slot.like.shape[1:]]:  # that is how they lie
                     user.replace_all_uses_with(node)
+                    node.meta = dict(user.meta)
                     graph.erase_node(user)
         found.append(slot)
     return found

@@ -294,6 +294,7 @@ class GRUCell(Cell):
 CELLS: Mapping[str, Callable[[], Cell]] = {
     "leaf": lambda: LeafLSTMCell(WIDTH, WIDTH),
     "binary Tree-LSTM": lambda: NaryTreeLSTMCell(WIDTH, WIDTH),
+    "Tree-LSTM of one": lambda: NaryTreeLSTMCell(WIDTH, WIDTH, arity=1),
     "Tree-LSTM of three": lambda: NaryTreeLSTMCell(WIDTH, WIDTH, arity=3),
     "Tree-LSTM with dropout": lambda: NaryTreeLSTMCell(WIDTH, WIDTH, dropout=0.5),
     "Tree-RNN": lambda: TreeRNNCell(WIDTH, WIDTH, dropout=0.5),
