@@ -52,6 +52,8 @@ def kind_of(name: str) -> str | None:
     library, _, op = name.rpartition("::")
     if library == "torch_scatter":
         return GATHER
+    if library == "graphfold":
+        return ELEMENTWISE
     if library != "aten" or op in _DISPATCH:
         return None
     for kind, beginnings in _BEGINNINGS.items():

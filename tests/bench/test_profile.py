@@ -33,6 +33,7 @@ from graphfold.layers import TreeFCCell
         ("aten::zero_", MEMORY),
         ("aten::copy_", MEMORY),
         ("aten::tanh", ELEMENTWISE),
+        ("graphfold::kernel", ELEMENTWISE),
         ("aten::sum", ELEMENTWISE),
         ("aten::t", None),
         ("aten::linear", None),

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from graphfold.batching.kernels.plain_tensor import is_plain
+from graphfold.batching.kernels.profiled import profiled
 
 _HAS_VECTORS = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 #: Of fewer numbers, torch's has begun and ended before NumPy's begins.
@@ -53,6 +54,9 @@ class _Tanh(Function):
         return result
 
 
-def _tanh(x: Tensor, out: Tensor) -> Tensor:
+def _by_numpy(x: Tensor, out: Tensor) -> Tensor:
     np.tanh(x.detach().numpy() if x.requires_grad else x.numpy(), out.numpy())
     return out
+
+
+_tanh = profiled("tanh", _by_numpy)

@@ -15,6 +15,7 @@ from graphfold.batching.engine.programs.fusion.c_compiler import compile_c
 from graphfold.batching.engine.programs.fusion.kernel_writer import KernelWriter, Language
 from graphfold.batching.engine.programs.fusion.operations import FUNCTIONS
 from graphfold.batching.engine.programs.fusion.regions import Region
+from graphfold.batching.kernels.profiled import profiled
 
 #: Columns that are computed side by side: the floats of the largest vectors.
 BLOCK = 16
@@ -113,7 +114,7 @@ def compile_source(source: Source) -> Callable[..., Any]:
         EngineError: if the kernel cannot be compiled.
     """
     code = f"{_FUNCTIONS.read_text()}\n{source.kernel}"
-    kernel = compile_c(code, source.num_pointers, source.num_integers)
+    kernel = profiled("kernel", compile_c(code, source.num_pointers, source.num_integers))
     space: dict[str, Any] = {"__name__": __name__, "torch": torch, "kernel": kernel}
     space["get_num_threads"] = torch.get_num_threads
     exec(source.launch, space)
