@@ -15,9 +15,9 @@ from pathlib import Path
 from graphfold.errors import EngineError
 
 #: Results have to be those of IEEE arithmetic; errno and traps are not looked at.
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-#: With threads where the compiler has OpenMP, else without.
-OPENMP = ("-fopenmp", "-fopenmp-simd")
+FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+#: What not every compiler has, the best first: threads, and code for this very processor.
+FURTHER = (("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-fopenmp-simd",))
 #: Seconds; a kernel takes a tenth of one.
 TIMEOUT = 60
 
@@ -48,19 +48,22 @@ def compile_c(source: str, num_pointers: int, num_integers: int) -> Callable[...
     with tempfile.TemporaryDirectory(prefix="graphfold-") as folder:
         path = Path(folder, "kernel.c")
         path.write_text(source)
-        library = path.with_suffix(".so")
-        for openmp in OPENMP:
-            files = [str(path), "-lm", "-o", str(library)]
-            found = _run([*command, *FLAGS, *_vectors(), openmp, *files])
-            if found.returncode == 0:
-                break
-        else:
-            lines = found.stderr.strip().splitlines() or ["no message"]
-            raise EngineError(f"{shlex.join(command)} failed: {lines[0]}")
-        kernel = ctypes.CDLL(str(library)).kernel
+        kernel = ctypes.CDLL(str(_compile(command, path))).kernel
     kernel.argtypes = [ctypes.c_void_p] * num_pointers + [ctypes.c_int64] * num_integers
     kernel.restype = None
     return kernel
+
+
+def _compile(command: Sequence[str], path: Path) -> Path:
+    """The library of a file, beside it."""
+    library = path.with_suffix(".so")
+    files = [str(path), "-lm", "-o", str(library)]
+    for further in FURTHER:
+        found = _run([*command, *FLAGS, *_vectors(), *further, *files])
+        if found.returncode == 0:
+            return library
+    lines = found.stderr.strip().splitlines() or ["no message"]
+    raise EngineError(f"{shlex.join(command)} failed: {lines[0]}")
 
 
 def _vectors() -> Sequence[str]:
