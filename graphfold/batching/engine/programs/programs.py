@@ -49,10 +49,10 @@ class CellPrograms:
         self._x = inputs.x[op_type]
         self._inputs = inputs
         self._differentiate = differentiate
-        if inputs.fuse:
-            is_wanted(inputs.fuse, inputs.device)  # says so now if it cannot be
         self._known = _KNOWN.setdefault(cell, {})
         self._key = self._find_key() if inputs.trace_after is not None else None
+        if inputs.fuse and self._key not in self._known:
+            is_wanted(inputs.fuse, inputs.device)  # says so now if it cannot be
         found = self._known.get(self._key)
         self.program = found if isinstance(found, Program) else None
         if self.program is not None:  # the one used last is forgotten last
