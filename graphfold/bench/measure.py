@@ -74,14 +74,22 @@ class Timing(NamedTuple):
     spread: float  # interquartile range over the median
 
 
-def measure(setting: Row, works: Mapping[str, Work]) -> Iterator[Row]:
+def measure(
+    setting: Row,
+    works: Mapping[str, Work],
+    seconds: float | None = None,
+    turns: int | None = None,
+) -> Iterator[Row]:
     """A row for each variant of a setting; the one called graphfold gives the ratios.
 
     Args:
         setting: a row whose variant and figures are filled in.
         works: variant -> what it does.
+        seconds: see `time_in_turns`.
+        turns: see `time_in_turns`.
     """
-    timings = time_in_turns({name: work.function for name, work in works.items()})
+    functions = {name: work.function for name, work in works.items()}
+    timings = time_in_turns(functions, seconds, turns)
     speed = {name: work.examples / timings[name].seconds for name, work in works.items()}
     for name, timing in timings.items():
         yield replace(

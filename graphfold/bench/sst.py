@@ -29,7 +29,7 @@ from graphfold.batching import Batch, build_schedule
 from graphfold.bench.engine_variants import FUSED, fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, Forward, load_data, load_sized, total_graphs
-from graphfold.bench.measure import Row, Work, measure, time_in_turns
+from graphfold.bench.measure import Row, Work, measure
 from graphfold.bench.one_by_one import TreeLSTMLoop
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.errors import ConfigError
@@ -65,9 +65,9 @@ def rows(
         for batch_size in sorted(batch_sizes or BATCH_SIZES):
             experiment = load_sized(OVERRIDES, hidden_size, batch_size, overrides, data)
             setting = Row("sst", "graphfold", "", batch_size, hidden_size, "train", threads)
+            fuses = fusions(experiment.model.network)
             yield from _variant_rows(setting, experiment)
-        for name, fuse in fusions(experiment.model.network).items():
-            yield _epoch_row(replace(setting, variant=name), experiment, fuse)
+        yield from _epoch_rows(setting, experiment, fuses)
 
 
 class Variants:
@@ -143,24 +143,24 @@ def _variant_rows(setting: Row, experiment: Experiment) -> Iterator[Row]:
         yield from measure(replace(setting, phase=phase), variants.works(phase))
 
 
-def _epoch_row(setting: Row, experiment: Experiment, fuse: bool | None) -> Row:
+def _epoch_rows(
+    setting: Row, experiment: Experiment, fuses: Mapping[str, bool | None]
+) -> Iterator[Row]:
     """Whole passes over the training part, each in an order of its own, planning included."""
-    epochs = count()
-    timing = time_in_turns({"epoch": lambda: _epoch(experiment, next(epochs), fuse)}, 0.0, EPOCHS)
-    seconds, spread = timing["epoch"]
-    return replace(
-        setting,
-        benchmark="sst_epoch",
-        examples_per_second=len(experiment.data.split.train) / seconds,
-        spread=spread,
-        extra={"seconds_per_epoch": seconds},
-    )
+    count_graphs = len(experiment.data.split.train)
+    numbers = count()
+    works = {
+        name: Work(partial(_epoch, experiment, numbers, fuse), count_graphs)
+        for name, fuse in fuses.items()
+    }
+    for row in measure(replace(setting, benchmark="sst_epoch"), works, 0.0, EPOCHS):
+        yield replace(row, extra={"seconds_per_epoch": count_graphs / row.examples_per_second})
 
 
-def _epoch(experiment: Experiment, number: int, fuse: bool | None) -> None:
+def _epoch(experiment: Experiment, numbers: Iterator[int], fuse: bool | None) -> None:
     experiment.model.train()
     experiment.model.network.engine, experiment.model.network.fuse = "fast", fuse
-    for batch in experiment.loader(number):
+    for batch in experiment.loader(next(numbers)):
         experiment.step(batch)
 
 
