@@ -57,7 +57,7 @@ def test_summary_is_median_and_interquartile_range() -> None:
 
 def test_rows_have_speed_and_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     times = {"graphfold": module.Timing(2.0, 0.1), "slow": module.Timing(8.0, 0.2)}
-    monkeypatch.setattr(module, "time_in_turns", lambda _: times)
+    monkeypatch.setattr(module, "time_in_turns", lambda *_: times)
     works = {"graphfold": Work(lambda: None, 4), "slow": Work(lambda: None, 2)}
     first, second = measure(SETTING, works)
     assert (first.variant, first.examples_per_second, first.ratio) == ("graphfold", 2.0, 1.0)
