@@ -12,7 +12,8 @@ import torch
 from torch import fx
 
 from graphfold.batching.engine.programs.fusion.c_compiler import compile_c
-from graphfold.batching.engine.programs.fusion.kernel_writer import KernelWriter, Language
+from graphfold.batching.engine.programs.fusion.kernel_writer import KernelWriter
+from graphfold.batching.engine.programs.fusion.language import Language
 from graphfold.batching.engine.programs.fusion.operations import FUNCTIONS
 from graphfold.batching.engine.programs.fusion.regions import Region
 from graphfold.batching.kernels.profiled import profiled

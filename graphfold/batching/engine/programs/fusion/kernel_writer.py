@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from graphfold.batching.engine.programs.fusion.lanes import (
     source_of,
     trailing,
 )
+from graphfold.batching.engine.programs.fusion.language import Language
 from graphfold.batching.engine.programs.fusion.operations import (
     arguments,
     expression,
@@ -30,44 +30,6 @@ from graphfold.batching.engine.programs.fusion.operations import (
     number_of,
 )
 from graphfold.batching.engine.programs.fusion.regions import Region
-
-
-class Language(ABC):
-    """How a language of kernels says what all of them can do.
-
-    `row` and `column` are names that a kernel knows.
-    """
-
-    #: Whether a kernel is told the stride of the last dimension, or may take it for one.
-    has_last_stride: bool
-
-    @abstractmethod
-    def functions(self, dtype: torch.dtype) -> Mapping[str, str]:
-        """What each of `operations.FUNCTIONS` is called for numbers of a dtype."""
-
-    @abstractmethod
-    def number(self, value: float, dtype: torch.dtype) -> str:
-        """A number of the code."""
-
-    @abstractmethod
-    def cast(self, value: str, dtype: torch.dtype) -> str:
-        """A value as one of a dtype."""
-
-    @abstractmethod
-    def fill(self, value: float, dtype: torch.dtype) -> str:
-        """The same number in every column."""
-
-    @abstractmethod
-    def assign(self, name: str, value: str, dtype: torch.dtype) -> str:
-        """The line that gives a value a name."""
-
-    @abstractmethod
-    def load(self, tensor: str, terms: Sequence[str], is_one: bool) -> str:
-        """What lies at an address, the sum of `terms`; `is_one` if it is one for all elements."""
-
-    @abstractmethod
-    def store(self, tensor: str, terms: Sequence[str], value: str) -> str:
-        """The line that writes a value to an address."""
 
 
 class KernelWriter:

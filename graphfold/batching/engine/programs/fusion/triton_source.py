@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from graphfold.batching.engine.programs.fusion.kernel_writer import KernelWriter, Language
+from graphfold.batching.engine.programs.fusion.kernel_writer import KernelWriter
+from graphfold.batching.engine.programs.fusion.language import Language
 from graphfold.batching.engine.programs.fusion.operations import FUNCTIONS
 from graphfold.batching.engine.programs.fusion.regions import Region
 

@@ -1,4 +1,4 @@
-"""Kernels in C: what only they have. Their numbers are tested in test_kernels.py."""
+"""Kernels in C: what only they have. Their numbers are tested in test_fused_numbers.py."""
 
 from __future__ import annotations
 

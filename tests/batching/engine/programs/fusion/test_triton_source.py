@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from fusion_checks import WIDTH, joint_of, traced_graph, twin
-from test_kernels import OPERATIONS
+from test_fused_numbers import OPERATIONS
 from torch import Tensor
 
 from graphfold.batching.engine.programs.fusion.operations import is_computable
@@ -29,7 +29,7 @@ def test_kernels_in_the_interpreter():
     # Triton reads the variable when it is imported, and torch may have imported it here.
     command = [sys.executable, "-m", "pytest", "-q", "--show-capture=no", "-p", "no:cacheprovider"]
     found = subprocess.run(
-        [*command, str(Path(__file__).with_name("test_kernels.py"))],
+        [*command, str(Path(__file__).with_name("test_fused_numbers.py"))],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         cwd=Path(__file__).parents[5],
         capture_output=True,
