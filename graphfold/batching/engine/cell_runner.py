@@ -94,12 +94,11 @@ class CellRunner:
         tape: Tape,
         gradients: Gradients,
         lazy: LazyGradients,
-        first_read: int,
     ) -> None:
         """Adds the gradients of one group to those of the pass."""
         if self._recompute:
             self._call(group, tape)
-        pulled = {name: gradients.state[name].pull(group, first_read) for name in tape.outputs}
+        pulled = {name: gradients.state[name].pull(group) for name in tape.outputs}
         outputs = {name: grad for name, grad in pulled.items() if grad is not None}
         if outputs:
             self._replay(tape, outputs, gradients, lazy)

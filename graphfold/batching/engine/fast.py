@@ -24,9 +24,10 @@ from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.engine.programs.program_runner import ProgramRunner
 from graphfold.batching.engine.programs.programs import CellPrograms
 from graphfold.batching.engine.randomness import generator_states, restore_generators
+from graphfold.batching.engine.readers import Readers
 from graphfold.batching.engine.row_gradients import RowGradients
 from graphfold.batching.kernels.onednn import product_kernel
-from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.batching.scheduling.schedule import Group
 from graphfold.errors import EngineError
 
 Runner: TypeAlias = CellRunner | ProgramRunner
@@ -204,15 +205,14 @@ class _Run:
             given={n: torch.zeros_like(t) for n, t in inputs.given.items() if t.requires_grad},
         )
         lazy = LazyGradients(self.parameters)
-        first_read = _first_reads(inputs.plan)
         again = self._aliased() if inputs.recompute else nullcontext()
         with self.autocast:
             with again, product_kernel(inputs.device) as kernel:
                 for group, runner, kept in self._reversed():
                     kernel.choose(group.stop - group.start)
-                    runner.backward(group, kept, gradients, lazy, first_read[group.start])
+                    runner.backward(group, kept, gradients, lazy)
             lazy.take(gradients.outside)
-        self._add_given(gradients, first_read)
+        self._add_given(gradients)
         outside = [*self.parameters, *inputs.shared.values()]
         found = [
             *(gradients.outside.get(number) for number in range(len(outside))),
@@ -235,17 +235,17 @@ class _Run:
             yield self.records.pop()
 
     def _row_gradients(self, grads: Sequence[Tensor | None]) -> dict[str, RowGradients]:
-        plan = self.inputs.plan
+        plan, readers = self.inputs.plan, Readers(self.inputs.plan)
         incoming = dict(zip(self.inputs.fields, grads, strict=True))
         found = {}
         for name, state in {**self.inputs.given, **self.buffers}.items():
-            readers = [g for g, runner, kept in self.records if runner.gathers(kept, name)]
-            num_edges = sum(group.num_edges for group in readers)
+            gathering = [g for g, runner, kept in self.records if runner.gathers(kept, name)]
+            num_edges = sum(group.num_edges for group in gathering)
             complete = num_edges == len(plan.child_row)
-            found[name] = RowGradients(plan, state, incoming.get(name), complete)
+            found[name] = RowGradients(plan, readers, state, incoming.get(name), complete)
         return found
 
-    def _add_given(self, gradients: Gradients, first_read: Mapping[int, int]) -> None:
+    def _add_given(self, gradients: Gradients) -> None:
         """Adds what the state of earlier passes got as children or was carried over."""
         for name, total in gradients.given.items():
             if name not in self.buffers:
@@ -254,19 +254,9 @@ class _Run:
                     total += inside
         for group in self.inputs.plan.groups:
             for name in self.inputs.carried[group.op_type]:
-                grad = gradients.state[name].pull(group, first_read[group.start])
+                grad = gradients.state[name].pull(group)
                 if grad is not None and name in gradients.given:
                     gradients.given[name][group.rows] += grad
-
-
-def _first_reads(plan: PassSchedule) -> dict[int, int]:
-    """Where the readers of each group begin in `plan.reader_edge`, by the group's first row."""
-    first = len(plan.reader_edge) - sum(group.num_read for group in plan.groups)
-    found = {}
-    for group in plan.groups:
-        found[group.start] = first
-        first += group.num_read
-    return found
 
 
 def _autocast_state(device: torch.device) -> torch.autocast:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from graphfold.batching.engine.readers import Readers
 from graphfold.batching.kernels.segment import gather_sum
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 
@@ -22,6 +23,7 @@ class RowGradients:
 
     Args:
         plan: the plan of the pass.
+        readers: who reads the rows of its groups.
         state: [num_rows + 1, width] the field.
         incoming: [num_rows + 1, width] the gradient that comes from outside of the pass, dense or
             sparse, or None.
@@ -29,9 +31,15 @@ class RowGradients:
     """
 
     def __init__(
-        self, plan: PassSchedule, state: Tensor, incoming: Tensor | None, complete: bool
+        self,
+        plan: PassSchedule,
+        readers: Readers,
+        state: Tensor,
+        incoming: Tensor | None,
+        complete: bool,
     ) -> None:
         self._plan = plan
+        self._readers = readers
         self._state = state
         self._incoming = None if incoming is None else _Incoming(incoming, plan)
         self._complete = complete
@@ -49,17 +57,14 @@ class RowGradients:
             self._sums = self._state.new_zeros(self._plan.num_rows, self._state.shape[1])
         self._sums[group.positions] = grad
 
-    def pull(self, group: Group, first_read: int) -> Tensor | None:
+    def pull(self, group: Group) -> Tensor | None:
         """[group_size, width] the gradient of a group's rows; None if nothing depends on them.
 
-        Args:
-            group: the group; all groups that read it have left their gradients.
-            first_read: where the group's readers begin in `reader_edge`.
+        All groups that read it have left their gradients.
         """
-        total = self._pull_edges(group, first_read) if group.num_read else None
+        total = self._pull_edges(group) if group.num_read else None
         if self._sums is not None and group.num_read:
-            readers = self._plan.reader[first_read : first_read + group.num_read]
-            part = gather_sum(self._sums, readers, self._reader_ptr(group, first_read))
+            part = gather_sum(self._sums, self._readers.rows(group), self._readers.ptr(group))
             total = part if total is None else total + part
         if self._incoming is not None:
             total = self._incoming.add_to(total, group)
@@ -70,7 +75,7 @@ class RowGradients:
         plan = self._plan
         total = None
         if self._pieces or self._edges is not None:
-            total = gather_sum(self._written(), plan.reader_edge + 1, plan.reader_ptr)
+            total = gather_sum(self._written(), self._readers.all_edges, plan.reader_ptr)
         if self._sums is not None:
             part = gather_sum(self._sums, plan.reader, plan.reader_ptr)
             total = part if total is None else total + part
@@ -78,20 +83,18 @@ class RowGradients:
 
     def absent(self) -> Tensor | None:
         """[width] the gradient of row 0."""
-        plan = self._plan
-        count = len(plan.reader_edge) - sum(group.num_read for group in plan.groups)
-        total = None
+        count, total = self._readers.num_absent, None
         if self._pieces or self._edges is not None:
-            total = self._written().index_select(0, plan.reader_edge[:count] + 1).sum(0)
+            total = self._written().index_select(0, self._readers.all_edges[:count]).sum(0)
         if self._sums is not None:
-            part = self._sums.index_select(0, plan.reader[:count]).sum(0)
+            part = self._sums.index_select(0, self._plan.reader[:count]).sum(0)
             total = part if total is None else total + part
         if self._incoming is not None:
             part = self._incoming.absent()
             total = part if total is None else total + part
         return total
 
-    def _pull_edges(self, group: Group, first_read: int) -> Tensor | None:
+    def _pull_edges(self, group: Group) -> Tensor | None:
         if group.first_edge >= 0:
             return self._pull_piece(group)
         if not self._pieces and self._edges is None:
@@ -99,8 +102,7 @@ class RowGradients:
         written, plan = self._written(), self._plan
         if plan.reader_of_row is not None:
             return written.index_select(0, plan.reader_of_row[group.start : group.stop])
-        edges = plan.reader_edge[first_read : first_read + group.num_read] + 1
-        return gather_sum(written, edges, self._reader_ptr(group, first_read))
+        return gather_sum(written, self._readers.edges(group), self._readers.ptr(group))
 
     def _pull_piece(self, group: Group) -> Tensor | None:
         """The gradient of a group whose first rows are read by consecutive edges, as they lie."""
@@ -132,9 +134,6 @@ class RowGradients:
             self._edges[group.edge_start + 1 : group.edge_stop + 1] = grad
         self._pieces.clear()
         return self._edges
-
-    def _reader_ptr(self, group: Group, first_read: int) -> Tensor:
-        return self._plan.reader_ptr[group.start : group.stop + 1] - first_read
 
 
 class _Incoming:

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+#: The mode of `torch.embedding_bag` that adds up.
+_SUM = 0
 #: So many neighbour rows may be held at once where an edge's own gradient needs them.
 EDGES_PER_CHUNK = 1 << 16
 
@@ -20,15 +22,10 @@ def gather_sum(values: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None
     """[num_segments, width] sums of `values[index]` per segment; not differentiable by itself."""
     if len(index) == 0 or len(ptr) == 1 or values.shape[1] == 0:
         return values.new_zeros(len(ptr) - 1, values.shape[1])
-    # Detached, it does not note what only a gradient of its own would need.
-    return torch.nn.functional.embedding_bag(
-        index,
-        values.detach(),
-        ptr,
-        mode="sum",
-        include_last_offset=True,
-        per_sample_weights=None if weight is None else weight.detach(),
-    )
+    # Detached, it does not note what only a gradient of its own would need. The function behind
+    # that of nn.functional takes half of the time for few rows.
+    weight = None if weight is None else weight.detach()
+    return torch.embedding_bag(values.detach(), index, ptr, False, _SUM, False, weight, True)[0]
 
 
 def select_rows(values: Tensor, index: Tensor) -> Tensor:

@@ -90,10 +90,9 @@ class ProgramRunner:
         saved: Sequence[Any],
         gradients: Gradients,
         lazy: LazyGradients,
-        first_read: int,
     ) -> None:
         """Adds the gradients of one group to those of the pass."""
-        grads = [gradients.state[name].pull(group, first_read) for name in self._fields]
+        grads = [gradients.state[name].pull(group) for name in self._fields]
         missing = [index for index, grad in enumerate(grads) if grad is None]
         if len(missing) == len(grads):
             self._put_zeros(group, gradients)
