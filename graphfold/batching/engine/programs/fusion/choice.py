@@ -21,7 +21,7 @@ from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
 
-_LEAVE = "Or leave fuse unset (model.fuse=null)."
+_LEAVE = "Leave fuse unset (model.fuse=null) to do without kernels."
 #: How far the results of kernels may be from those of the cell, relative to the largest of a
 #: tensor, or to one where all are smaller: another order of a sum, another exp.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
