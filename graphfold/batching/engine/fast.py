@@ -121,7 +121,7 @@ class _Run:
             for group in inputs.plan.groups:
                 kernel.choose(group.stop - group.start)
                 self._forward_group(group, runners.get(group.op_type))
-        are_traced = [runner.finish(self.keep) for runner in runners.values()]
+        are_traced = [runner.finish(self.keep) for runner in runners.values()]  # all finish
         return any(are_traced)
 
     def _forward_group(self, group: Group, runner: Runner | None) -> None:
