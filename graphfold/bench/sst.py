@@ -65,7 +65,7 @@ def rows(
         for batch_size in sorted(batch_sizes or BATCH_SIZES):
             experiment = load_sized(OVERRIDES, hidden_size, batch_size, overrides, data)
             setting = Row("sst", "graphfold", "", batch_size, hidden_size, "train", threads)
-            fuses = fusions(experiment.model.network)
+            fuses = fusions(experiment.model.network)  # now, before the variants change it
             yield from _variant_rows(setting, experiment)
         yield from _epoch_rows(setting, experiment, fuses)
 
@@ -147,14 +147,14 @@ def _epoch_rows(
     setting: Row, experiment: Experiment, fuses: Mapping[str, bool | None]
 ) -> Iterator[Row]:
     """Whole passes over the training part, each in an order of its own, planning included."""
-    count_graphs = len(experiment.data.split.train)
+    num_graphs = len(experiment.data.split.train)
     numbers = count()
     works = {
-        name: Work(partial(_epoch, experiment, numbers, fuse), count_graphs)
+        name: Work(partial(_epoch, experiment, numbers, fuse), num_graphs)
         for name, fuse in fuses.items()
     }
     for row in measure(replace(setting, benchmark="sst_epoch"), works, 0.0, EPOCHS):
-        yield replace(row, extra={"seconds_per_epoch": count_graphs / row.examples_per_second})
+        yield replace(row, extra={"seconds_per_epoch": num_graphs / row.examples_per_second})
 
 
 def _epoch(experiment: Experiment, numbers: Iterator[int], fuse: bool | None) -> None:

@@ -19,12 +19,12 @@ from graphfold.batching.engine.aliases import aliased
 from graphfold.batching.engine.cell_runner import CellRunner
 from graphfold.batching.engine.differentiate import keeps_graph
 from graphfold.batching.engine.gradients import Gradients
+from graphfold.batching.engine.group_readers import GroupReaders
 from graphfold.batching.engine.lazy import Aliases, LazyGradients, cut
 from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.engine.programs.program_runner import ProgramRunner
 from graphfold.batching.engine.programs.programs import CellPrograms
 from graphfold.batching.engine.randomness import generator_states, restore_generators
-from graphfold.batching.engine.readers import Readers
 from graphfold.batching.engine.row_gradients import RowGradients
 from graphfold.batching.kernels.onednn import product_kernel
 from graphfold.batching.scheduling.schedule import Group
@@ -235,7 +235,7 @@ class _Run:
             yield self.records.pop()
 
     def _row_gradients(self, grads: Sequence[Tensor | None]) -> dict[str, RowGradients]:
-        plan, readers = self.inputs.plan, Readers(self.inputs.plan)
+        plan, readers = self.inputs.plan, GroupReaders(self.inputs.plan)
         incoming = dict(zip(self.inputs.fields, grads, strict=True))
         found = {}
         for name, state in {**self.inputs.given, **self.buffers}.items():

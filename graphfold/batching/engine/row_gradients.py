@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.readers import Readers
+from graphfold.batching.engine.group_readers import GroupReaders
 from graphfold.batching.kernels.segment import gather_sum
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 
@@ -33,7 +33,7 @@ class RowGradients:
     def __init__(
         self,
         plan: PassSchedule,
-        readers: Readers,
+        readers: GroupReaders,
         state: Tensor,
         incoming: Tensor | None,
         complete: bool,

@@ -118,15 +118,14 @@ class ProgramRunner:
 
     def finish(self, keep: bool) -> bool:
         """After the pass; lets go of what it read, if it is kept for backward. Returns False."""
-        if not keep:
-            return False
-        noted = (tensor for tensor in self._given if not tensor.is_inference())
-        self._versions = [(weakref.ref(tensor), tensor._version) for tensor in noted]
-        self._given = []
-        if not self._recompute:
+        if keep:
+            noted = (tensor for tensor in self._given if not tensor.is_inference())
+            self._versions = [(weakref.ref(tensor), tensor._version) for tensor in noted]
+            self._given = []
+        if keep and not self._recompute:
             self._reads, self._places = [], []
             self._buffers = [hollow(buffer) for buffer in self._buffers]
-        return False
+        return False  # it was traced before
 
     def _refuse_changes(self) -> None:
         """Raises RuntimeError, as autograd does, if what the groups read was changed in place."""

@@ -13,50 +13,47 @@
 
 #define where(condition, yes, no) ((condition) ? (yes) : (no))
 
-static inline float exp_float(float x) {
-  const float to_whole = 12582912.0f; /* 1.5 * 2^23: what is added to it becomes a whole number */
-  const float low = x < -87.3f ? -87.3f : x;
-  const float z = low > 88.7f ? 88.7f : low;
-  const float shifted = z * 1.44269504088896341f + to_whole;
-  const float n = shifted - to_whole;
-  const float r = (z - n * 0.693359375f) + n * 2.12194440e-4f;
+/* exp(r) of what is left after whole powers of two. */
+static inline float exp_rest_float(float r) {
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  uint32_t bits;
-  memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 127u) << 23;
-  float power;
-  memcpy(&power, &bits, sizeof power);
-  const float y = x < -87.3f ? 0.0f : p * power;
-  return x > 88.7f ? INFINITY : y;
+  return p * r * r + r + 1.0f;
 }
 
-static inline double exp_double(double x) {
-  const double to_whole = 6755399441055744.0; /* 1.5 * 2^52 */
-  const double low = x < -708.3 ? -708.3 : x;
-  const double z = low > 709.4 ? 709.4 : low;
-  const double shifted = z * 1.4426950408889634074 + to_whole;
-  const double n = shifted - to_whole;
-  const double r = (z - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6;
+static inline double exp_rest_double(double r) {
   const double s = r * r;
   const double above =
       r * ((1.26177193074810590878e-4 * s + 3.02994407707441961300e-2) * s + 1.0);
   const double below = ((3.00198505138664455042e-6 * s + 2.52448340349684104192e-3) * s +
                         2.27265548208155028766e-1) * s + 2.0;
-  const double p = 1.0 + 2.0 * (above / (below - above));
-  uint64_t bits;
-  memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 1023u) << 52;
-  double power;
-  memcpy(&power, &bits, sizeof power);
-  const double y = x < -708.3 ? 0.0 : p * power;
-  return x > 709.4 ? INFINITY : y;
+  return 1.0 + 2.0 * (above / (below - above));
 }
+
+/* whole: an unsigned integer as long as the number; digits: of its fraction; bias: of its exponent;
+ * to_whole: 1.5 * 2^digits, to which a number is added to become a whole one; log2_high + log2_low:
+ * log 2, the first so short that its product with n is exact. */
+#define DEFINE_EXP(real, whole, digits, bias, to_whole, low, high, log2_high, log2_low) \
+  static inline real exp_##real(real x) {                                               \
+    const real above = x < low ? low : x;                                               \
+    const real z = above > high ? high : above;                                         \
+    const real shifted = z * (real)1.4426950408889634074 + to_whole;                    \
+    const real n = shifted - to_whole;                                                  \
+    whole bits;                                                                         \
+    memcpy(&bits, &shifted, sizeof bits);                                               \
+    bits = (bits + bias) << digits;                                                     \
+    real power;                                                                         \
+    memcpy(&power, &bits, sizeof power);                                                \
+    const real y = exp_rest_##real((z - n * log2_high) - n * log2_low) * power;         \
+    return x > high ? INFINITY : x < low ? 0 : y;                                       \
+  }
+
+DEFINE_EXP(float, uint32_t, 23, 127u, 12582912.0f, -87.3f, 88.7f, 0.693359375f, -2.12194440e-4f)
+DEFINE_EXP(double, uint64_t, 52, 1023u, 6755399441055744.0, -708.3, 709.4, 6.93145751953125e-1,
+           1.42860682030941723212e-6)
 
 #define DEFINE_FUNCTIONS(real, of_c)                                                            \
   static inline real abs_##real(real x) { return fabs##of_c(x); }                               \

@@ -41,16 +41,6 @@ void kernel({parameters}, int64_t num_rows, int64_t num_threads) {{
 }}
 """
 
-_LAUNCH = """\
-def launch({inputs}, {places}):
-    num_rows = {rows}.shape[0]
-    {allocations}
-    {strides}
-    num_threads = get_num_threads() if num_rows >= {many_rows} else 1
-    kernel({arguments}, num_rows, num_threads)
-    return {outputs},
-"""
-
 
 def build(region: Region) -> Callable[..., Any]:
     """The function of a region: (inputs ..., out_0=None, ...) -> outputs.
@@ -82,7 +72,6 @@ class Source(NamedTuple):
 def write(region: Region) -> Source:
     """The source of a region's kernel."""
     writer = KernelWriter(region, C())
-    inputs, outputs = list(writer.inputs.values()), list(writer.outputs.values())
     strides = [name for node in writer.inputs for name in writer.strides(node)]
     pointers = [f"const {_type(node)} *restrict {name}" for node, name in writer.inputs.items()]
     pointers += [f"{_type(node)} *restrict {name}" for node, name in writer.outputs.items()]
@@ -94,17 +83,15 @@ def write(region: Region) -> Source:
         last=writer.lane - block,
         body="\n        ".join(writer.lines),
     )
-    launch = _LAUNCH.format(
-        inputs=", ".join(inputs),
-        places=", ".join(f"{name}=None" for name in outputs),
-        rows=writer.rows,
-        allocations="\n    ".join(writer.allocations()),
-        strides="\n    ".join(_stride_lines(writer)),
-        many_rows=math.ceil(FEW_ELEMENTS / writer.lane),
-        arguments=", ".join([*(f"{name}.data_ptr()" for name in (*inputs, *outputs)), *strides]),
-        outputs=", ".join(outputs),
-    )
-    return Source(kernel, launch, len(pointers), len(strides) + 2)
+    names = (*writer.inputs.values(), *writer.outputs.values())
+    arguments = ", ".join([*(f"{name}.data_ptr()" for name in names), *strides])
+    many_rows = math.ceil(FEW_ELEMENTS / writer.lane)
+    calls = [
+        *_stride_lines(writer),
+        f"num_threads = get_num_threads() if num_rows >= {many_rows} else 1",
+        f"kernel({arguments}, num_rows, num_threads)",
+    ]
+    return Source(kernel, writer.launch(calls), len(pointers), len(strides) + 2)
 
 
 @functools.cache
@@ -161,10 +148,6 @@ class C(Language):
     def cast(self, value: str, dtype: torch.dtype) -> str:
         """A value as one of a dtype."""
         return f"(({self.DTYPES[dtype]})({value}))"
-
-    def fill(self, value: float, dtype: torch.dtype) -> str:
-        """The same number in every column."""
-        return self.number(value, dtype)
 
     def assign(self, name: str, value: str, dtype: torch.dtype) -> str:
         """The line that gives a value a name."""

@@ -31,9 +31,17 @@ from graphfold.batching.engine.programs.fusion.operations import (
 )
 from graphfold.batching.engine.programs.fusion.regions import Region
 
+_LAUNCH = """\
+def launch({inputs}, {places}):
+    num_rows = {rows}.shape[0]
+    {allocations}
+    {calls}
+    return {outputs},
+"""
+
 
 class KernelWriter:
-    """Writes the body of the kernel of one region.
+    """Writes the body of the kernel of one region, and the function that calls it.
 
     Args:
         region: the region.
@@ -61,6 +69,22 @@ class KernelWriter:
         for node in self.outputs:
             self._store(node)
 
+    def launch(self, calls: Sequence[str]) -> str:
+        """The source of `launch`, in Python: (inputs ..., out_0=None, ...) -> outputs.
+
+        Args:
+            calls: the lines that call the kernel; they know `num_rows`, the inputs and the outputs.
+        """
+        outputs = list(self.outputs.values())
+        return _LAUNCH.format(
+            inputs=", ".join(self.inputs.values()),
+            places=", ".join(f"{name}=None" for name in outputs),
+            rows=self.rows,
+            allocations="\n    ".join(self._allocations()),
+            calls="\n    ".join(calls),
+            outputs=", ".join(outputs),
+        )
+
     @property
     def rows(self) -> str:
         """The name of an input that has as many rows as the group."""
@@ -71,7 +95,7 @@ class KernelWriter:
         count = node.meta["val"].dim() - (not self._language.has_last_stride)
         return [f"{self.inputs[node]}_{dim}" for dim in range(count)]
 
-    def allocations(self) -> Iterator[str]:
+    def _allocations(self) -> Iterator[str]:
         """Lines of Python that make the outputs for which no place is given."""
         for node, name in self.outputs.items():
             value = node.meta["val"]

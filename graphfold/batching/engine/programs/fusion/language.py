@@ -29,9 +29,9 @@ class Language(ABC):
     def cast(self, value: str, dtype: torch.dtype) -> str:
         """A value as one of a dtype."""
 
-    @abstractmethod
     def fill(self, value: float, dtype: torch.dtype) -> str:
         """The same number in every column."""
+        return self.number(value, dtype)
 
     @abstractmethod
     def assign(self, name: str, value: str, dtype: torch.dtype) -> str:

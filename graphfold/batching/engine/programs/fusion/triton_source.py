@@ -24,7 +24,7 @@ _NUMBERS = itertools.count()
 
 #: An element is one column of a lane in one row. Whatever the size of a group, its kernel is the
 #: same: it is compiled anew only where a stride becomes one, or is one no more.
-_TEMPLATE = """\
+_KERNEL = """\
 @triton.jit(do_not_specialize=["num_elements"], do_not_specialize_on_alignment={parameters})
 def kernel({names}, num_elements, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -32,16 +32,6 @@ def kernel({names}, num_elements, BLOCK: tl.constexpr):
     row = at // {lane}
     column = at % {lane}
     {body}
-
-
-def launch({inputs}, {places}):
-    num_rows = {rows}.shape[0]
-    num_elements = num_rows * {lane}
-    {allocations}
-    if num_elements:
-        with device_of({rows}):
-            kernel[(-(-num_elements // {block}),)]({arguments}, num_elements, BLOCK={block})
-    return {outputs},
 """
 
 
@@ -57,23 +47,27 @@ def build(region: Region) -> Callable[..., Any]:
 def write(region: Region) -> str:
     """The source of a region's kernel, and of `launch`, the function to call."""
     writer = KernelWriter(region, Triton())
-    inputs, outputs = list(writer.inputs.values()), list(writer.outputs.values())
+    inputs, outputs = writer.inputs.values(), writer.outputs.values()
     strides = {name: writer.strides(node) for node, name in writer.inputs.items()}
     parameters = [*inputs, *outputs, *itertools.chain.from_iterable(strides.values())]
-    given = [f"*{name}.stride()" for name in inputs if strides[name]]
-    return _TEMPLATE.format(
+    kernel = _KERNEL.format(
         parameters=parameters,
         names=", ".join(parameters),
-        arguments=", ".join([*inputs, *outputs, *given]),
         body="\n    ".join(writer.lines),
-        inputs=", ".join(inputs),
-        places=", ".join(f"{name}=None" for name in outputs),
-        outputs=", ".join(outputs),
-        allocations="\n    ".join(writer.allocations()),
-        rows=writer.rows,
         lane=writer.lane,
-        block=BLOCK,
     )
+    given = [f"*{name}.stride()" for name in inputs if strides[name]]
+    arguments = ", ".join([*inputs, *outputs, *given])
+    launch = writer.launch(
+        [
+            f"num_elements = num_rows * {writer.lane}",
+            "if num_elements:",
+            f"    with device_of({writer.rows}):",
+            f"        grid = (-(-num_elements // {BLOCK}),)",
+            f"        kernel[grid]({arguments}, num_elements, BLOCK={BLOCK})",
+        ]
+    )
+    return f"{kernel}\n\n{launch}"
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from torch import Tensor
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 
 
-class Readers:
+class GroupReaders:
     """The edges that read the rows of each group, found once for all fields of a pass.
 
     Args:

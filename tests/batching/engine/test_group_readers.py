@@ -6,7 +6,7 @@ import pytest
 from engine_cells import random_dag
 
 from graphfold.batching import Up, build_schedule
-from graphfold.batching.engine.readers import Readers
+from graphfold.batching.engine.group_readers import GroupReaders
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -14,7 +14,7 @@ from graphfold.batching.engine.readers import Readers
 def test_readers_of_every_row(seed, share):
     dag = random_dag(4, seed)
     (plan,) = build_schedule(dag, [Up()], share=share).passes
-    readers = Readers(plan)
+    readers = GroupReaders(plan)
     child_row = plan.child_row.tolist()
     seen: list[int] = []
     for group in plan.groups:
