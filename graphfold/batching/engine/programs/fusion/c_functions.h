@@ -2,7 +2,8 @@
  *
  * exp: x = n log 2 + r with a whole n and |r| <= log(2) / 2; exp(r) by the polynomial (float) or the
  * rational function (double) of the Cephes library (S. L. Moshier, expf.c and exp.c), and 2^n by its
- * bits. What would be smaller than the smallest normal number is 0, and NaN stays NaN.
+ * bits: as 2 * 2^(n - 1), for 2^n itself may be too large where exp(x) is not. What would be smaller
+ * than twice the smallest normal number is 0, and NaN stays NaN.
  *
  * tanh: the rational function of Cephes (tanh.c) below 0.625, where the formula with exp would lose
  * digits; above it 1 - 2 / (exp(2 |x|) + 1), which cannot overflow: an infinite exp leaves 1. */
@@ -44,15 +45,15 @@ static inline double exp_rest_double(double r) {
     const real n = shifted - to_whole;                                                  \
     whole bits;                                                                         \
     memcpy(&bits, &shifted, sizeof bits);                                               \
-    bits = (bits + bias) << digits;                                                     \
+    bits = (bits + bias - 1) << digits;                                                 \
     real power;                                                                         \
     memcpy(&power, &bits, sizeof power);                                                \
-    const real y = exp_rest_##real((z - n * log2_high) - n * log2_low) * power;         \
+    const real y = 2 * exp_rest_##real((z - n * log2_high) - n * log2_low) * power;     \
     return x > high ? INFINITY : x < low ? 0 : y;                                       \
   }
 
-DEFINE_EXP(float, uint32_t, 23, 127u, 12582912.0f, -87.3f, 88.7f, 0.693359375f, -2.12194440e-4f)
-DEFINE_EXP(double, uint64_t, 52, 1023u, 6755399441055744.0, -708.3, 709.4, 6.93145751953125e-1,
+DEFINE_EXP(float, uint32_t, 23, 127u, 12582912.0f, -86.9f, 88.72283f, 0.693359375f, -2.12194440e-4f)
+DEFINE_EXP(double, uint64_t, 52, 1023u, 6755399441055744.0, -708.0, 709.7827, 6.93145751953125e-1,
            1.42860682030941723212e-6)
 
 #define DEFINE_FUNCTIONS(real, of_c)                                                            \

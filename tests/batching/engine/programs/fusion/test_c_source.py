@@ -49,6 +49,18 @@ def test_threads_give_the_same_bits(num_threads):
     assert torch.equal(found[:3], alone)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"), [(torch.float32, -86.8, 88.72), (torch.float64, -707.9, 709.78)]
+)
+def test_exp_up_to_the_largest_and_smallest_numbers(dtype, low, high):
+    x = torch.linspace(low, high, 4002, dtype=dtype).view(-1, 2)
+    graph = traced_graph(lambda x: torch.exp(x) * 1, torch.rand(7, 2, dtype=dtype))
+    (found,) = build(find_region(graph, next(n for n in graph.nodes if is_computable(n))))(x)
+    want = torch.exp(x)
+    assert found.isfinite().all()
+    assert ((found - want) / want).abs().max() < 4 * torch.finfo(dtype).eps
+
+
 def test_equal_sources_are_compiled_once(monkeypatch):
     assert write(region_of(6)) == write(region_of(6))
     first = build(region_of(6))
