@@ -91,7 +91,7 @@ def run_graph(graph: fx.Graph, *tensors: Tensor) -> Sequence[Tensor]:
 
 def launches(function: Any) -> int:
     """How many operations of a program's function compute something: each is a launch on CUDA."""
-    free = {"view", "t", "expand", "unsqueeze", "squeeze", "size"}
+    free = {"view", "t", "expand", "unsqueeze", "squeeze", "size", "new_empty"}
     views = {torch.split_with_sizes, operator.getitem, aten.split.Tensor, aten.slice.Tensor}
     calls = [n for n in function.__self__.graph.nodes if n.op.startswith("call")]
     return sum(n.target not in free | views and not is_view(n) for n in calls)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.dag import Schema
 
 
 class States(Mapping[str, Tensor]):
@@ -61,6 +62,10 @@ class States(Mapping[str, Tensor]):
         for number in self._has[field]:  # few; as a tensor they would have to be sent to a GPU
             found |= op_type == number
         return found
+
+    def is_everywhere(self, field: str, schema: Schema) -> bool:
+        """Whether nodes of all types have the field; then a GPU need not be asked which do."""
+        return len(self._has[field]) == len(schema.types)
 
 
 class _Rows(torch.autograd.Function):

@@ -50,7 +50,7 @@ class Pooling(Readout):
         """One row per graph."""
         if self.over == "outputs":
             return self.reduce(self.read(states, dag, dag.output_index), dag.output_ptr)
-        if self.is_everywhere(states, dag):
+        if states.is_everywhere(self.field, dag.schema):
             nodes = torch.arange(dag.num_nodes, device=dag.batch.device)
         else:
             nodes = torch.nonzero(states.has(self.field, dag.op_type)).view(-1)

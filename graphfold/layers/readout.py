@@ -45,7 +45,7 @@ class Readout(nn.Module, ABC):
         Raises:
             ShapeError: if the type of a node lacks the field.
         """
-        if self.is_everywhere(states, dag):
+        if states.is_everywhere(self.field, dag.schema):
             return states.at(self.field, nodes)
         op_type = dag.op_type.index_select(0, nodes)
         absent = op_type[~states.has(self.field, op_type)]
@@ -56,10 +56,6 @@ class Readout(nn.Module, ABC):
                 "which has no such field. Give the cell of that type the field, or read another."
             )
         return states.at(self.field, nodes)
-
-    def is_everywhere(self, states: States, dag: TypedDAG) -> bool:
-        """Whether nodes of all types have the field; then a GPU need not be asked which do."""
-        return bool(states.has(self.field, torch.arange(len(dag.schema.types))).all())
 
 
 class RootReadout(Readout):

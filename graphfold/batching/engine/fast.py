@@ -241,7 +241,7 @@ class _Run:
         for name, state in {**self.inputs.given, **self.buffers}.items():
             gathering = [g for g, runner, kept in self.records if runner.gathers(kept, name)]
             num_edges = sum(group.num_edges for group in gathering)
-            complete = num_edges == len(plan.child_row)
+            complete = num_edges == plan.child_row.shape[0]
             found[name] = RowGradients(plan, readers, state, incoming.get(name), complete)
         return found
 

@@ -35,7 +35,7 @@ class Gradients:
 
 def put(found: dict[Key, Tensor], key: Key, whole: Tensor, rows: slice, grad: Tensor) -> None:
     """Puts the gradient of some rows where that of the whole tensor is collected."""
-    if len(grad) == len(whole):
+    if grad.shape[0] == whole.shape[0]:
         found[key] = grad
         return
     if key not in found:

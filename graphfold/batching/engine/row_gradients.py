@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -17,9 +18,10 @@ class RowGradients:
     """The gradient with respect to one field of all rows, while the groups run in reverse.
 
     Adding every reader's gradient to the rows that it read would need zeros to add to, and on a
-    GPU the order of such sums is not fixed. So readers leave their gradients where they are, in the
-    order of edges, and a group pulls what its rows need: a view where the rows are read in one
-    piece, one gather in a tree, a sum over readers elsewhere.
+    GPU the order of such sums is not fixed. So readers leave their gradients in the order of edges,
+    and a group pulls what its rows need: a view where the rows are read in one piece, one gather in
+    a tree, a sum over readers elsewhere. If all groups are read in one piece, as in chains, the
+    gradients stay where the readers have them: memory that is free again soon.
 
     Args:
         plan: the plan of the pass.
@@ -43,13 +45,23 @@ class RowGradients:
         self._state = state
         self._incoming = None if incoming is None else _Incoming(incoming, plan)
         self._complete = complete
-        self._pieces: list[tuple[Group, Tensor]] = []  # not yet in `_edges`
-        self._edges: Tensor | None = None  # [num_edges + 1, width], row 0 is zero
+        self._pieces: list[tuple[Group, Tensor]] = []  # of readers, where nothing is gathered
+        self._places: dict[int, Tensor] = {}  # first row of a group -> its part of `_edges`
         self._sums: Tensor | None = None  # [num_rows, width]
+
+    def place(self, group: Group) -> Tensor | None:
+        """[num_child_edges, width] where to write the gradient of the children that a group read.
+
+        None where it is to be given to `put`.
+        """
+        return self._find_places()[group.start] if self._plan.is_gathered else None
 
     def put(self, group: Group, grad: Tensor) -> None:
         """Leaves the gradient [num_child_edges, width] of the children that a group read."""
-        self._pieces.append((group, grad))
+        if self._plan.is_gathered:
+            self._find_places()[group.start].copy_(grad)
+        else:
+            self._pieces.append((group, grad))
 
     def put_sum(self, group: Group, grad: Tensor) -> None:
         """Leaves the gradient [group_size, width] of a group's sums over children."""
@@ -74,8 +86,8 @@ class RowGradients:
         """[num_rows + 1, width] the gradient of all rows from within the pass, the absent too."""
         plan = self._plan
         total = None
-        if self._pieces or self._edges is not None:
-            total = gather_sum(self._written(), self._readers.all_edges, plan.reader_ptr)
+        if self._is_read:
+            total = gather_sum(self._edges, self._readers.all_edges, plan.reader_ptr)
         if self._sums is not None:
             part = gather_sum(self._sums, plan.reader, plan.reader_ptr)
             total = part if total is None else total + part
@@ -84,8 +96,8 @@ class RowGradients:
     def absent(self) -> Tensor | None:
         """[width] the gradient of row 0."""
         count, total = self._readers.num_absent, None
-        if self._pieces or self._edges is not None:
-            total = self._written().index_select(0, self._readers.all_edges[:count]).sum(0)
+        if self._is_read:
+            total = self._edges.index_select(0, self._readers.all_edges[:count]).sum(0)
         if self._sums is not None:
             part = self._sums.index_select(0, self._plan.reader[:count]).sum(0)
             total = part if total is None else total + part
@@ -94,46 +106,62 @@ class RowGradients:
             total = part if total is None else total + part
         return total
 
+    @property
+    def _is_read(self) -> bool:
+        """Whether a reader has left a gradient."""
+        return bool(self._pieces or self._places)
+
     def _pull_edges(self, group: Group) -> Tensor | None:
+        if not self._is_read:
+            return None
         if group.first_edge >= 0:
             return self._pull_piece(group)
-        if not self._pieces and self._edges is None:
-            return None
-        written, plan = self._written(), self._plan
-        if plan.reader_of_row is not None:
-            return written.index_select(0, plan.reader_of_row[group.start : group.stop])
-        return gather_sum(written, self._readers.edges(group), self._readers.ptr(group))
+        if self._plan.reader_of_row is not None:
+            return self._edges.index_select(0, self._readers.edge(group))
+        return gather_sum(self._edges, self._readers.edges(group), self._readers.ptr(group))
 
     def _pull_piece(self, group: Group) -> Tensor | None:
         """The gradient of a group whose first rows are read by consecutive edges, as they lie."""
         begin, end = group.first_edge, group.first_edge + group.num_read
-        grad = None
-        if self._edges is not None:
-            grad = self._edges[begin + 1 : end + 1]
-        for source, piece in reversed(self._pieces):
-            if source.edge_start <= begin and end <= source.edge_stop:
-                grad = piece[begin - source.edge_start : end - source.edge_start]
-                break
-            if source.edge_start < end and begin < source.edge_stop:
-                grad = self._written()[begin + 1 : end + 1]
-                break
+        is_gathered = self._plan.is_gathered
+        grad = self._edges[begin + 1 : end + 1] if is_gathered else self._join_pieces(begin, end)
         missing = group.size - group.num_read
         if grad is None or not missing:
             return grad
         return torch.cat([grad, grad.new_zeros(missing, grad.shape[1])])
 
-    def _written(self) -> Tensor:
-        """[num_edges + 1, width] all gradients so far in the order of edges."""
-        if self._edges is None:
-            shape = len(self._plan.child_row) + 1, self._state.shape[1]
-            self._edges = (
-                self._state.new_empty(shape) if self._complete else self._state.new_zeros(shape)
-            )
-            self._edges[0] = 0
+    def _join_pieces(self, begin: int, end: int) -> Tensor | None:
+        """[end - begin, width] the gradient of some edges, which mostly lies in one piece."""
+        parts, known = [], begin
+        for source, piece in reversed(self._pieces):  # as their edges follow each other
+            start, stop = max(begin, source.edge_start), min(end, source.edge_stop)
+            if source.edge_start >= end:
+                break
+            if start < stop:
+                parts += [piece.new_zeros(start - known, piece.shape[1])] if known < start else []
+                parts.append(piece[start - source.edge_start : stop - source.edge_start])
+                known = stop
+        if not parts:
+            return None
+        if known < end:
+            parts.append(self._state.new_zeros(end - known, self._state.shape[1]))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _find_places(self) -> dict[int, Tensor]:
+        if not self._places:
+            self._places = self._plan.split_edges(self._edges[1:])
+        return self._places
+
+    @cached_property
+    def _edges(self) -> Tensor:
+        """[num_edges + 1, width] all gradients in the order of edges; row 0 is zero."""
+        shape = self._plan.child_row.shape[0] + 1, self._state.shape[1]
+        fill = self._state.new_empty if self._complete else self._state.new_zeros
+        edges = fill(shape)
+        edges[0] = 0
         for group, grad in self._pieces:
-            self._edges[group.edge_start + 1 : group.edge_stop + 1] = grad
-        self._pieces.clear()
-        return self._edges
+            edges[group.edge_start + 1 : group.edge_stop + 1] = grad
+        return edges
 
 
 class _Incoming:

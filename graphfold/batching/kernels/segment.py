@@ -141,7 +141,7 @@ class _Max(torch.autograd.Function):
 
 def _is_small(rows: Tensor, sizes: Sequence[int]) -> bool:
     """Whether so many rows of these sizes are few numbers on a CPU; not where a trace runs."""
-    return rows.is_cpu and not is_open(rows) and len(rows) * math.prod(sizes) < SMALL
+    return rows.is_cpu and not is_open(rows) and rows.shape[0] * math.prod(sizes) < SMALL
 
 
 def _empty(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:

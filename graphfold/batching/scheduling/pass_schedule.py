@@ -107,13 +107,23 @@ class PassSchedule:
         """Whether some rows stand for several nodes."""
         return self.num_rows < self.num_nodes
 
+    @cached_property
+    def is_gathered(self) -> bool:
+        """Whether some group that is read is not read in one piece."""
+        return any(group.first_edge < 0 and group.num_read for group in self.groups)
+
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its rows of a [num_rows + 1, ...] buffer."""
-        return _split(buffer[1:], self.groups)
+        return _split(buffer[1:], self.groups, [g.stop - g.start for g in self.groups])
+
+    def split_edges(self, values: Tensor) -> dict[int, Tensor]:
+        """First row of a group -> its part of what all child edges have, [num_edges, ...]."""
+        return _split(values, self.groups, [g.edge_stop - g.edge_start for g in self.groups])
 
     def split_type(self, x: Tensor, op_type: int) -> dict[int, Tensor]:
         """First row of a group of a type -> its rows of what all nodes of the type have."""
-        return _split(x, self.groups_by_type.get(op_type, []))
+        groups = self.groups_by_type.get(op_type, [])
+        return _split(x, groups, [g.stop - g.start for g in groups])
 
     def child_count(self, row: Tensor) -> Tensor:
         """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
@@ -129,17 +139,21 @@ class PassSchedule:
 
     def group_child_row(self, group: Group) -> Tensor:
         """[num_child_edges] the row that each edge reads."""
-        return self.child_row[group.edges]
+        return self._child_rows[group.start]
 
     def read_children(self, state: Tensor, group: Group) -> Tensor:
         """[num_child_edges, width] what a group's edges read of `state`, [num_rows + 1, width].
 
         A view where the children lie side by side, else a copy.
         """
-        first, edge_start, edge_stop = group.first_child, group.edge_start, group.edge_stop
-        if first < 0:  # slices are written out: this runs for every field of every group
-            return state.index_select(0, self.child_row[edge_start:edge_stop])
-        return state[first : first + edge_stop - edge_start]
+        first = group.first_child
+        if first < 0:
+            return state.index_select(0, self._child_rows[group.start])
+        return state[first : first + group.edge_stop - group.edge_start]
+
+    @cached_property
+    def _child_rows(self) -> dict[int, Tensor]:
+        return self.split_edges(self.child_row)
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> PassSchedule:
         """A copy with `function` applied to every tensor."""
@@ -156,10 +170,10 @@ class PassSchedule:
         )
 
 
-def _split(rows: Tensor, groups: Sequence[Group]) -> dict[int, Tensor]:
-    """First row of a group -> its part of the rows, which are those of all these groups.
+def _split(values: Tensor, groups: Sequence[Group], sizes: list[int]) -> dict[int, Tensor]:
+    """First row of a group -> its part of the values, which are those of all these groups.
 
     Views, made at once: slicing for one group after the other takes three times as long.
     """
-    parts = rows.split_with_sizes([group.stop - group.start for group in groups])
+    parts = values.split_with_sizes(sizes)
     return dict(zip((group.start for group in groups), parts, strict=True))

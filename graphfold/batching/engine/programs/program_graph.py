@@ -10,7 +10,12 @@ from torch import Tensor, fx
 
 from graphfold.batching.engine.programs.fusion.regions import Build, fuse
 from graphfold.batching.engine.programs.program import Layout, Program, Slot
-from graphfold.batching.engine.programs.program_places import reuse_memory, write_outputs
+from graphfold.batching.engine.programs.program_joins import write_side_by_side
+from graphfold.batching.engine.programs.program_places import (
+    Output,
+    reuse_memory,
+    write_outputs,
+)
 from graphfold.batching.engine.programs.program_rewrites import (
     lay_flat,
     quicken,
@@ -67,13 +72,18 @@ def make_program(
     inner = [n for node in forward for n in node.all_input_nodes]
     wanted = {*inner, *used, *_nodes(returned)}
     constants = [node for node in graph.nodes if node in fixed and node in wanted]
-    places = list(zip(outputs, dtypes, strict=True))
+    places = [Output(n, d, _row(n)) for n, d in zip(outputs, dtypes, strict=True)]
+    of_children = [
+        Output(grad, slot.like.dtype, tuple(slot.like.shape[1:]))
+        for grad, slot in zip(results, (s for s in slots if s.needs_grad), strict=False)
+        if slot.how == "rows"
+    ]
     return Program(
         tuple(slots),
         tuple(reads),
         _function(graph, parameters, fixed, constants),
         _function(graph, [*read, *constants], forward, saved, places, (), build, faster),
-        Backward(graph, [*saved, *constants], grads, backward, results, build, faster),
+        Backward(graph, [*saved, *constants], grads, backward, results, of_children, build, faster),
         layout,
     )
 
@@ -85,7 +95,7 @@ def _copy(graph: fx.Graph) -> fx.Graph:
 
 
 class Backward:
-    """The code of backward, for whichever outputs have a gradient.
+    """The code of backward, for whichever outputs have a gradient, with or without places.
 
     Args:
         graph: the whole graph.
@@ -93,6 +103,7 @@ class Backward:
         grads: the gradients of the outputs.
         inside: what is computed in backward.
         results: what it returns.
+        of_children: those of them that are gradients of children's rows, in the order of edges.
         build: makes its kernels, if it has any.
         faster: see `make_program`.
     """
@@ -104,32 +115,39 @@ class Backward:
         grads: Sequence[fx.Node],
         inside: set[fx.Node],
         results: Sequence[Any],
+        of_children: Sequence[Output],
         build: Build | None = None,
         faster: bool = True,
     ) -> None:
+        self._of_children = of_children
         self._build = build
         self._faster = faster
         self._parts = graph, [*known, *grads], inside, results
         self._grads = grads
-        self._functions: dict[frozenset[int], Callable[..., list[Tensor]]] = {}
+        self._functions: dict[tuple[frozenset[int], bool], Callable[..., list[Tensor]]] = {}
 
-    def without(self, missing: frozenset[int]) -> Callable[..., list[Tensor]]:
-        """(saved ..., constants ..., gradients ...) -> results, see `Layout`.
+    def without(
+        self, missing: frozenset[int] = frozenset(), placed: bool = False
+    ) -> Callable[..., list[Tensor]]:
+        """(saved ..., constants ..., gradients ..., places ...) -> results, see `Layout`.
 
         What comes from a missing gradient alone is zero, whatever it is multiplied by on the way:
         zeros in its place would become NaN where a derivative is infinite.
 
         Args:
             missing: the positions of the outputs without a gradient; zeros are passed for them.
+            placed: whether it is given places, [num_child_edges, width] each, to which it writes
+                the gradients of the children's rows, in the order of their slots.
         """
-        if missing not in self._functions:
+        if (missing, placed) not in self._functions:
             graph, arguments, inside, results = self._parts
             absent = {self._grads[index] for index in missing}
             zero = _from_alone(graph, absent, set(self._grads) - absent, inside) if missing else ()
-            self._functions[missing] = _function(
-                graph, arguments, inside, results, (), zero, self._build, self._faster
+            outputs = self._of_children if placed else ()
+            self._functions[missing, placed] = _function(
+                graph, arguments, inside, results, outputs, zero, self._build, self._faster
             )
-        return self._functions[missing]
+        return self._functions[missing, placed]
 
 
 def _function(
@@ -137,7 +155,7 @@ def _function(
     arguments: Sequence[fx.Node],
     inside: set[fx.Node],
     returned: Sequence[Any],
-    outputs: Sequence[tuple[fx.Node, torch.dtype]] = (),
+    outputs: Sequence[Output] = (),
     zero: Collection[fx.Node] = (),
     build: Build | None = None,
     faster: bool = True,
@@ -163,7 +181,7 @@ def _function(
         if node in inside and node not in names:
             names[node] = new.node_copy(node, names.__getitem__ if node in zero else zeros)
     results = [zeros(node) if isinstance(node, fx.Node) else node for node in returned]
-    end = new.output((results, [names[node] for node, _ in outputs]))
+    end = new.output((results, [zeros(output.node) for output in outputs]))
     gone = {} if build is None else fuse(new, build)
     names = {node: copy for node, copy in names.items() if copy not in gone}
     with new.inserting_before(end):
@@ -171,6 +189,7 @@ def _function(
     end.args = ((end.args[0][0], kept),)
     new.eliminate_dead_code()
     end.args = (end.args[0][0],)
+    write_side_by_side(new)
     reuse_memory(new)
     for node in new.nodes:
         quicken(node, faster)
@@ -210,6 +229,10 @@ def _ancestors(nodes: Sequence[Any]) -> set[fx.Node]:
             found.add(node)
             stack += node.all_input_nodes
     return found
+
+
+def _row(node: fx.Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape[1:])
 
 
 def _nodes(values: Sequence[Any]) -> list[fx.Node]:

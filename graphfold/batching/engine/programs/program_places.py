@@ -1,9 +1,9 @@
-"""Where a program's operations write: into the buffers, and over what is read for the last time."""
+"""Where a program's operations write: to places made for it, or over what is not read again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx
@@ -16,9 +16,23 @@ from graphfold.batching.engine.programs.program_rewrites import (
 )
 
 
+class Output(NamedTuple):
+    """What is written to a place.
+
+    Args:
+        node: of the whole graph.
+        dtype: of the place.
+        row: the shape of a row of the place, which may hold another number of rows.
+    """
+
+    node: fx.Node
+    dtype: torch.dtype
+    row: tuple[int, ...]
+
+
 def write_outputs(
     copies: Sequence[fx.Node],
-    outputs: Sequence[tuple[fx.Node, torch.dtype]],
+    outputs: Sequence[Output],
     places: Sequence[fx.Node],
     names: Mapping[fx.Node, fx.Node],
     returned: Sequence[Any],
@@ -27,19 +41,25 @@ def write_outputs(
 
     Args:
         copies: the outputs in the function's own graph.
-        outputs: the outputs in the whole graph, with the dtypes of their places.
+        outputs: the outputs in the whole graph.
         places: the places.
         names: node of the whole graph -> what it is in the function, if it is one operation there.
         returned: what the function returns.
     """
     written: set[fx.Node] = set()
     kept = []
-    for copy, (node, dtype), place in zip(copies, outputs, places, strict=True):
-        if node not in written and node not in names and node.meta["val"].dtype == dtype:
+    for copy, (node, dtype, row), place in zip(copies, outputs, places, strict=True):
+        if 0 in row:
+            continue
+        shape, is_new = node.meta["val"].shape[1:], node not in written
+        if shape != row:
+            with place.graph.inserting_after(place):
+                place = place.graph.call_method("view", (place, [-1, *shape]))
+        if is_new and node not in names and node.meta["val"].dtype == dtype:
             place_result(copy, place)
-        elif node not in written and node in names and _has_out(node, copy, dtype):
+        elif is_new and names.get(node) is copy and can_write(copy, node, dtype):
             for other in (node, *_overwritten(node, returned, names)):
-                names[other].kwargs = {**names[other].kwargs, "out": place}
+                write_to(names[other], place)
         else:
             copy = copy.graph.call_method("copy_", (place, copy))
         written.add(node)
@@ -54,7 +74,7 @@ def _overwritten(
 
     The place of the output can hold it until then.
     """
-    while torch.Tag.pointwise in getattr(node.target, "tags", ()):
+    while is_pointwise(node):
         value = node.meta["val"]
         single = [n for n in node.all_input_nodes if len(n.users) == 1 and n not in returned]
         fitting = [
@@ -63,7 +83,7 @@ def _overwritten(
             if n in names
             and isinstance(n.meta.get("val"), Tensor)
             and same_shape(n.meta["val"], value)
-            and _has_out(n, names[n], value.dtype)
+            and can_write(names[n], n, value.dtype)
         ]
         if not fitting:
             return
@@ -74,11 +94,11 @@ def _overwritten(
 def reuse_memory(graph: fx.Graph) -> None:
     """Lets operations write their results over what is read here for the last time."""
     for node in graph.nodes:
-        if torch.Tag.pointwise not in getattr(node.target, "tags", ()) or "out" in node.kwargs:
+        if not is_pointwise(node) or written_to(node) is not None:
             continue
         free = [read for read in node.all_input_nodes if _is_free(read, node)]
-        if free and _has_out(node, node, node.meta["val"].dtype):
-            node.kwargs = {**node.kwargs, "out": free[0]}
+        if free and can_write(node, node, node.meta["val"].dtype):
+            write_to(node, free[0])
 
 
 def _is_free(read: fx.Node, node: fx.Node) -> bool:
@@ -88,7 +108,7 @@ def _is_free(read: fx.Node, node: fx.Node) -> bool:
         return False
     if not isinstance(read.target, torch._ops.OpOverload) or read.target in VIEWS:
         return False
-    if may_share_memory(read) and "out" not in read.kwargs:
+    if may_share_memory(read) and written_to(read) is None:
         return False
     if not isinstance(made, Tensor) or made.dtype != value.dtype or not made.is_contiguous():
         return False
@@ -97,29 +117,54 @@ def _is_free(read: fx.Node, node: fx.Node) -> bool:
 
 def _is_placed(node: fx.Node) -> bool:
     """Whether a node writes into the buffers."""
-    place = node.kwargs.get("out")
-    return isinstance(place, fx.Node) and place.op == "placeholder"
+    place = written_to(node)
+    return place is not None and place.op in ("placeholder", "call_method")
 
 
-def _has_out(node: fx.Node, copy: fx.Node, dtype: torch.dtype) -> bool:
-    """Whether an operation can write its result, of this dtype, into a tensor that is there."""
+def is_pointwise(node: fx.Node) -> bool:
+    """Whether an operation computes element by element."""
+    return torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+def written_to(node: fx.Node) -> fx.Node | None:
+    """Where an operation writes its result, if it is told."""
+    return cast(fx.Node | None, node.kwargs.get(_out_name(node.target)))
+
+
+def write_to(node: fx.Node, place: fx.Node) -> None:
+    """Lets an operation write its result to a place, see `can_write`."""
     target = node.target
-    if copy.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+    assert isinstance(target, torch._ops.OpOverload)
+    node.target = _writer(target) or target
+    node.kwargs = {**node.kwargs, _out_name(node.target): place}
+
+
+def can_write(node: fx.Node, original: fx.Node, dtype: torch.dtype) -> bool:
+    """Whether an operation can write its result, of this dtype, into a tensor that is there.
+
+    Args:
+        node: of a function.
+        original: the same of the whole graph, which knows what it is.
+        dtype: of the tensor.
+    """
+    target = original.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
-    writer = _writer(target)
-    if writer is None or node.meta["val"].dtype != dtype:
-        return False
-    if copy.target is target:
-        copy.target = writer
-    return True
+    return _writer(target) is not None and original.meta["val"].dtype == dtype
+
+
+def _out_name(target: object) -> str:
+    """The name of the argument for a place: "out" mostly, "grad_input" in derivatives."""
+    arguments = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
+    return next((argument.name for argument in arguments if argument.is_out), "out")
 
 
 def _writer(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """The overload with the same arguments and `out`; none that computes a result and copies it."""
-    wanted = [(a.name, str(a.type)) for a in target._schema.arguments]
+    """The overload with the same arguments and a place; none that computes and then copies."""
+    wanted = [(a.name, str(a.type)) for a in target._schema.arguments if not a.is_out]
     for name in target.overloadpacket.overloads():
         found = getattr(target.overloadpacket, name)
-        arguments = [(a.name, str(a.type)) for a in found._schema.arguments if a.name != "out"]
+        arguments = [(a.name, str(a.type)) for a in found._schema.arguments if not a.is_out]
         is_writer = torch.Tag.out in found.tags and torch.Tag.generated not in found.tags
         if is_writer and arguments == wanted:
             return cast(torch._ops.OpOverload, found)

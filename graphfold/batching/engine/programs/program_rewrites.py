@@ -152,6 +152,8 @@ def without_views(results: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
     found = list(results)
     for index, slot in enumerate(slot for slot in slots if slot.needs_grad):
         while slot.how == "rows" and found[index].target in VIEWS:
+            if rows_of(found[index].args[0].meta["val"]) is None:
+                break
             found[index] = found[index].args[0]
     return found
 

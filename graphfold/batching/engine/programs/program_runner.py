@@ -49,7 +49,10 @@ class ProgramRunner:
         numbers: Sequence[int],
     ) -> None:
         self._program = program
-        self._backward = program.backward.without(frozenset())
+        wanted = [slot for slot in program.slots if slot.needs_grad]
+        of_children = [slot.name for slot in wanted if slot.how == "rows"]
+        self._placed = of_children if inputs.plan.is_gathered else []
+        self._backward = program.backward.without(placed=bool(self._placed))
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
         self._buffers = [buffers[name] for name in cell.fields]
@@ -65,7 +68,7 @@ class ProgramRunner:
         self._constants = program.constants(*parameters, *parameters)
         pass_slots = _Slots(inputs, op_type, state)
         self._reads = [pass_slots.read(program.slots[index]) for index in program.reads]
-        self._puts = [pass_slots.put(slot) for slot in program.slots if slot.needs_grad]
+        self._puts = [pass_slots.put(slot) for slot in wanted]
         self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
         self._uses = [
             (kind, _number(weight, numbers), _number(bias, numbers))
@@ -104,11 +107,12 @@ class ProgramRunner:
             saved = self._again(group)
         backward = self._backward
         if missing:
-            backward = self._program.backward.without(frozenset(missing))
+            backward = self._program.backward.without(frozenset(missing), bool(self._placed))
             for index in missing:
                 place = self._buffers[index][group.rows]
                 grads[index] = torch.zeros_like(place)
-        found = iter(backward(*saved, *self._constants, *grads))
+        places = [gradients.state[name].place(group) for name in self._placed]
+        found = iter(backward(*saved, *self._constants, *grads, *places))
         for put_one, grad in zip(self._puts, found, strict=False):
             put_one(group, grad, gradients)
         for kind, weight, bias in self._uses:
@@ -146,7 +150,11 @@ class ProgramRunner:
         wanted = [slot for slot in self._program.slots if slot.needs_grad]
         for slot, put_one in zip(wanted, self._puts, strict=True):
             num_rows = group.size if slot.per == "node" else group.num_edges
-            put_one(group, slot.like.new_zeros(num_rows, *slot.like.shape[1:]), gradients)
+            zeros = slot.like.new_zeros(num_rows, *slot.like.shape[1:])
+            if slot.how == "rows":
+                gradients.state[slot.name].put(group, zeros)
+            else:
+                put_one(group, zeros, gradients)
 
 
 class _Slots:
@@ -187,8 +195,10 @@ class _Slots:
 
     def put(self, slot: Slot) -> Put:
         """Where the gradient of a slot goes."""
-        name, trailing = slot.name, slot.like.shape[1:]
+        plan, name, trailing = self._plan, slot.name, slot.like.shape[1:]
         if slot.how == "rows":
+            if plan.is_gathered:  # it is in its place already
+                return lambda g, grad, to: None
             return lambda g, grad, to: to.state[name].put(g, _flat(g, grad, trailing))
         if slot.how == "sum":
             return lambda g, grad, to: to.state[name].put_sum(g, grad)

@@ -27,9 +27,9 @@ def programs_of(joint: Joint) -> tuple[Program, Program]:
 
 #: Name -> cell, launches of its plain program forward and backward, and of the fused one.
 CELLS = {
-    "leaf": (lambda: LeafLSTMCell(WIDTH, WIDTH), (5, 10), (1, 1)),
-    "binary Tree-LSTM": (lambda: NaryTreeLSTMCell(WIDTH, WIDTH), (9, 13), (2, 2)),
-    "Tree-LSTM of three": (lambda: NaryTreeLSTMCell(WIDTH, WIDTH, arity=3), (9, 13), (2, 2)),
+    "leaf": (lambda: LeafLSTMCell(WIDTH, WIDTH), (5, 8), (1, 1)),
+    "binary Tree-LSTM": (lambda: NaryTreeLSTMCell(WIDTH, WIDTH), (9, 11), (2, 2)),
+    "Tree-LSTM of three": (lambda: NaryTreeLSTMCell(WIDTH, WIDTH, arity=3), (9, 11), (2, 2)),
     "Tree-RNN": (lambda: TreeRNNCell(WIDTH, WIDTH), (3, 2), (2, 2)),
     "Tree-FC": (lambda: TreeFCCell(WIDTH), (2, 2), (2, 2)),  # one operation is no region
 }
