@@ -49,9 +49,9 @@ def write_outputs(
     written: set[fx.Node] = set()
     kept = []
     for copy, (node, dtype, row), place in zip(copies, outputs, places, strict=True):
-        if 0 in row:
-            continue
         shape, is_new = node.meta["val"].shape[1:], node not in written
+        if 0 in (*shape, *row):
+            continue
         if shape != row:
             with place.graph.inserting_after(place):
                 place = place.graph.call_method("view", (place, [-1, *shape]))

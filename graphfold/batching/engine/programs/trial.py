@@ -30,7 +30,8 @@ def agrees(joint: Joint, program: Program, same: Callable[[Tensor, Tensor], bool
     trials = [Trial(joint, size) for size in (*CHECKED_SIZES, enough)]
     if any(slot.per == "edge" for slot in joint.slots):
         trials.append(Trial(joint, 2, has_edges=False))
-    pairs = (zip(t.cell(), t.program(program), strict=True) for t in trials)
+    ways = (False, True) if joint.differentiate else (False,)
+    pairs = (zip(t.cell(), t.program(program, way), strict=True) for t in trials for way in ways)
     # A program may give the gradients of children in another shape.
     return all(same(one, other.reshape(one.shape)) for pair in pairs for one, other in pair)
 
@@ -57,8 +58,8 @@ class Trial:
         """Outputs and results of the cell itself, see `Joint`."""
         return self._joint(*self._read, *self._parameters, *self._grads)
 
-    def program(self, program: Program) -> list[Tensor]:
-        """The same of a program."""
+    def program(self, program: Program, placed: bool = False) -> list[Tensor]:
+        """The same of a program, whose backward is given places or not."""
         joint = self._joint
         widths = zip(joint.cell.fields.values(), joint.dtypes, strict=True)
         places = [
@@ -77,8 +78,27 @@ class Trial:
             saved = program.forward(*read, *constants, *places)
             if not joint.differentiate:
                 return places
-            backward = program.backward.without(frozenset())
-            return [*places, *backward(*saved, *constants, *self._grads)]
+            backward = program.backward.without(placed=placed)
+            own = self._child_places() if placed else {}
+            results = list(backward(*saved, *constants, *self._grads, *own.values()))
+            for index, place in own.items():
+                results[index] = place
+            return [*places, *results]
+
+    def _child_places(self) -> dict[int, Tensor]:
+        """Position among the slots' gradients -> [num_child_edges, ...] memory for one of rows."""
+        wanted = [
+            (slot, tensor)
+            for slot, tensor in zip(self._joint.slots, self._read, strict=True)
+            if slot.needs_grad
+        ]
+        return {
+            index: torch.full_like(
+                tensor.flatten(0, 1) if slot.per == "child" else tensor, math.nan
+            )
+            for index, (slot, tensor) in enumerate(wanted)
+            if slot.how == "rows"
+        }
 
 
 def output_grads(joint: Joint, size: int) -> list[Tensor]:

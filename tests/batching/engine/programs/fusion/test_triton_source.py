@@ -82,7 +82,7 @@ def test_a_cell_compiles_for_a_device(arity):
         return twin(region)
 
     program = _trace(joint_of(NaryTreeLSTMCell(WIDTH, WIDTH, arity)))(compile_and_stand_in)
-    program.backward.without(frozenset())
+    program.backward.without()
     assert len(codes) == 2
 
 
