@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
@@ -76,14 +77,16 @@ class ColumnEncoder(nn.Module):
         if self.linear is not None:
             dtype = self.linear.weight.dtype
             numbers = _side_by_side([columns[column.name].to(dtype) for column in self.numbers])
-            product = self.linear(numbers.nan_to_num(0.0))
+            with FastKernels():
+                product = self.linear(numbers.nan_to_num(0.0))
             terms.append(product if ptr is None else segment_sum(product, ptr))
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     def _embed(self, codes: Tensor, table: Tensor, ptr: Tensor | None) -> Tensor:
         """Sums of embeddings; the embeddings themselves are never held."""
         codes = torch.where(codes < 0, self.sizes, codes)
-        if ptr is None and codes.is_cpu and len(codes) >= MANY_ROWS and len(self.strides):
+        is_sum = len(self.strides) > 1  # a single embedding is not found faster among fewer rows
+        if ptr is None and codes.is_cpu and len(codes) >= MANY_ROWS and is_sum:
             number, kind = torch.unique((codes * self.strides).sum(1), return_inverse=True)
             row = torch.empty_like(number)
             row[kind] = torch.arange(len(kind))  # any row of the kind

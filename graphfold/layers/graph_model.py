@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
-from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of
@@ -119,8 +118,7 @@ class GraphModel(Model):
 
     def states(self, batch: Batch) -> States:
         """What the passes make of every node."""
-        with FastKernels():
-            x = self.encoder(batch.dag, batch.schedule.sources)
+        x = self.encoder(batch.dag, batch.schedule.sources)
         states: States = self.network(batch, x)
         return states
 

@@ -59,9 +59,9 @@ class Model(nn.Module, ABC):
 
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs."""
-        states = self.states(batch)
+        rows = self.rows(self.states(batch), batch)
         with FastKernels():
-            raw: Tensor = self.head(self.rows(states, batch))
+            raw: Tensor = self.head(rows)
         return raw
 
     @abstractmethod

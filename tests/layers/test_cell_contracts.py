@@ -217,7 +217,9 @@ def test_autocast_stays_close_and_keeps_the_dtype(case, data):
     with torch.autocast("cpu", torch.bfloat16):
         got = case.run(dag, network, x)
     torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
-    check_gradients(got, [*network.parameters(), *x.values()])
+    tensors = [*network.parameters(), *x.values()]
+    if any(grad.any() for grad in gradients(want, tensors)):  # of few nodes, all may be dropped
+        check_gradients(got, tensors)
 
 
 @any_arity
@@ -250,6 +252,11 @@ def test_ten_thousand_wide(case):
 
 def check_gradients(states: dict[str, Tensor], tensors: list[Tensor]) -> None:
     """Every tensor gets a finite gradient, and some of them one that is not zero."""
-    grads = torch.autograd.grad(total(states), tensors, materialize_grads=True)
+    grads = gradients(states, tensors)
     assert all(tensor.isfinite().all() for tensor in (*states.values(), *grads))
     assert any(grad.any() for grad in grads)
+
+
+def gradients(states: dict[str, Tensor], tensors: list[Tensor]) -> tuple[Tensor, ...]:
+    """Those of `total`, zero for what it does not depend on."""
+    return torch.autograd.grad(total(states), tensors, materialize_grads=True)
