@@ -75,11 +75,12 @@ class RowGradients:
         All groups that read it have left their gradients.
         """
         total = self._pull_edges(group) if group.num_read else None
+        is_own = group.first_edge < 0  # gathered into memory that nobody else has a hold of
         if self._sums is not None and group.num_read:
             part = gather_sum(self._sums, self._readers.rows(group), self._readers.ptr(group))
-            total = part if total is None else total + part
+            total, is_own = part if total is None else part.add_(total), True
         if self._incoming is not None:
-            total = self._incoming.add_to(total, group)
+            total = self._incoming.add_to(total, group, is_own)
         return total
 
     def pull_all(self) -> Tensor | None:
@@ -173,6 +174,7 @@ class _Incoming:
             grad = grad.to_dense()
         self._grad = grad
         if not grad.is_sparse:
+            self._parts = plan.split_rows(grad)
             return
         self._rows, self._values = grad._indices()[0], grad._values()
         listed = self._rows.tolist()
@@ -184,17 +186,20 @@ class _Incoming:
         bounds = [*(bisect_left(in_order, start) for start in starts), len(in_order)]
         self._bounds = dict(zip(starts, pairwise(bounds), strict=True))
 
-    def add_to(self, total: Tensor | None, group: Group) -> Tensor | None:
+    def add_to(self, total: Tensor | None, group: Group, in_place: bool) -> Tensor | None:
         """[group_size, width] the gradient of a group's rows, added to `total` if there is one."""
         if not self._grad.is_sparse:
-            part = self._grad[group.rows]
-            return part if total is None else total + part
+            part = self._parts[group.start]
+            if total is None:
+                return part
+            return total.add_(part) if in_place else total + part
         begin, end = self._bounds[group.start]
         if begin == end:
             return total
         if total is None:
-            total = self._values.new_zeros(group.size, self._values.shape[1])
-        return total.index_add(0, self._rows[begin:end] - group.start, self._values[begin:end])
+            total, in_place = self._values.new_zeros(group.size, self._values.shape[1]), True
+        add = total.index_add_ if in_place else total.index_add
+        return add(0, self._rows[begin:end] - group.start, self._values[begin:end])
 
     def absent(self) -> Tensor:
         """[width] that of row 0."""
