@@ -175,8 +175,11 @@ class RowRun:
         return States(self.fields, self.plan.row, has, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
+        x = self.inputs.of_type(op_type)
+        if type(cell).before is Cell.before:
+            return x
         with FastKernels():
-            return cell.before(self.inputs.of_type(op_type))
+            return cell.before(x)
 
     @staticmethod
     def _after(cell: Cell, own: State) -> State:

@@ -23,7 +23,7 @@ from graphfold.batching.engine.group_readers import GroupReaders
 from graphfold.batching.engine.lazy import Aliases, LazyGradients, cut
 from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.engine.programs.program_runner import ProgramRunner
-from graphfold.batching.engine.programs.programs import CellPrograms
+from graphfold.batching.engine.programs.programs import CellPrograms, pass_key
 from graphfold.batching.engine.randomness import generator_states, restore_generators
 from graphfold.batching.engine.row_gradients import RowGradients
 from graphfold.batching.kernels.onednn import product_kernel
@@ -101,7 +101,7 @@ class _Run:
 
     def forward(self) -> dict[str, Tensor]:
         inputs = self.inputs
-        self.autocast = _autocast_state(inputs.device)
+        self.autocast = _autocast_state(inputs.device.type)
         generators = generator_states(inputs.device) if inputs.fuse else []
         if self._run_groups() and inputs.fuse:
             # Kernels round in their own way, so every batch has those that are asked for: also the
@@ -151,8 +151,9 @@ class _Run:
     def _runners(self, state: Mapping[str, Tensor]) -> dict[int, Runner]:
         """op type -> what runs its groups."""
         inputs = self.inputs
+        key = pass_key(inputs, self.keep)
         known = {
-            op_type: CellPrograms(cell, op_type, inputs, self.keep)
+            op_type: CellPrograms(cell, op_type, inputs, self.keep, key)
             for op_type, cell in inputs.cells.items()
         }
         self.by_cell = [inputs.cells[t] for t, programs in known.items() if not programs.program]
@@ -172,7 +173,7 @@ class _Run:
             else:
                 numbers = [number[id(p)] for p in inputs.parameters[op_type]]
                 runners[op_type] = ProgramRunner(
-                    program, cell, op_type, inputs, state, self.buffers, places, numbers
+                    program, cell, op_type, inputs, state, places, numbers
                 )
         return runners
 
@@ -206,7 +207,7 @@ class _Run:
         )
         lazy = LazyGradients(self.parameters)
         again = self._aliased() if inputs.recompute else nullcontext()
-        with self.autocast:
+        with _autocast(inputs.device.type, *self.autocast):
             with again, product_kernel(inputs.device) as kernel:
                 for group, runner, kept in self._reversed():
                     kernel.choose(group.stop - group.start)
@@ -231,7 +232,8 @@ class _Run:
         """The records from the last to the first; each is forgotten, unless the graph is kept."""
         if keeps_graph():
             yield from reversed(self.records)
-        while self.records and not keeps_graph():
+            return
+        while self.records:
             yield self.records.pop()
 
     def _row_gradients(self, grads: Sequence[Tensor | None]) -> dict[str, RowGradients]:
@@ -247,6 +249,8 @@ class _Run:
 
     def _add_given(self, gradients: Gradients) -> None:
         """Adds what the state of earlier passes got as children or was carried over."""
+        if not gradients.given:
+            return
         for name, total in gradients.given.items():
             if name not in self.buffers:
                 inside = gradients.state[name].pull_all()
@@ -259,11 +263,13 @@ class _Run:
                     gradients.given[name][group.rows] += grad
 
 
-def _autocast_state(device: torch.device) -> torch.autocast:
-    """A context that restores the autocast state of now."""
-    kind = device.type
-    return torch.autocast(
-        kind,
-        dtype=torch.get_autocast_dtype(kind),
-        enabled=torch.is_autocast_enabled(kind),
-    )
+def _autocast_state(kind: str) -> tuple[bool, torch.dtype]:
+    """Whether autocast is on for a kind of device, and its dtype."""
+    return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+
+
+def _autocast(kind: str, enabled: bool, dtype: torch.dtype) -> AbstractContextManager[None]:
+    """A context with autocast as it was in forward."""
+    if _autocast_state(kind) == (enabled, dtype):
+        return nullcontext()
+    return torch.autocast(kind, dtype=dtype, enabled=enabled)

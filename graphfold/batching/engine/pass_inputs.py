@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.engine.cell_modules import modules_of, parameters_of
 from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 from graphfold.errors import ShapeError
@@ -56,9 +57,14 @@ class PassInputs:
         return {name: hollow(tensor) for name, tensor in self.edge.items()}
 
     @cached_property
+    def modules(self) -> dict[int, list[nn.Module]]:
+        """op type -> the modules of its cell, each once."""
+        return {op_type: modules_of(cell) for op_type, cell in self.cells.items()}
+
+    @cached_property
     def parameters(self) -> dict[int, list[nn.Parameter]]:
-        """op type -> the parameters of its cell, each once; asking modules takes its time."""
-        return {op_type: list(cell.parameters()) for op_type, cell in self.cells.items()}
+        """op type -> the parameters of its cell, each once."""
+        return {op_type: parameters_of(modules) for op_type, modules in self.modules.items()}
 
     @cached_property
     def fields(self) -> dict[str, int]:
@@ -130,8 +136,8 @@ def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dt
 
 def hollow(tensor: Tensor) -> Tensor:
     """What stands for a tensor where its numbers are not needed: one element, expanded."""
-    stand_in = tensor.detach().new_empty(()).expand(tensor.shape)
-    return stand_in.requires_grad_(tensor.requires_grad)
+    stand_in = tensor.new_empty(()).expand(tensor.shape)
+    return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
 
 def check_state(cell: Cell, state: State, group: Group) -> None:

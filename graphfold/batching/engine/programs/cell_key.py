@@ -2,47 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from graphfold.batching.cell import Cell
-
 #: What every module has; of these only the mode is looked at.
 _COMMON = frozenset(vars(nn.Module())) - {"training"}
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_EQUAL = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
+#: Equal numbers may differ here: 0.0 and -0.0; nan is not even equal to itself.
+_NUMBERS = (float, complex)
 #: How far into an object's attributes changes are seen.
 _DEPTH = 3
 
 
-def cell_key(cell: Cell) -> Hashable:
+def cell_key(modules: Sequence[nn.Module]) -> Hashable:
     """The modules of a cell with the values of their attributes, and the kinds of its parameters.
 
     Of functions, and of objects without attributes, only the identity is looked at.
+
+    Args:
+        modules: see `modules_of`.
 
     Returns:
         Something that equals itself as long as nothing of that changes, or None if the cell has
         hooks, which only the cell itself calls.
     """
-    modules = list(cell.named_modules())
-    if _has_any_global_hook() or any(  # type: ignore[no-untyped-call]
-        getattr(m, hook) for _, m in modules for hook in _HOOKS
-    ):
+    if _has_any_global_hook():  # type: ignore[no-untyped-call]
         return None
-    return tuple(
-        (
-            prefix,
-            type(module),
-            tuple(map(_parameter, module._parameters.items())),
-            tuple(map(_parameter, module._buffers.items())),
-            tuple((n, _value(v, _DEPTH)) for n, v in vars(module).items() if n not in _COMMON),
+    number = {id(module): index for index, module in enumerate(modules)}
+    found = []
+    for module in modules:
+        own = module.__dict__
+        if any(map(own.get, _HOOKS)):
+            return None
+        found.append(
+            (
+                type(module),
+                tuple([(name, number.get(id(m))) for name, m in module._modules.items()]),
+                tuple(map(_parameter, module._parameters.items())),
+                tuple(map(_parameter, module._buffers.items())),
+                tuple([(n, _value(v, _DEPTH)) for n, v in own.items() if n not in _COMMON]),
+            )
         )
-        for prefix, module in modules
-    )
+    return tuple(found)
 
 
 class _Same:
@@ -68,8 +74,11 @@ def _parameter(item: tuple[str, Tensor | None]) -> Hashable:
 
 
 def _value(value: Any, depth: int) -> Hashable:
-    if isinstance(value, _PLAIN):
-        return type(value), repr(value)
+    kind = type(value)
+    if kind in _EQUAL:
+        return kind, value
+    if isinstance(value, _NUMBERS):
+        return kind, repr(value)
     if isinstance(value, Tensor):
         return _Same(value), None if value.is_inference() else value._version
     if depth == 0 or callable(value):

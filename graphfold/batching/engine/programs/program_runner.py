@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell
+from graphfold.batching.engine.cell_modules import buffers_of
 from graphfold.batching.engine.gradients import Gradients, put
 from graphfold.batching.engine.lazy import LazyGradients
-from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
+from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.programs.program import Program, Slot
 from graphfold.batching.kernels.segment import gather_sum
 from graphfold.batching.scheduling.schedule import Group
@@ -32,8 +33,7 @@ class ProgramRunner:
         op_type: the type of its nodes.
         inputs: the pass.
         state: field -> [num_rows + 1, width] what children are read from.
-        buffers: those of them that the pass writes.
-        places: field -> first row of a group -> its rows of the buffer.
+        places: field -> first row of a group -> its rows of what the pass writes.
         numbers: the number of each of the cell's parameters among those of the pass.
     """
 
@@ -44,7 +44,6 @@ class ProgramRunner:
         op_type: int,
         inputs: PassInputs,
         state: Mapping[str, Tensor],
-        buffers: Mapping[str, Tensor],
         places: Mapping[str, Mapping[int, Tensor]],
         numbers: Sequence[int],
     ) -> None:
@@ -55,9 +54,10 @@ class ProgramRunner:
         self._backward = program.backward.without(placed=bool(self._placed))
         self._fields = tuple(cell.fields)
         self._recompute = inputs.recompute
-        self._buffers = [buffers[name] for name in cell.fields]
+        self._sizes = [(width, inputs.dtype(name)) for name, width in cell.fields.items()]
+        self._device = inputs.device
         self._places = [places[name] for name in cell.fields]
-        own: list[Tensor] = [*inputs.parameters[op_type], *cell.buffers()]
+        own: list[Tensor] = [*inputs.parameters[op_type], *buffers_of(inputs.modules[op_type])]
         parameters = [tensor.detach() for tensor in own]
         self._given = [
             *own,
@@ -108,9 +108,9 @@ class ProgramRunner:
         backward = self._backward
         if missing:
             backward = self._program.backward.without(frozenset(missing), bool(self._placed))
+            zeros = self._new(group)
             for index in missing:
-                place = self._buffers[index][group.rows]
-                grads[index] = torch.zeros_like(place)
+                grads[index] = zeros[index].zero_()
         places = [gradients.state[name].place(group) for name in self._placed]
         found = iter(backward(*saved, *self._constants, *grads, *places))
         for put_one, grad in zip(self._puts, found, strict=False):
@@ -128,7 +128,6 @@ class ProgramRunner:
             self._given = []
         if keep and not self._recompute:
             self._reads, self._places = [], []
-            self._buffers = [hollow(buffer) for buffer in self._buffers]
         return False  # it was traced before
 
     def _refuse_changes(self) -> None:
@@ -142,9 +141,15 @@ class ProgramRunner:
 
     def _again(self, group: Group) -> Sequence[Any]:
         """What forward left for backward; the state, which is there, is not written again."""
-        places = [torch.empty_like(buffer[group.rows]) for buffer in self._buffers]
         read = [read(group) for read in self._reads]
-        return self._program.forward(*read, *self._constants, *places)
+        return self._program.forward(*read, *self._constants, *self._new(group))
+
+    def _new(self, group: Group) -> list[Tensor]:
+        """[group_size, width] memory for every field."""
+        return [
+            torch.empty(group.size, width, dtype=dtype, device=self._device)
+            for width, dtype in self._sizes
+        ]
 
     def _put_zeros(self, group: Group, gradients: Gradients) -> None:
         wanted = [slot for slot in self._program.slots if slot.needs_grad]

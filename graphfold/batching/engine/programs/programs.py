@@ -42,21 +42,30 @@ class CellPrograms:
         op_type: the type of its nodes.
         inputs: the pass.
         differentiate: whether the pass will be differentiated.
+        of_pass: see `pass_key`.
     """
 
-    def __init__(self, cell: Cell, op_type: int, inputs: PassInputs, differentiate: bool) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        op_type: int,
+        inputs: PassInputs,
+        differentiate: bool,
+        of_pass: Hashable,
+    ) -> None:
         self._cell = cell
+        self._op_type = op_type
         self._x = inputs.x[op_type]
         self._inputs = inputs
         self._differentiate = differentiate
         self._known = _KNOWN.setdefault(cell, {})
-        self._key = self._find_key() if inputs.trace_after is not None else None
+        self._key = None if of_pass is None else self._find_key(of_pass)
         if inputs.fuse and self._key not in self._known:
             is_wanted(inputs.fuse, inputs.device)  # says so now if it cannot be
-        found = self._known.get(self._key)
+        found = self._known.pop(self._key, 0)
+        if found != 0:  # the one used last is forgotten last
+            self._known[self._key] = found
         self.program = found if isinstance(found, Program) else None
-        if self.program is not None:  # the one used last is forgotten last
-            self._known[self._key] = self._known.pop(self._key)
         self._count = 0
         self._reader: TapeReader | None = None
 
@@ -112,26 +121,31 @@ class CellPrograms:
     def _wants_grad(self, value: Tensor) -> bool:
         return self._differentiate and value.requires_grad
 
-    def _find_key(self) -> Hashable:
+    def _find_key(self, of_pass: Hashable) -> Hashable:
         """All that the code of a trace may depend on; None if it cannot be told."""
-        inputs = self._inputs
-        if inputs.shared or torch.is_autocast_enabled(inputs.device.type):
-            return None
-        own = cell_key(self._cell)
-        if own is None:
-            return None
-        state = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
-        return (
-            self._differentiate,
-            inputs.device,
-            inputs.kernel,
-            inputs.fuse,
-            tuple((name, _kind(value)) for name, value in parts(self._x)),
-            tuple((name, _kind(value)) for name, value in inputs.edge.items()),
-            tuple((name, width, inputs.dtype(name)) for name, width in state.items()),
-            tuple((name, value.requires_grad) for name, value in inputs.given.items()),
-            own,
-        )
+        own = cell_key(self._inputs.modules[self._op_type])
+        of_x = tuple([(name, _kind(value)) for name, value in parts(self._x)])
+        return None if own is None else (of_pass, of_x, own)
+
+
+def pass_key(inputs: PassInputs, differentiate: bool) -> Hashable:
+    """What the code of traces may depend on, apart from the cells and their inputs.
+
+    None if no cell can be traced in this pass, or none shall be.
+    """
+    autocast = torch.is_autocast_enabled(inputs.device.type)
+    if inputs.trace_after is None or inputs.shared or autocast:
+        return None
+    state = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
+    return (
+        differentiate,
+        inputs.device,
+        inputs.kernel,
+        inputs.fuse,
+        tuple([(name, _kind(value)) for name, value in inputs.edge.items()]),
+        tuple([(name, width, inputs.dtype(name)) for name, width in state.items()]),
+        tuple([(name, value.requires_grad) for name, value in inputs.given.items()]),
+    )
 
 
 def _kind(value: Tensor) -> Hashable:
