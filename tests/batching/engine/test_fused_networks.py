@@ -21,7 +21,7 @@ WIDTH = 40
 
 
 class NoisyLeafCell(Cell):
-    """A leaf with dropout that is drawn anew for every group, so that it is not traced."""
+    """A leaf with dropout, which is drawn anew for every group."""
 
     arity = 0
 

@@ -17,6 +17,7 @@ from graphfold.batching.engine.programs.program_places import (
     write_outputs,
 )
 from graphfold.batching.engine.programs.program_rewrites import (
+    is_random,
     lay_flat,
     quicken,
     simplify,
@@ -48,6 +49,10 @@ def make_program(
         build: makes the kernels of forward and backward; None for the operations one by one.
         faster: whether graphfold's kernels are called where they are faster than torch's, with the
             same numbers but for rounding.
+
+    Raises:
+        ValueError: if it changes a tensor that something else may see, or draws random numbers that
+            are not drawn once per group.
     """
     graph = _copy(graph)  # another program may be made of it
     undo_changes(graph)
@@ -66,6 +71,8 @@ def make_program(
     read = [read[index] for index in reads]
     fixed = _depending_on(graph, parameters)
     forward = (_ancestors(outputs) | set(read)) - fixed
+    if not all(node in forward for node in graph.nodes if is_random(node)):
+        raise ValueError("it draws random numbers that do not belong to the nodes of a group")
     backward = _ancestors(results) - forward - fixed - set(grads)
     used = [n for node in graph.nodes if node in backward for n in node.all_input_nodes]
     saved = [n for n in dict.fromkeys([*used, *_nodes(results)]) if n in forward]

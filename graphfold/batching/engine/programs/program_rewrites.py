@@ -37,6 +37,15 @@ _FASTER: dict[Any, Callable[..., Tensor]] = {
 }
 
 
+#: What another operation of the same name gives that changes nothing, with the same numbers.
+_UNCHANGED = {aten.bernoulli_.float: aten.bernoulli.p}
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether an operation draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def undo_changes(graph: fx.Graph) -> None:
     """Replaces changes in place by new values.
 
@@ -64,6 +73,8 @@ def may_share_memory(node: fx.Node) -> bool:
 
 def _out_of_place(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     """The overload that gives what another one writes into its first argument."""
+    if target in _UNCHANGED:
+        return _UNCHANGED[target]
     name = target._schema.name.removeprefix("aten::").removesuffix("_")
     found = getattr(getattr(aten, name, None), target._overloadname, None)
     return None if found is None or found is target else cast(torch._ops.OpOverload, found)

@@ -142,6 +142,7 @@ def pass_key(inputs: PassInputs, differentiate: bool) -> Hashable:
         inputs.device,
         inputs.kernel,
         inputs.fuse,
+        inputs.recompute,  # which random numbers do not go with
         tuple([(name, _kind(value)) for name, value in inputs.edge.items()]),
         tuple([(name, width, inputs.dtype(name)) for name, width in state.items()]),
         tuple([(name, value.requires_grad) for name, value in inputs.given.items()]),

@@ -22,6 +22,22 @@ from graphfold.batching.engine.programs.trial import agrees, output_grads
 GROUP_SIZE, NUM_EDGES = 7, 13
 
 
+def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    scale = torch.bernoulli(x, 1 - p).div(1 - p)
+    return x * scale, scale
+
+
+def _dropout_backward(grad: Tensor, scale: Tensor, factor: float) -> Tensor:
+    return grad * scale
+
+
+#: Dropout as torch computes it on a CPU; a trace would have the operation of other devices.
+_DROPOUT: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.native_dropout.default: _dropout,
+    torch.ops.aten.native_dropout_backward.default: _dropout_backward,
+}
+
+
 def trace(joint: Joint, fuse: bool | None = False) -> Program:
     """A cell as straight-line code.
 
@@ -127,7 +143,9 @@ def open_graph(
 
     given = ((rows, True), (fixed, False), (more_rows, True))
     tensors = [fake(tensor, is_open) for part, is_open in given for tensor in part]
-    graph = make_fx(function, tracing_mode="symbolic")(*tensors).graph
+    on_cpu = all(tensor.is_cpu for tensor in tensors)
+    decompositions = _DROPOUT if on_cpu else {}
+    graph = make_fx(function, decompositions, tracing_mode="symbolic")(*tensors).graph
     if shapes.guards:
         raise Untraceable("its code depends on how many nodes are in a group")
     return graph

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphfold.batching.engine.programs.joint import Joint
 from graphfold.batching.engine.programs.program import Program, Slot
+from graphfold.batching.engine.randomness import generator_states, restore_generators
 from graphfold.batching.kernels.tanh import FEW_NUMBERS
 
 #: Group sizes with which a program must repeat the cell's numbers. One is special in torch: a
@@ -31,7 +32,7 @@ def agrees(joint: Joint, program: Program, same: Callable[[Tensor, Tensor], bool
     if any(slot.per == "edge" for slot in joint.slots):
         trials.append(Trial(joint, 2, has_edges=False))
     ways = (False, True) if joint.differentiate else (False,)
-    pairs = (zip(t.cell(), t.program(program, way), strict=True) for t in trials for way in ways)
+    pairs = (zip(*t.both(program, way), strict=True) for t in trials for way in ways)
     # A program may give the gradients of children in another shape.
     return all(same(one, other.reshape(one.shape)) for pair in pairs for one, other in pair)
 
@@ -53,6 +54,13 @@ class Trial:
         self._read = [_made_up(slot, size, arity, has_edges) for slot in joint.slots]
         self._parameters = [p.detach() for p in joint.parameters] * 2
         self._grads = output_grads(joint, size)
+
+    def both(self, program: Program, placed: bool) -> tuple[list[Tensor], list[Tensor]]:
+        """Outputs and results of the cell and of a program, both with the same random numbers."""
+        before = generator_states(self.device)
+        own = self.cell()
+        restore_generators(before, self.device)
+        return own, self.program(program, placed)
 
     def cell(self) -> list[Tensor]:
         """Outputs and results of the cell itself, see `Joint`."""

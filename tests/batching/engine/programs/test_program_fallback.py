@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphfold.batching import Network, Up
+from graphfold.errors import EngineError
 
 DAG = random_dag(5, 2)
 LOGGER = "graphfold.batching"
@@ -104,25 +105,50 @@ def test_branches_of_children_are_the_same_however_they_run():
 # --- Random numbers
 
 
-@pytest.mark.parametrize("name", ["dropout", "noise"])
+#: Random code -> whether a program can draw the same numbers.
+RANDOM = {
+    "dropout": (lambda cell, x: F.dropout(cell.linear(x), 0.5), True),
+    "little dropout": (lambda cell, x: F.dropout(cell.linear(x), 0.07), True),
+    "two of them": (lambda cell, x: F.dropout(cell.linear(F.dropout(x, 0.3)), 0.6), True),
+    "all dropped": (lambda cell, x: F.dropout(cell.linear(x), 1.0), False),
+    "alpha dropout": (lambda cell, x: F.alpha_dropout(cell.linear(x), 0.2, True), True),
+    "noise": (lambda cell, x: cell.linear(x) + torch.randn_like(x), True),
+    "noise in place": (lambda cell, x: cell.linear(x) * torch.empty_like(x).uniform_(), True),
+    "codes": (lambda cell, x: cell.linear(x) * torch.randint_like(x, 4), True),
+    "dropped weights": (lambda cell, x: F.linear(x, F.dropout(cell.linear.weight, 0.5)), False),
+    "one number": (lambda cell, x: cell.linear(x) * torch.rand(1).to(x), True),
+    "unused": (lambda cell, x: cell.linear(x) + 0 * len(torch.rand_like(x)), False),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers_of_forward_are_drawn_as_without_programs(name, caplog):
-    functions = {
-        "dropout": lambda cell, x: F.dropout(cell.linear(x), 0.5),
-        "noise": lambda cell, x: cell.linear(x) + torch.randn_like(x),
-    }
-    network, x = traced(functions[name]), make_x(DAG)
+    function, has_program = RANDOM[name]
+    network, x = traced(function), make_x(DAG)
     other = with_engine(network)
     with caplog.at_level(logging.INFO, LOGGER):
         for seed in range(3):
             torch.manual_seed(seed)
             got = run(network, DAG, x)
+            after = torch.rand(3)
             torch.manual_seed(seed)
             assert_same(got, run(other, DAG, x), 0)
-    assert num_programs(cell_of(network)) == 0
-    assert len([line for line in lines(caplog) if line.startswith("Apply")]) == 1
+            assert torch.equal(after, torch.rand(3))
+    assert num_programs(cell_of(network)) == has_program
+    told = [line for line in lines(caplog) if line.startswith("Apply")]
+    assert len(told) == (not has_program)
 
 
-def test_dropout_becomes_a_program_where_it_does_nothing():
+def test_random_numbers_are_not_drawn_twice_by_a_program():
+    network, x = traced(RANDOM["dropout"][0]), make_x(DAG)
+    run(network, DAG, x)
+    assert num_programs(cell_of(network)) == 1
+    network.recompute = True
+    with pytest.raises(EngineError, match="drew random numbers"):
+        run(network, DAG, x)
+
+
+def test_dropout_has_a_program_for_training_and_one_for_evaluation():
     network = traced(lambda cell, x: cell.drop(cell.linear(x)), drop=nn.Dropout(0.5))
     network.eval()
     check(network)
@@ -133,7 +159,7 @@ def test_dropout_becomes_a_program_where_it_does_nothing():
     torch.manual_seed(0)
     other = with_engine(network)
     assert_same(got, [run(other, DAG, x) for _ in range(3)][-1], 0)
-    assert num_programs(cell_of(network)) == 1
+    assert num_programs(cell_of(network)) == 2
 
 
 def test_tracing_draws_nothing_from_the_generator_of_torch():
