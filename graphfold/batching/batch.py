@@ -28,6 +28,11 @@ class Batch:
     def num_graphs(self) -> int:
         return self.dag.num_graphs
 
+    @property
+    def computed(self) -> Batch:
+        """The graphs that the model runs, with their plan."""
+        return self
+
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """A copy with `function` applied to every tensor."""
         return Batch(self.dag.map_tensors(function), self.schedule.map_tensors(function))

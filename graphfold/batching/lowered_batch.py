@@ -28,7 +28,7 @@ class LoweredBatch(Batch):
 
     @property
     def computed(self) -> Batch:
-        """What the model runs."""
+        """The graphs that the model runs, with their plan."""
         return Batch(self.lowered, self.schedule)
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> LoweredBatch:

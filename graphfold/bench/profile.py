@@ -21,11 +21,11 @@ from typing import Any, TypeAlias
 from torch.autograd.profiler import record_function
 
 from graphfold.batching import Batch, build_schedule
-from graphfold.bench.experiment import Experiment
+from graphfold.bench.experiment import Trainable
 from graphfold.bench.op_times import op_seconds
 from graphfold.bench.unbatched import Fallbacks, GradientsPerGroup, Launches, count_launches
 from graphfold.datasets.loader import GraphDataset
-from graphfold.layers import GraphModel
+from graphfold.layers.model import Model
 
 #: Batches that are profiled, and steps before that, in which memory and kernels settle.
 STEPS = 16
@@ -80,7 +80,7 @@ class Profile:
         }
 
 
-def profile(experiment: Experiment) -> Profile:
+def profile(experiment: Trainable) -> Profile:
     """Profiles the first steps of training."""
     experiment.model.train()
     batches = experiment.batches(STEPS)
@@ -96,13 +96,13 @@ def profile(experiment: Experiment) -> Profile:
     return Profile(
         batch_size=fmean(batch.num_graphs for batch in batches),
         seconds={**wall, **ops, "Python and dispatch": other},
-        launches=count_launches(batches, experiment.model.passes),
+        launches=count_launches([b.computed for b in batches], experiment.model.passes),
         per_group=per_group,
         fallbacks=list(fallbacks.messages),
     )
 
 
-def _gradients_per_group(model: GraphModel, batch: Batch) -> list[tuple[str, str]]:
+def _gradients_per_group(model: Model, batch: Batch) -> list[tuple[str, str]]:
     model = copy.deepcopy(model)
     model.network.trace_after = None
     with GradientsPerGroup(model) as watch:
@@ -110,7 +110,7 @@ def _gradients_per_group(model: GraphModel, batch: Batch) -> list[tuple[str, str
     return list(watch.uses)
 
 
-def _clock(experiment: Experiment) -> Seconds:
+def _clock(experiment: Trainable) -> Seconds:
     """The parts of a step by the clock, the mean over some steps."""
     loader = experiment.loader()
     assert isinstance(loader.dataset, GraphDataset)
@@ -119,13 +119,13 @@ def _clock(experiment: Experiment) -> Seconds:
     return {name: fmean(step[name] for step in steps) for name in steps[0]}
 
 
-def _timed_step(experiment: Experiment, dataset: GraphDataset, numbers: list[int]) -> Seconds:
+def _timed_step(experiment: Trainable, dataset: GraphDataset, numbers: list[int]) -> Seconds:
     """A step by the clock."""
     times = [time.perf_counter()]
     batch = dataset[numbers]
     times.append(time.perf_counter())
     # Again, to tell it from the rest.
-    build_schedule(batch.dag, experiment.model.passes, share=batch.schedule.is_shared)
+    build_schedule(batch.computed.dag, experiment.model.passes, share=batch.schedule.is_shared)
     times.append(time.perf_counter())
     experiment.loss(experiment.model(batch), batch).backward()  # type: ignore[no-untyped-call]
     times.append(time.perf_counter())
@@ -140,13 +140,13 @@ def _timed_step(experiment: Experiment, dataset: GraphDataset, numbers: list[int
     }
 
 
-def _steps(experiment: Experiment, batches: Sequence[Batch]) -> None:
+def _steps(experiment: Trainable, batches: Sequence[Batch]) -> None:
     for batch in batches:
         experiment.loss(experiment.model(batch), batch).backward()  # type: ignore[no-untyped-call]
         with record_function(_OPTIMIZER):
             _optimize(experiment)
 
 
-def _optimize(experiment: Experiment) -> None:
+def _optimize(experiment: Trainable) -> None:
     experiment.optimizer.step()
     experiment.optimizer.zero_grad()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphfold.bench.experiment import load_experiment
+from graphfold.bench.experiment import load_trainable
 from graphfold.bench.profile import Profile, profile
 from graphfold.bench.tables import print_table
 from graphfold.files import write_text
@@ -29,7 +29,7 @@ def run_profile(
     Raises:
         GraphfoldError: if the config or the data cannot be used.
     """
-    experiment = load_experiment(overrides)
+    experiment = load_trainable(overrides)
     found = profile(experiment)
     _print_times(experiment.config["name"], found, facts)
     _print_launches(found)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd.profiler import record_function
-from training.tiny_runs import listops, run
+from training.tiny_runs import listops, run, write_corpora
 
 from graphfold.batching import Batch, Cell, Children, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
@@ -135,3 +135,14 @@ def test_profile_of_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert report["gradients_per_group"] == []
     assert isinstance(report["fallbacks"], list)
     assert {"cpu", "torch", "products"} <= report.keys()
+
+
+def test_profile_of_an_experiment_with_blocks(tmp_path: Path) -> None:
+    root, path = write_corpora(tmp_path / "corpora"), tmp_path / "profile.json"
+    settings = [f"data.root={root}", f"data.cache_dir={tmp_path}", "model.hidden_size=6"]
+    blocks = ["experiment=sst_blocks", "data.batch_size=5", *settings]
+    assert run("bench", "profile", *blocks, "--json", path) == 0
+    report = json.loads(path.read_text())
+    names = [line["type_name"] for line in report["launches"]]
+    assert any(name.startswith("phrase_state") for name in names)  # what the blocks compute
+    assert sum(report["share"].values()) == pytest.approx(1)
