@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from graphfold.batching import Batch, Pass, Rounds
-from graphfold.batching.engine.lazy import LazyParameter
+from graphfold.batching.engine.lazy_parameters import LazyParameter
 from graphfold.bench.products import group_sizes
 
 

@@ -14,7 +14,8 @@ from graphfold.batching.children import Children
 from graphfold.batching.engine.captured import refuse_captured, refuse_changed_buffers
 from graphfold.batching.engine.differentiate import gradients as gradients_of
 from graphfold.batching.engine.gradients import Gradients
-from graphfold.batching.engine.lazy import Aliases, LazyGradients
+from graphfold.batching.engine.lazy_gradients import LazyGradients
+from graphfold.batching.engine.lazy_parameters import Aliases
 from graphfold.batching.engine.pass_inputs import PassInputs, check_state
 from graphfold.batching.engine.programs.programs import CellPrograms
 from graphfold.batching.engine.randomness import refuse_random

@@ -20,7 +20,8 @@ from graphfold.batching.engine.cell_runner import CellRunner
 from graphfold.batching.engine.differentiate import keeps_graph
 from graphfold.batching.engine.gradients import Gradients
 from graphfold.batching.engine.group_readers import GroupReaders
-from graphfold.batching.engine.lazy import Aliases, LazyGradients, cut
+from graphfold.batching.engine.lazy_gradients import LazyGradients
+from graphfold.batching.engine.lazy_parameters import Aliases, cut
 from graphfold.batching.engine.pass_inputs import PassInputs, hollow, parts
 from graphfold.batching.engine.programs.program_runner import ProgramRunner
 from graphfold.batching.engine.programs.programs import CellPrograms, pass_key

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphfold.batching.cell import NodeInput
 from graphfold.batching.children import StateReader
 from graphfold.batching.engine.gradients import Gradients, put
-from graphfold.batching.engine.lazy import Use
+from graphfold.batching.engine.lazy_parameters import Use
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.kernels.segment import gather_sum, segment_sum
 from graphfold.batching.scheduling.schedule import Group

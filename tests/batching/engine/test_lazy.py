@@ -8,7 +8,7 @@ from engine_cells import SIZE, WordCell, make_batch, make_network, make_x, rando
 from torch import nn
 from torch.nn import functional as F
 
-from graphfold.batching.engine import lazy
+from graphfold.batching.engine import lazy_gradients
 
 
 class Uses(WordCell):
@@ -40,7 +40,7 @@ def gradients(engine: str, dag, x) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("rows", [1, 4, 1024])
 def test_every_use_of_a_weight_has_its_gradient(rows, monkeypatch):
-    monkeypatch.setattr(lazy, "ROWS_PER_PRODUCT", rows)
+    monkeypatch.setattr(lazy_gradients, "ROWS_PER_PRODUCT", rows)
     dag = random_dag(5, 3)
     x = make_x(dag)
     torch.testing.assert_close(gradients("fast", dag, x), gradients("autograd", dag, x))

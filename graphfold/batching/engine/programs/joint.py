@@ -10,7 +10,7 @@ from torch import Tensor
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.aliases import aliased
-from graphfold.batching.engine.lazy import Aliases, LazyParameter
+from graphfold.batching.engine.lazy_parameters import Aliases, LazyParameter
 from graphfold.batching.engine.programs.program import Layout, Slot
 from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.segment import segment_sum

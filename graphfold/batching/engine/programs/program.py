@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from graphfold.batching.engine.lazy import Kind
+from graphfold.batching.engine.lazy_parameters import Kind
 
 if TYPE_CHECKING:
     from graphfold.batching.engine.programs.program_graph import Backward
