@@ -38,6 +38,21 @@ def test_dropout_of_vectors(dtype):
     assert Dropout(0)(x) is x
 
 
+def test_entries_are_dropped_independently():
+    torch.manual_seed(0)
+    kept = (Dropout(0.3)(torch.ones(50_000, 8)) != 0).double()  # four entries share what is drawn
+    error = 4 * (0.3 * 0.7 / len(kept)) ** 0.5
+    torch.testing.assert_close(kept.mean(0), torch.full((8,), 0.7).double(), rtol=0, atol=error)
+    torch.testing.assert_close(kept.T.corrcoef(), torch.eye(8).double(), rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (5, 0), (2, 3, 5)])
+def test_dropout_takes_any_shape(shape):
+    dropped = Dropout(0.5)(torch.ones(shape))
+    assert dropped.shape == shape
+    assert set(dropped.unique().tolist()) <= {0.0, 2.0}
+
+
 @pytest.mark.parametrize("p", [-0.1, 1.0])
 @pytest.mark.parametrize(
     "make",
