@@ -14,6 +14,7 @@ from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueE
 from graphfold.blocks.layer import Layer
 from graphfold.blocks.types import ResultType, TensorType, is_size
 from graphfold.errors import shortened
+from graphfold.layers.dropout import drop
 
 Activation = Callable[[Tensor], Tensor]
 #: Fills a tensor in place, like those of `torch.nn.init`.
@@ -93,7 +94,7 @@ class FC(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.input_keep_prob is not None:
-            x = F.dropout(x, 1 - self.input_keep_prob, self.training)
+            x = drop(x, 1 - self.input_keep_prob, self.training)
         weight: Tensor = self.weight
         if self.scales is not None:
             weight = F.normalize(weight, dim=1) * self.scales.unsqueeze(1)
@@ -101,7 +102,7 @@ class FC(Layer):
         if self.activation is not None:
             y = self.activation(y if self.normalization_fn is None else self.normalization_fn(y))
         if self.output_keep_prob is not None:
-            y = F.dropout(y, 1 - self.output_keep_prob, self.training)
+            y = drop(y, 1 - self.output_keep_prob, self.training)
         return y
 
     def extra_repr(self) -> str:

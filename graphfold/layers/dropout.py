@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from graphfold.errors import ConfigError
 
@@ -29,6 +30,18 @@ class Dropout(nn.Dropout):
         if not x.is_cpu:  # torch draws and multiplies at once there
             return super().forward(x)
         return x * _mask(x, x.shape, 1 - self.p) if self.training and self.p else x
+
+
+def drop(x: Tensor, p: float, training: bool) -> Tensor:
+    """[...] `x` with entries dropped, by operations that a trace of a cell can follow.
+
+    For what is computed group by group; `Dropout`, which is faster, is for all rows at once.
+    """
+    if not training or p == 0 or not x.is_cpu:
+        return functional.dropout(x, p, training)
+    # Half precision has too few numbers between 0 and 1 to compare with a probability.
+    drawn = torch.rand_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+    return x * drawn.lt_(1 - p).div_(1 - p).to(x.dtype)
 
 
 class StateDropout(nn.Module):

@@ -10,7 +10,7 @@ from strategies import MIXED_SCHEMA
 
 from graphfold.errors import ConfigError
 from graphfold.layers import FeatureEncoder, LeafLSTMCell, NaryTreeLSTMCell, RegressionHead
-from graphfold.layers.dropout import Dropout
+from graphfold.layers.dropout import Dropout, drop
 
 
 def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
@@ -44,6 +44,20 @@ def test_entries_are_dropped_independently():
     error = 4 * (0.3 * 0.7 / len(kept)) ** 0.5
     torch.testing.assert_close(kept.mean(0), torch.full((8,), 0.7).double(), rtol=0, atol=error)
     torch.testing.assert_close(kept.T.corrcoef(), torch.eye(8).double(), rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dropout_of_groups(dtype):
+    torch.manual_seed(0)
+    x = torch.full((300, 200), 3.0, dtype=dtype, requires_grad=True)
+    dropped = drop(x, 0.7, training=True)
+    kept = torch.tensor(1 / (1 - 0.7), dtype=dtype)
+    assert (dropped.detach() != 0).double().mean() == pytest.approx(0.3, abs=0.01)
+    torch.testing.assert_close(dropped.unique(), torch.stack([torch.zeros_like(kept), 3 * kept]))
+    (grad,) = torch.autograd.grad(dropped.sum(), x)
+    torch.testing.assert_close(grad * 3, dropped)
+    assert torch.equal(drop(x, 0.7, training=False), x)
+    assert torch.equal(drop(x, 0.0, training=True), x)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (5, 0), (2, 3, 5)])

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from graphfold.batching import Network, Up
 from graphfold.errors import EngineError
+from graphfold.layers.dropout import drop
 
 DAG = random_dag(5, 2)
 LOGGER = "graphfold.batching"
@@ -109,6 +110,7 @@ def test_branches_of_children_are_the_same_however_they_run():
 RANDOM = {
     "dropout": (lambda cell, x: F.dropout(cell.linear(x), 0.5), True),
     "little dropout": (lambda cell, x: F.dropout(cell.linear(x), 0.07), True),
+    "graphfold's": (lambda cell, x: drop(cell.linear(x), 0.3, True), True),
     "two of them": (lambda cell, x: F.dropout(cell.linear(F.dropout(x, 0.3)), 0.6), True),
     "all dropped": (lambda cell, x: F.dropout(cell.linear(x), 1.0), False),
     "alpha dropout": (lambda cell, x: F.alpha_dropout(cell.linear(x), 0.2, True), True),
