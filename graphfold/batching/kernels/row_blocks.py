@@ -14,11 +14,15 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from graphfold.batching.kernels.onednn import FEW_ROWS, is_onednn_chosen
+from graphfold.batching.kernels.onednn import FEW_ROWS, is_onednn_at_work, is_onednn_chosen
 from graphfold.batching.kernels.plain_tensor import is_plain
 
 #: Of more rows than these, a multiple is multiplied first, then the rest.
 BLOCK_ROWS = 64
+#: New memory begins at multiples of so many bytes. The order of MKL's sums depends on that.
+ALIGNMENT = 64
+#: Products of no more multiplications than these torch does not give to oneDNN.
+FEW_MULTIPLICATIONS = 16**3
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, only_x: bool = False) -> Tensor:
@@ -38,15 +42,22 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, only_x: bool =
 
 
 def addmm(bias: Tensor, x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """[rows, m] bias + x @ weight, for x [rows, k], weight [k, m] and bias [m]."""
+    """[rows, m] bias + x @ weight, for x [rows, k], weight [k, m] and bias [m]; see `mm`."""
     if not is_onednn_chosen() or x.shape[0] <= FEW_ROWS:
+        if out is not None and _depends_on_place(x, weight, out):
+            return out.copy_(torch.addmm(bias, x, weight))
         return torch.addmm(bias, x, weight, out=out)
     # torch copies the bias first, which takes longer; the sums are the same.
     return mm(x, weight, out=out).add_(bias)
 
 
 def mm(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """[rows, m] x @ weight, for x [rows, k] and weight [k, m]."""
+    """[rows, m] x @ weight, for x [rows, k] and weight [k, m].
+
+    The bits are the same wherever `out` lies.
+    """
+    if out is not None and _depends_on_place(x, weight, out):
+        return out.copy_(mm(x, weight))
     cut = _cut(x)
     if not cut:
         return torch.mm(x, weight, out=out)
@@ -84,6 +95,15 @@ class _Linear(Function):
             grad.sum(0) if of_bias and not ctx.only_x else None,
             None,
         )
+
+
+def _depends_on_place(x: Tensor, weight: Tensor, out: Tensor) -> bool:
+    """Whether a product would have other bits in a place than in new memory: MKL's may."""
+    if not out.is_cpu or out.data_ptr() % ALIGNMENT == 0:
+        return False
+    rows, width = x.shape
+    is_onednn = is_onednn_at_work() and x.dtype is torch.float32
+    return not is_onednn or rows * width * weight.shape[1] <= FEW_MULTIPLICATIONS
 
 
 def _cut(x: Tensor) -> int:

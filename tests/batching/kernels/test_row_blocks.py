@@ -21,8 +21,9 @@ from torch.overrides import TorchFunctionMode
 from graphfold.batching import Up
 from graphfold.batching.kernels import row_blocks as row_blocks_of_graphfold
 from graphfold.batching.kernels.fast_kernels import FastKernels
-from graphfold.batching.kernels.onednn import choose_onednn
+from graphfold.batching.kernels.onednn import choose_onednn, product_kernel
 from graphfold.batching.kernels.row_blocks import addmm, linear, mm, rows_mm
+from graphfold.training.products import products_in_use, use_products
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,28 @@ def test_products_in_blocks_are_the_products(rows, has_place):
         if place is not None:
             torch.testing.assert_close(place, want)
     torch.testing.assert_close(rows_mm(x, x[:, :2]), x.T @ x[:, :2])
+
+
+@pytest.fixture(params=["default", "onednn"])
+def kernel(request):
+    before = products_in_use()
+    use_products(request.param)
+    with product_kernel(torch.device("cpu")) as kernel:
+        yield kernel
+    use_products(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("nodes", "rows"), [(1, 1), (1, 5), (2, 2), (3, 3), (8, 8), (70, 70)])
+def test_products_have_the_same_bits_wherever_they_lie(nodes, rows, dtype, kernel):
+    kernel.choose(nodes)
+    for k, m in ((512, 256), (300, 750), (150, 5)):
+        x, weight = torch.randn(rows, k, dtype=dtype), torch.randn(k, m, dtype=dtype)
+        bias = torch.randn(m, dtype=dtype)
+        for shift in (0, 1, 2, 6, 22):
+            place = torch.empty(rows * m + shift, dtype=dtype)[shift:].view(rows, m)
+            assert torch.equal(mm(x, weight, out=place), mm(x, weight))
+            assert torch.equal(addmm(bias, x, weight, out=place), addmm(bias, x, weight))
 
 
 class Shapes(TorchFunctionMode):

@@ -192,7 +192,7 @@ def _function(
     gone = {} if build is None else fuse(new, build)
     names = {node: copy for node, copy in names.items() if copy not in gone}
     with new.inserting_before(end):
-        kept = write_outputs(end.args[0][1], outputs, places, names, returned)
+        kept = write_outputs(end.args[0][1], outputs, places, names, returned, faster)
     end.args = ((end.args[0][0], kept),)
     new.eliminate_dead_code()
     end.args = (end.args[0][0],)

@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from graphfold.batching.engine.programs.fusion.lanes import rows_of
 from graphfold.batching.engine.programs.program_places import (
     can_write,
+    is_arithmetic,
     is_pointwise,
     write_to,
     written_to,
@@ -48,7 +49,7 @@ def _maker(part: fx.Node, join: fx.Node) -> fx.Node | None:
     maker = part
     while maker.target in VIEWS and len(maker.users) == 1:
         maker = maker.all_input_nodes[0]
-    if len(maker.users) != 1 or not is_pointwise(maker) or written_to(maker) is not None:
+    if len(maker.users) != 1 or written_to(maker) is not None or not is_arithmetic(maker):
         return None
     rows = rows_of(join.meta["val"])
     if rows is None or rows_of(maker.meta["val"]) != rows:  # a view of a slice divides columns only

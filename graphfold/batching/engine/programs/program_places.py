@@ -11,9 +11,12 @@ from torch import Tensor, fx
 from graphfold.batching.engine.programs.fusion.regions import place_result
 from graphfold.batching.engine.programs.program_rewrites import (
     VIEWS,
+    has_own_kernel,
     may_share_memory,
     same_shape,
 )
+
+aten = torch.ops.aten
 
 
 class Output(NamedTuple):
@@ -36,6 +39,7 @@ def write_outputs(
     places: Sequence[fx.Node],
     names: Mapping[fx.Node, fx.Node],
     returned: Sequence[Any],
+    faster: bool,
 ) -> list[fx.Node]:
     """Lets outputs be written to their places; gives what has to be kept for that.
 
@@ -45,6 +49,7 @@ def write_outputs(
         places: the places.
         names: node of the whole graph -> what it is in the function, if it is one operation there.
         returned: what the function returns.
+        faster: see `quicken`. Other products than ours have the cell's bits in new memory alone.
     """
     written: set[fx.Node] = set()
     kept = []
@@ -57,6 +62,8 @@ def write_outputs(
                 place = place.graph.call_method("view", (place, [-1, *shape]))
         if is_new and node not in names and node.meta["val"].dtype == dtype:
             place_result(copy, place)
+        elif is_product(node) and not (faster and has_own_kernel(node)):
+            copy = copy.graph.call_method("copy_", (place, copy))
         elif is_new and names.get(node) is copy and can_write(copy, node, dtype):
             for other in (node, *_overwritten(node, returned, names)):
                 write_to(names[other], place)
@@ -126,6 +133,23 @@ def is_pointwise(node: fx.Node) -> bool:
     return torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
+#: Operations that round alike for a whole vector of numbers and for a single one. sigmoid does not,
+#: and the columns of a slice leave other single ones at their ends.
+_ARITHMETIC = tuple(
+    getattr(aten, name)
+    for name in (
+        *("add", "sub", "rsub", "mul", "div", "neg", "addcmul", "where", "relu", "abs"),
+        *("clamp_min", "clamp_max", "clamp", "maximum", "minimum", "masked_fill"),
+        *("threshold_backward", "sigmoid_backward", "tanh_backward"),
+    )
+)
+
+
+def is_arithmetic(node: fx.Node) -> bool:
+    """Whether an operation gives the same bits however its elements lie."""
+    return getattr(node.target, "overloadpacket", None) in _ARITHMETIC
+
+
 def written_to(node: fx.Node) -> fx.Node | None:
     """Where an operation writes its result, if it is told."""
     return cast(fx.Node | None, node.kwargs.get(_out_name(node.target)))
@@ -137,6 +161,18 @@ def write_to(node: fx.Node, place: fx.Node) -> None:
     assert isinstance(target, torch._ops.OpOverload)
     node.target = _writer(target) or target
     node.kwargs = {**node.kwargs, _out_name(node.target): place}
+
+
+#: Matrix products, whose bits may depend on where the result lies.
+_PRODUCTS = tuple(
+    getattr(aten, name)
+    for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "addr", "dot", "vdot")
+)
+
+
+def is_product(node: fx.Node) -> bool:
+    """Whether an operation is a matrix product."""
+    return getattr(node.target, "overloadpacket", None) in _PRODUCTS
 
 
 def can_write(node: fx.Node, original: fx.Node, dtype: torch.dtype) -> bool:

@@ -169,6 +169,12 @@ def without_views(results: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
     return found
 
 
+def has_own_kernel(node: fx.Node) -> bool:
+    """Whether graphfold has a kernel for an operation on the rows of a group."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet in _FASTER and rows_of(node.meta["val"]) is not None
+
+
 def quicken(node: fx.Node, faster: bool = True) -> None:
     """Lets a node call what is quickest among the names of the same operation.
 
@@ -185,7 +191,7 @@ def quicken(node: fx.Node, faster: bool = True) -> None:
         node.target = stands_for
         return
     packet = node.target.overloadpacket
-    if packet in _FASTER and faster and rows_of(node.meta["val"]) is not None:
+    if faster and has_own_kernel(node):
         node.target = _FASTER[packet]
         return
     function = getattr(torch, packet.__name__, None)
