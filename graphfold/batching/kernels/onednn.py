@@ -20,7 +20,6 @@ import torch
 FEW_ROWS = 2
 
 _is_chosen = False
-_is_few = False  # whether a group of few rows runs now
 
 
 def choose_onednn(is_chosen: bool) -> None:
@@ -36,7 +35,8 @@ def is_onednn_chosen() -> bool:
 
 def is_onednn_at_work() -> bool:
     """Whether the products of the group that runs, if one does, are oneDNN's."""
-    return _is_chosen and not _is_few
+    setting: Any = getattr(torch.backends.mkldnn, "matmul", None)
+    return _is_chosen and (setting is None or setting.fp32_precision != "ieee")
 
 
 class ProductKernel:
@@ -53,14 +53,14 @@ class ProductKernel:
             self._setting = None
         if self._setting is not None:
             self._usual = self._setting.fp32_precision
+        self._is_few = False
 
     def choose(self, num_rows: int) -> None:
         """Before a group of so many nodes."""
-        global _is_few
         is_few = num_rows <= FEW_ROWS
-        if self._setting is not None and is_few != _is_few:
+        if self._setting is not None and is_few != self._is_few:
             self._setting.fp32_precision = "ieee" if is_few else self._usual
-            _is_few = is_few
+            self._is_few = is_few
 
 
 @contextmanager

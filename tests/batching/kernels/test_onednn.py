@@ -6,7 +6,12 @@ import pytest
 import torch
 from engine_cells import PhraseCell, chain, make_batch, make_network, make_x, random_dag, tree_cells
 
-from graphfold.batching.kernels.onednn import FEW_ROWS, choose_onednn
+from graphfold.batching.kernels.onednn import (
+    FEW_ROWS,
+    choose_onednn,
+    is_onednn_at_work,
+    product_kernel,
+)
 
 has_setting = hasattr(torch.backends.mkldnn, "matmul")
 pytestmark = pytest.mark.skipif(not has_setting, reason="this torch has one setting for all")
@@ -63,3 +68,17 @@ def test_the_library_changes_nothing_by_itself(network):
     dag = chain(2)
     network(make_batch(dag, network), make_x(dag))
     assert {precision for _, precision in cell.seen} == {"bf16"}
+
+
+def test_a_pass_within_a_group_leaves_the_setting_as_it_was():
+    device = torch.device("cpu")
+    with product_kernel(device) as outer:
+        outer.choose(1)
+        assert not is_onednn_at_work()
+        with product_kernel(device) as inner:
+            inner.choose(1)
+            inner.choose(FEW_ROWS + 1)
+        assert not is_onednn_at_work()
+        outer.choose(FEW_ROWS + 1)
+        assert is_onednn_at_work()
+    assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"

@@ -80,11 +80,7 @@ def make_program(
     wanted = {*inner, *used, *_nodes(returned)}
     constants = [node for node in graph.nodes if node in fixed and node in wanted]
     places = [Output(n, d, _row(n)) for n, d in zip(outputs, dtypes, strict=True)]
-    of_children = [
-        Output(grad, slot.like.dtype, tuple(slot.like.shape[1:]))
-        for grad, slot in zip(results, (s for s in slots if s.needs_grad), strict=False)
-        if slot.how == "rows"
-    ]
+    of_children = _of_children(results, slots)
     return Program(
         tuple(slots),
         tuple(reads),
@@ -93,6 +89,16 @@ def make_program(
         Backward(graph, [*saved, *constants], grads, backward, results, of_children, build, faster),
         layout,
     )
+
+
+def _of_children(results: Sequence[Any], slots: Sequence[Slot]) -> list[Output]:
+    """The results that are gradients of children's rows, if there are results."""
+    wanted = (slot for slot in slots if slot.needs_grad)
+    return [
+        Output(grad, slot.like.dtype, tuple(slot.like.shape[1:]))
+        for grad, slot in zip(results, wanted, strict=False)
+        if slot.how == "rows"
+    ]
 
 
 def _copy(graph: fx.Graph) -> fx.Graph:

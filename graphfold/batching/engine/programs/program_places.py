@@ -62,9 +62,7 @@ def write_outputs(
                 place = place.graph.call_method("view", (place, [-1, *shape]))
         if is_new and node not in names and node.meta["val"].dtype == dtype:
             place_result(copy, place)
-        elif is_product(node) and not (faster and has_own_kernel(node)):
-            copy = copy.graph.call_method("copy_", (place, copy))
-        elif is_new and names.get(node) is copy and can_write(copy, node, dtype):
+        elif is_new and names.get(node) is copy and _can_lie(copy, node, dtype, faster):
             for other in (node, *_overwritten(node, returned, names)):
                 write_to(names[other], place)
         else:
@@ -123,7 +121,7 @@ def _is_free(read: fx.Node, node: fx.Node) -> bool:
 
 
 def _is_placed(node: fx.Node) -> bool:
-    """Whether a node writes into the buffers."""
+    """Whether a node writes to memory that was made for it."""
     place = written_to(node)
     return place is not None and place.op in ("placeholder", "call_method")
 
@@ -170,9 +168,11 @@ _PRODUCTS = tuple(
 )
 
 
-def is_product(node: fx.Node) -> bool:
-    """Whether an operation is a matrix product."""
-    return getattr(node.target, "overloadpacket", None) in _PRODUCTS
+def _can_lie(node: fx.Node, original: fx.Node, dtype: torch.dtype, faster: bool) -> bool:
+    """Whether an operation can write to any address, see `can_write`, with the same bits."""
+    is_product = getattr(original.target, "overloadpacket", None) in _PRODUCTS
+    is_ours = faster and has_own_kernel(original)
+    return can_write(node, original, dtype) and (is_ours or not is_product)
 
 
 def can_write(node: fx.Node, original: fx.Node, dtype: torch.dtype) -> bool:
