@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from graphfold.batching import Network
-from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
 
-#: graphfold with kernels of the cells' own.
-FUSED = "fused"
+#: graphfold with torch's operations instead of kernels of the cells' own.
+UNFUSED = "unfused"
 
 
 def fusions(network: Network) -> dict[str, bool | None]:
-    """Variant -> its `fuse`: that of the network, and True where there is a compiler."""
+    """Variant -> its `fuse`: that of the network, and False where that has kernels."""
     own = {"graphfold": network.fuse}
-    return own if find_compiler() is None else {**own, FUSED: True}
+    return {**own, UNFUSED: False} if network.fuse else own

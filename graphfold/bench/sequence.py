@@ -3,10 +3,11 @@
 Sentences of the Stanford Sentiment Treebank as chains: each token has one child, the token before
 it; the first has an absent one. `NaryTreeLSTMCell` of arity 1 then is an LSTM. Every token has a
 random vector that needs no gradient. A step of training is forward and backward to the weights,
-the input projection included; every state takes part in the loss. `fused` is graphfold with a
-kernel for the elementwise part of the cell (`Network(fuse=True)`), where there is a C compiler.
-Baselines of the same run:
+the input projection included; every state takes part in the loss. The cell has kernels for its
+elementwise part where there is a C compiler, as models of `graphfold train` have. Baselines of the
+same run:
 
+- `unfused`: graphfold without these kernels (`Network(fuse=False)`);
 - `packed_lstm`: `torch.nn.LSTM` on the same weights over packed sequences, packed beforehand;
 - `cat_levels`: the levels joined by torch.cat under autograd;
 - `one_by_one`: a loop over the tokens of the first batch;
@@ -27,6 +28,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from graphfold.batching import Batch, Network, Up
+from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.bench.chains import SCHEMA, Chains, regrouped, torch_lstm
 from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
@@ -80,7 +82,9 @@ class Variants:
 
     def __init__(self, lengths: Sequence[Sequence[int]], hidden_size: int) -> None:
         self.cell = NaryTreeLSTMCell(hidden_size, hidden_size, arity=1)
-        self.network = Network(SCHEMA, [Up()], [{"token": self.cell}], trace_after=TRACE_AFTER)
+        fuse = is_quick(torch.device("cpu"))
+        cells = [{"token": self.cell}]
+        self.network = Network(SCHEMA, [Up()], cells, trace_after=TRACE_AFTER, fuse=fuse)
         self.lstm = torch_lstm(self.cell, hidden_size)
         self.batches = [Chains(part, hidden_size) for part in lengths]
         self.floors = [self._floor(chains.batch) for chains in self.batches]

@@ -4,10 +4,10 @@ The model of the experiment sst_tree_lstm, Tai et al. (2015), https://arxiv.org/
 words of width 300 and without dropout, so that all variants compute the same. A training step is
 forward, the loss of all nodes, backward and the optimizer's step; the batches, the first of an
 epoch, are planned beforehand. The row of `sst_epoch` is a whole pass over the training part, with
-the planning. `fused` is graphfold with a kernel for the elementwise part of each cell
-(model.fuse=true), where there is a C compiler; it is compiled before the clock starts. Baselines of
-the same run:
+the planning. As in `graphfold train`, cells have kernels for their elementwise part where there is
+a C compiler; they are compiled before the clock starts. Baselines of the same run:
 
+- `unfused`: graphfold without these kernels (model.fuse=false);
 - `cat_levels`: the levels joined by torch.cat under autograd;
 - `one_by_one`: a loop over the nodes of the first batch, the classifier once for all of them;
 - `product_floor`: the matrix products alone.
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, build_schedule
-from graphfold.bench.engine_variants import FUSED, fusions
+from graphfold.bench.engine_variants import UNFUSED, fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, Forward, load_data, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure
@@ -113,7 +113,7 @@ class Variants:
         return {**works, "product_floor": Work(floor, total_graphs(self.batches))}
 
     def _batches(self, name: str) -> Sequence[Batch]:
-        shared = dict.fromkeys(("graphfold", FUSED), self.batches)
+        shared = dict.fromkeys(("graphfold", UNFUSED), self.batches)
         return {**shared, "one_by_one": self.plain[:1]}.get(name, self.plain)
 
     def _train(self, forward: Forward, batches: Sequence[Batch]) -> None:

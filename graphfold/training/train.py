@@ -16,6 +16,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from graphfold.files import write_json
 from graphfold.layers import Model
+from graphfold.training.cell_kernels import available_kernels, describe_kernels, settle_kernels
 from graphfold.training.check_parts import check_parts
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.checkpoints import write_history
@@ -33,7 +34,7 @@ from graphfold.training.report import write_report
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.scoring import Rows, metric_names
 from graphfold.training.tables import describe_data, metrics_table
-from graphfold.training.trained import TrainedModel, named_packages
+from graphfold.training.trained import TrainedModel, choose_device, named_packages
 
 
 def train_command(composed: Composed) -> int:
@@ -74,12 +75,14 @@ def train(
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
-    config = {**config, "products": products_in_use()}
+    device = choose_device(config["trainer"])
+    config = settle_kernels({**config, "products": products_in_use()}, device)
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
-    print("\n".join(filter(None, [about_process, describe_data(data)])), flush=True)
+    about = about_process, describe_kernels(config), describe_data(data)
+    print("\n".join(filter(None, about)), flush=True)
     learner, complete = make_learner(config, data)
     folder.create(config, anew)
     print(f"training in {folder.path}", flush=True)
@@ -102,6 +105,7 @@ def resume_run(folder: RunFolder) -> Metrics:
     if not folder.last.is_file():
         print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
         return train(config, folder, anew=True)
+    config = available_kernels(config, choose_device(config["trainer"]))
     last = Checkpoint.load(folder.last)
     check_parts(config)
     data = DataModule(**config["data"])

@@ -15,6 +15,7 @@ from graphfold.datasets.feature_spec import FeatureSpec
 from graphfold.datasets.registry import adapter_paths
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
 from graphfold.layers import Model
+from graphfold.training.cell_kernels import available_kernels
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.instantiate import refuse_unregistered, third_party
 from graphfold.training.metrics import Metrics
@@ -49,8 +50,10 @@ class TrainedModel:
         refuse_untrusted(checkpoint, trusted)
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
-            model = build_model(checkpoint.config["model"], spec.schema, spec.scalers)
-            model.to(parameter_dtype(checkpoint.config["trainer"]))
+            device = choose_device(checkpoint.config["trainer"])
+            config = available_kernels(checkpoint.config, device)
+            model = build_model(config["model"], spec.schema, spec.scalers)
+            model.to(parameter_dtype(config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)
         except (GraphfoldError, KeyError, TypeError, RuntimeError, AttributeError) as error:
             raise CheckpointError(
@@ -58,7 +61,6 @@ class TrainedModel:
                 "that wrote it, or train again.",
                 path=str(path),
             ) from error
-        device = choose_device(checkpoint.config["trainer"])
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
 
     @property

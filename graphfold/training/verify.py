@@ -23,6 +23,7 @@ from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_json
 from graphfold.layers import Model
+from graphfold.training.cell_kernels import settle_kernels
 from graphfold.training.compose import compose
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.sharing import can_share
@@ -190,7 +191,7 @@ def _from_run(run: Path) -> tuple[Model, TypedDAG]:
 
 
 def _from_config(overrides: Sequence[str]) -> tuple[Model, TypedDAG]:
-    config = compose(overrides).config
+    config = settle_kernels(compose(overrides).config, torch.device("cpu"))
     data = DataModule(**config["data"])
     data.prepare()
     learner, _ = make_learner(config, data)

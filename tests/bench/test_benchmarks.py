@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from training.tiny_runs import MOLECULES, run, write_corpora
 
-from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
+from graphfold.batching.engine.programs.fusion.c_compiler import can_compile
 from graphfold.bench import measure, sst, train
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.run import BENCHMARKS, PAGE, PROFILE
@@ -63,7 +63,7 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 #: The variants that are graphfold.
-OWN = ["graphfold", "fused"] if find_compiler() else ["graphfold"]
+OWN = ["graphfold", "unfused"] if can_compile() else ["graphfold"]
 
 
 def variants(rows: Rows, **where: Any) -> list[str]:

@@ -36,13 +36,11 @@ def test_a_wrong_variant_is_refused(attribute: str, make: Callable[[], Any]) -> 
         variants.require_equal()
 
 
-def test_kernels_are_a_variant_where_there_is_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doing_without_kernels_is_a_variant_where_there_are_some() -> None:
     network = sequence.Variants([[2]], 3).network
-    for command, more in ((["cc"], {"fused": True}), (None, {})):
-        monkeypatch.setattr(engine_variants, "find_compiler", lambda command=command: command)
-        for fuse in (None, False):
-            network.fuse = fuse
-            assert engine_variants.fusions(network) == {"graphfold": fuse, **more}
+    for fuse, more in ((True, {"unfused": False}), (False, {}), (None, {})):
+        network.fuse = fuse
+        assert engine_variants.fusions(network) == {"graphfold": fuse, **more}
 
 
 def test_hand_batched_trees_are_the_perfect_ones() -> None:

@@ -49,7 +49,6 @@ def trace(joint: Joint, fuse: bool | None = False) -> Program:
     Raises:
         Untraceable: if the cell's code depends on values or on the size of a group, or if the code
             found does not repeat its numbers exactly.
-        EngineError: if `fuse` is True, and there are no kernels or they give other numbers.
     """
     # What is made up for the check must not change the random numbers of a run.
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import shlex
@@ -20,6 +21,13 @@ FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 FURTHER = (("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-fopenmp-simd",))
 #: Seconds; a kernel takes a tenth of one.
 TIMEOUT = 60
+
+#: A kernel that does nothing.
+_TRIAL = """\
+#include <math.h>
+#include <stdint.h>
+void kernel(int64_t number) { (void)number; }
+"""
 
 
 def find_compiler() -> list[str] | None:
@@ -52,6 +60,16 @@ def compile_c(source: str, num_pointers: int, num_integers: int) -> Callable[...
     kernel.argtypes = [ctypes.c_void_p] * num_pointers + [ctypes.c_int64] * num_integers
     kernel.restype = None
     return kernel
+
+
+@functools.cache
+def can_compile() -> bool:
+    """Whether a kernel can be compiled and loaded here, which is tried once."""
+    try:
+        compile_c(_TRIAL, 0, 1)(1)
+    except (EngineError, OSError):  # loading fails where no file may be executed
+        return False
+    return True
 
 
 def _compile(command: Sequence[str], path: Path) -> Path:

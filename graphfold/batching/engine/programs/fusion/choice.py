@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.programs.fusion import c_source, triton_source
-from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
+from graphfold.batching.engine.programs.fusion.c_compiler import can_compile, find_compiler
 from graphfold.batching.engine.programs.fusion.regions import Build
 from graphfold.batching.engine.programs.joint import Joint, first_line
 from graphfold.batching.engine.programs.program import Program
@@ -62,6 +63,14 @@ def is_wanted(fuse: bool | None, device: torch.device) -> bool:
     return True
 
 
+def is_quick(device: torch.device) -> bool:
+    """Whether kernels for a device are there after tenths of a second, and mostly faster.
+
+    So they are on a CPU with a C compiler. On CUDA only a measurement can tell.
+    """
+    return device.type == "cpu" and not _takes_triton(device) and can_compile()
+
+
 def builder(device: torch.device) -> Build:
     """What builds kernels for a device: Triton on CUDA, a C compiler on a CPU."""
     return triton_source.build if _takes_triton(device) else c_source.build
@@ -90,22 +99,22 @@ def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Progr
         make: makes another one of its kernels.
         fuse: see `is_wanted`.
 
-    Raises:
-        EngineError: if `fuse` is True, and there are no kernels or they give other numbers.
+    Warns if `fuse` is True, and there are no kernels for this cell or they give other numbers.
     """
     if not is_wanted(fuse, joint.device):
         return plain
-    name = type(joint.cell).__name__
     try:
         fused = make(builder(joint.device), True)
-        if not agrees(joint, fused, is_close):
-            raise EngineError("kernels give other numbers than the cell")
-        return fused if fuse else _faster(plain, fused, joint)
+        if agrees(joint, fused, is_close):
+            return fused if fuse else _faster(plain, fused, joint)
+        reason = "kernels give other numbers than the cell"
     except Exception as error:  # those of a compiler are of many kinds
-        if fuse:
-            raise EngineError(f"{name} cannot be fused ({first_line(error)}). {_LEAVE}") from error
-        logger.info("%s runs without kernels: %s.", name, first_line(error))
-        return plain
+        reason = first_line(error)
+    message = f"{type(joint.cell).__name__} runs without kernels: {reason}."
+    if fuse:
+        warnings.warn(message, stacklevel=2)
+    logger.info(message)
+    return plain
 
 
 def _faster(plain: Program, fused: Program, joint: Joint) -> Program:

@@ -1,0 +1,61 @@
+"""Whether cells have kernels of their own: settled when a run begins, and kept with it.
+
+Kernels round in their own way, so a run that went on without them, or an evaluation, would differ
+from it in the last digits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from graphfold.batching.engine.programs.fusion.choice import is_quick, is_wanted
+from graphfold.errors import EngineError
+
+#: The precisions of the trainer for which there are kernels.
+_PRECISIONS = ("32-true", "32", "64-true", "64")
+
+
+def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The config of a new run, with `model.fuse` settled where it is null and not on CUDA.
+
+    Then cells have kernels if this machine can compile them, unless the run is to be deterministic.
+
+    Args:
+        config: the config of a run.
+        device: where it computes.
+    """
+    model = config["model"]
+    if device.type != "cpu" or "fuse" not in model or model["fuse"] is not None:
+        return dict(config)
+    precise = str(config["trainer"].get("precision", "32-true")) in _PRECISIONS
+    fuse = precise and not config.get("deterministic") and is_quick(device)
+    return {**config, "model": {**model, "fuse": fuse}}
+
+
+def available_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The config of a run that there is, without kernels where they cannot be had: it warns then.
+
+    Args:
+        config: the config of a run.
+        device: where it computes now.
+    """
+    try:
+        is_wanted(config["model"].get("fuse"), device)
+    except EngineError as error:
+        warnings.warn(
+            f"the run had kernels for its cells, and goes on without them: {error} Last digits may "
+            "differ.",
+            stacklevel=2,
+        )
+        return {**config, "model": {**config["model"], "fuse": False}}
+    return dict(config)
+
+
+def describe_kernels(config: Mapping[str, Any]) -> str:
+    """What is to be said of them in a line; nothing where nothing is settled."""
+    fuse = config["model"].get("fuse")
+    return "" if fuse is None else f"kernels for cells: {'compiled here' if fuse else 'none'}"

@@ -1,0 +1,105 @@
+"""Kernels of cells are settled when a run begins, and kept with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training.tiny_runs import listops, read_json, run, train
+
+from graphfold.batching.engine.programs.fusion import c_compiler, choice
+from graphfold.training import cell_kernels
+from graphfold.training.cell_kernels import available_kernels, describe_kernels, settle_kernels
+from graphfold.training.run_folder import RunFolder
+from graphfold.training.trained import TrainedModel
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+
+
+def config_of(fuse: bool | None = None, **more: Any) -> dict[str, Any]:
+    return {"model": {"fuse": fuse}, "trainer": {"precision": "32-true"}, **more}
+
+
+def fuse_of(config: Mapping[str, Any]) -> bool | None:
+    fuse: bool | None = config["model"]["fuse"]
+    return fuse
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a C compiler."""
+    monkeypatch.setattr(cell_kernels, "is_quick", lambda device: device.type == "cpu")
+    monkeypatch.setattr(choice, "find_compiler", lambda: ["cc"])
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without."""
+    for module in (c_compiler, choice):
+        monkeypatch.setattr(module, "find_compiler", lambda: None)
+    c_compiler.can_compile.cache_clear()
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.mark.usefixtures("quick")
+def test_where_nothing_is_said_there_are_kernels() -> None:
+    for fuse, settled in ((None, True), (True, True), (False, False)):
+        assert fuse_of(settle_kernels(config_of(fuse), CPU)) is settled
+    assert fuse_of(settle_kernels(config_of(), CUDA)) is None
+    assert settle_kernels({**config_of(), "model": {}}, CPU)["model"] == {}
+
+
+@pytest.mark.usefixtures("quick")
+def test_there_are_none_for_runs_of_other_kinds() -> None:
+    assert fuse_of(settle_kernels(config_of(deterministic=True), CPU)) is False
+    for precision, settled in (("bf16-mixed", False), ("16-true", False), ("64-true", True)):
+        config = config_of(trainer={"precision": precision})
+        assert fuse_of(settle_kernels(config, CPU)) is settled
+
+
+@pytest.mark.usefixtures("bare")
+def test_without_a_compiler_there_are_none() -> None:
+    assert fuse_of(settle_kernels(config_of(), CPU)) is False
+    with pytest.warns(UserWarning, match="goes on without them: fuse=True needs a C compiler"):
+        assert fuse_of(available_kernels(config_of(fuse=True), CPU)) is False
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_can_be_had_is_kept() -> None:
+    for fuse in (None, False, True):
+        assert available_kernels(config_of(fuse), CPU) == config_of(fuse)
+
+
+def test_what_is_said() -> None:
+    assert describe_kernels(config_of(True)) == "kernels for cells: compiled here"
+    assert describe_kernels(config_of(False)) == "kernels for cells: none"
+    assert describe_kernels(config_of()) == ""
+    assert describe_kernels({"model": {}}) == ""
+
+
+def test_a_compiler_that_fails_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    c_compiler.can_compile.cache_clear()
+    monkeypatch.setenv("CC", "false")
+    assert not c_compiler.can_compile()
+    c_compiler.can_compile.cache_clear()
+
+
+@pytest.mark.skipif(not c_compiler.can_compile(), reason="there is no C compiler")
+def test_a_run_keeps_its_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = train(tmp_path / "run", *listops(), "model.fuse=null")
+    assert fuse_of(RunFolder(folder).read_config()) is True
+    assert TrainedModel.load(folder / "checkpoints" / "best.ckpt").model.network.fuse is True
+    path = tmp_path / "scores.json"
+    assert run("evaluate", folder, "--json", path) == 0
+    assert read_json(path) == read_json(folder / "metrics.json")
+    monkeypatch.setattr(choice, "find_compiler", lambda: None)  # another machine
+    capsys.readouterr()
+    assert run("evaluate", folder, "--json", path) == 0
+    assert "Last digits may differ" in capsys.readouterr().err
+    assert read_json(path) == pytest.approx(read_json(folder / "metrics.json"), abs=1e-4)
