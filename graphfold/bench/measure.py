@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -108,7 +109,8 @@ def time_in_turns(
 ) -> dict[str, Timing]:
     """Times every variant.
 
-    They take turns, so that a machine whose speed drifts slows all of them alike.
+    They take turns, so that a machine whose speed drifts slows all of them alike, each time in
+    another order, for what one leaves behind in memory and caches burdens or helps the next.
 
     Args:
         variants: name -> what is timed.
@@ -118,12 +120,13 @@ def time_in_turns(
     turns = TURNS if turns is None else turns
     calls = {name: _calls_per_turn(function) for name, function in variants.items()}
     times: dict[str, list[float]] = {name: [] for name in variants}
+    order, names = random.Random(0), list(variants)
     end = time.perf_counter() + (SECONDS if seconds is None else seconds)
     done = 0
     with _quiet_collector():
         while done < turns or time.perf_counter() < end:
-            for name, function in variants.items():
-                times[name].append(_seconds(function, calls[name]) / calls[name])
+            for name in order.sample(names, len(names)):
+                times[name].append(_seconds(variants[name], calls[name]) / calls[name])
             done += 1
     return {name: summarize(values) for name, values in times.items()}
 

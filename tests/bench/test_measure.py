@@ -14,13 +14,17 @@ from graphfold.bench.measure import Row, Work, measure, summarize, time_in_turns
 SETTING = Row("trees", "", "random", 4, 8, "train", 1, extra={"workload": "w"})
 
 
-def test_variants_take_turns_after_one_that_is_not_counted() -> None:
+def test_variants_take_turns_in_changing_order_after_one_that_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.0)  # so each turn is one call
     calls: list[str] = []
     timings = time_in_turns(
-        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, seconds=0.0, turns=3
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, seconds=0.0, turns=8
     )
-    order = [name for name, after in zip(calls, [*calls[1:], ""], strict=True) if name != after]
-    assert order == ["a", "b"] * 4
+    turns = list(zip(calls[::2], calls[1::2], strict=True))
+    assert len(turns) == 9
+    assert set(turns) == {("a", "b"), ("b", "a")}
     assert set(timings) == {"a", "b"}
 
 

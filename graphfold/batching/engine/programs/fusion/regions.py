@@ -153,7 +153,7 @@ def _split_products(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
     sums = {}
     for node in list(graph.nodes):
         is_product = node.target == aten.addmm.default and not node.kwargs
-        if is_product and all(map(is_computable, node.users)):
+        if is_product and _is_read_by_kernels(node):
             bias, *factors = node.args
             with graph.inserting_before(node):
                 product = graph.call_function(aten.mm.default, tuple(factors))
@@ -162,6 +162,12 @@ def _split_products(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
             node.replace_all_uses_with(sums[node])
             graph.erase_node(node)
     return sums
+
+
+def _is_read_by_kernels(node: fx.Node) -> bool:
+    """Whether all that reads a node, through views too, is what kernels compute."""
+    readers = [is_computable(n) or (is_view(n) and _is_read_by_kernels(n)) for n in node.users]
+    return bool(readers) and all(readers)
 
 
 def _fits(region: Region, node: fx.Node) -> bool:

@@ -46,6 +46,13 @@ def test_the_elementwise_part_of_a_cell_is_one_launch(name):
     assert agrees(joint, fused, torch.allclose)
 
 
+def test_a_bias_is_added_on_the_way_to_the_gates_that_are_cut_out_of_the_sum():
+    joint = joint_of(NaryTreeLSTMCell(0, WIDTH), has_x=False)
+    codes = [program.forward.__self__.code for program in programs_of(joint)]
+    assert ["addmm" in code for code in codes] == [True, False]
+    assert agrees(joint, programs_of(joint)[1], torch.allclose)
+
+
 @pytest.mark.parametrize("missing", [{0}, {1}])
 def test_backward_without_a_gradient_is_fused_too(missing):
     joint = joint_of(NaryTreeLSTMCell(WIDTH, WIDTH))
