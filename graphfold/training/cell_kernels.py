@@ -22,7 +22,8 @@ _PRECISIONS = ("32-true", "32", "64-true", "64")
 def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """The config of a new run, with `model.fuse` settled where it is null and not on CUDA.
 
-    Then cells have kernels if this machine can compile them, unless the run is to be deterministic.
+    Then cells have kernels if this machine can compile them, unless the run is to be deterministic
+    or there are none for its engine or precision.
 
     Args:
         config: the config of a run.
@@ -31,8 +32,10 @@ def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str,
     model = config["model"]
     if device.type != "cpu" or "fuse" not in model or model["fuse"] is not None:
         return dict(config)
-    precise = str(config["trainer"].get("precision", "32-true")) in _PRECISIONS
-    fuse = precise and not config.get("deterministic") and is_quick(device)
+    is_fast = model.get("engine", "fast") == "fast"
+    is_precise = str(config["trainer"].get("precision", "32-true")) in _PRECISIONS
+    may_have = is_fast and is_precise and not config.get("deterministic")
+    fuse = may_have and is_quick(device)
     return {**config, "model": {**model, "fuse": fuse}}
 
 

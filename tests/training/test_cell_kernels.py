@@ -59,6 +59,9 @@ def test_there_are_none_for_runs_of_other_kinds() -> None:
     for precision, settled in (("bf16-mixed", False), ("16-true", False), ("64-true", True)):
         config = config_of(trainer={"precision": precision})
         assert fuse_of(settle_kernels(config, CPU)) is settled
+    for engine, settled in (("autograd", False), ("fast", True)):
+        config = config_of() | {"model": {"fuse": None, "engine": engine}}
+        assert fuse_of(settle_kernels(config, CPU)) is settled
 
 
 @pytest.mark.usefixtures("bare")
