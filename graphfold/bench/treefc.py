@@ -5,6 +5,7 @@ backward to the weights and to the leaves; trees and plan are there beforehand. 
 same run:
 
 - `hand_batched` (identical shapes only): the perfect tree written out as dense tensors;
+- `level_loop`: a loop over the levels, forward and backward written by hand for this very cell;
 - `cat_levels`: the levels joined by torch.cat under autograd;
 - `one_by_one`: a loop over the nodes of one tree after another, eight trees at most;
 - `product_floor`: the matrix products alone.
@@ -27,6 +28,7 @@ from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.bench.equality import require_equal
+from graphfold.bench.level_loop import LevelLoop
 from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
@@ -102,10 +104,12 @@ class Variants:
         self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
         few_leaves = self.leaves.detach()[: self.few.num_nodes_by_type[LEAF]]
         self.few_leaves = few_leaves.clone().requires_grad_()
-        self.floor = ProductFloor([Product(self.cell.from_h.weight, group_sizes(self.batch, NODE))])
+        linear = self.cell.from_h
+        self.floor = ProductFloor([Product(linear.weight, group_sizes(self.batch, NODE))])
         self.roots: Mapping[str, Roots] = {
             "graphfold": partial(self._run_engine, "fast"),
             **({"hand_batched": self._by_hand} if is_identical else {}),
+            "level_loop": partial(LevelLoop(dag), self.leaves, linear.weight, linear.bias),
             "cat_levels": partial(self._run_engine, "autograd"),
             "one_by_one": self._one_by_one,
         }

@@ -72,7 +72,7 @@ def variants(rows: Rows, **where: Any) -> list[str]:
 
 def test_treefc(bench: Bench) -> None:
     rows = bench("treefc", "--batch-size", "1,9", "--hidden-size", "4", data=False)
-    common = ["cat_levels", "one_by_one", "product_floor"]
+    common = ["level_loop", "cat_levels", "one_by_one", "product_floor"]
     for phase in ("train", "inference"):
         where = {"phase": phase, "batch_size": 9, "hidden_size": 4}
         assert variants(rows, shape="random", **where) == ["graphfold", *common]

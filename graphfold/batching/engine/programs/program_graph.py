@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -58,17 +58,55 @@ def make_program(
     undo_changes(graph)
     simplify(graph)
     arguments = [node for node in graph.nodes if node.op == "placeholder"]
-    read, parameters = arguments[: len(slots)], arguments[len(slots) :][:num_parameters]
+    read, rest = arguments[: len(slots)], arguments[len(slots) :]
+    parameters, grads = rest[:num_parameters], rest[num_parameters:]
     slots = lay_flat(graph, read, slots)
-    (result,) = (node for node in graph.nodes if node.op == "output")
-    returned = list(result.args[0])
-    outputs = returned[: len(dtypes)]
-    results = without_views(returned[len(dtypes) :], slots) if len(returned) > len(dtypes) else []
-    returned = [*outputs, *results]
-    grads = arguments[len(slots) + num_parameters :]
-    needed = _ancestors(returned)
+    returned = list(graph.output_node().args[0])  # type: ignore[arg-type]
+    outputs, results = returned[: len(dtypes)], without_views(returned[len(dtypes) :], slots)
+    needed = _ancestors([*outputs, *results])
     reads = [index for index, node in enumerate(read) if node in needed]
     read = [read[index] for index in reads]
+    cut = _cut(graph, read, parameters, grads, outputs, results)
+    places = [Output(n, d, _row(n)) for n, d in zip(outputs, dtypes, strict=True)]
+    of_children = _of_children(results, slots)
+    given = [*read, *cut.constants]
+    known = [*cut.saved, *cut.constants]
+    return Program(
+        tuple(slots),
+        tuple(reads),
+        _function(graph, parameters, cut.fixed, cut.constants),
+        _function(graph, given, cut.forward, cut.saved, places, (), build, faster),
+        Backward(graph, known, grads, cut.backward, results, of_children, build, faster),
+        layout,
+    )
+
+
+class _Cut(NamedTuple):
+    """Which node of a graph belongs where.
+
+    Args:
+        fixed: what depends on parameters alone.
+        forward: what outputs are computed from, apart from that.
+        backward: what results are computed from, apart from both.
+        constants: of the fixed nodes those that forward or backward reads, in order.
+        saved: of the nodes of forward those that backward reads.
+    """
+
+    fixed: set[fx.Node]
+    forward: set[fx.Node]
+    backward: set[fx.Node]
+    constants: list[fx.Node]
+    saved: list[fx.Node]
+
+
+def _cut(
+    graph: fx.Graph,
+    read: Sequence[fx.Node],
+    parameters: Sequence[fx.Node],
+    grads: Sequence[fx.Node],
+    outputs: Sequence[fx.Node],
+    results: Sequence[Any],
+) -> _Cut:
     fixed = _depending_on(graph, parameters)
     forward = (_ancestors(outputs) | set(read)) - fixed
     if not all(node in forward for node in graph.nodes if is_random(node)):
@@ -77,18 +115,9 @@ def make_program(
     used = [n for node in graph.nodes if node in backward for n in node.all_input_nodes]
     saved = [n for n in dict.fromkeys([*used, *_nodes(results)]) if n in forward]
     inner = [n for node in forward for n in node.all_input_nodes]
-    wanted = {*inner, *used, *_nodes(returned)}
+    wanted = {*inner, *used, *outputs, *_nodes(results)}
     constants = [node for node in graph.nodes if node in fixed and node in wanted]
-    places = [Output(n, d, _row(n)) for n, d in zip(outputs, dtypes, strict=True)]
-    of_children = _of_children(results, slots)
-    return Program(
-        tuple(slots),
-        tuple(reads),
-        _function(graph, parameters, fixed, constants),
-        _function(graph, [*read, *constants], forward, saved, places, (), build, faster),
-        Backward(graph, [*saved, *constants], grads, backward, results, of_children, build, faster),
-        layout,
-    )
+    return _Cut(fixed, forward, backward, constants, saved)
 
 
 def _of_children(results: Sequence[Any], slots: Sequence[Slot]) -> list[Output]:

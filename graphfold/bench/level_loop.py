@@ -1,0 +1,94 @@
+"""Tree-FC as one writes it by hand for trees of any shape: a loop over their levels.
+
+Forward and backward know this one cell: there is no engine, and no autograd within.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from graphfold.dag import TypedDAG
+
+
+class _Level(NamedTuple):
+    """The inner nodes of one depth."""
+
+    rows: slice  # of the state
+    inner: slice  # the same among the inner nodes
+    children: Tensor  # [2 * num_nodes] the rows that they read
+
+
+class LevelLoop:
+    """Computes the roots of binary trees whose leaves have a given state.
+
+    Args:
+        dag: the trees, whose children come before their parents.
+    """
+
+    def __init__(self, dag: TypedDAG) -> None:
+        order = torch.argsort(dag.depth, stable=True)  # leaves first, in their own order
+        row = torch.empty_like(order)
+        row[order] = torch.arange(len(order))
+        sizes = torch.bincount(dag.depth).tolist()
+        self.num_leaves = sizes[0]
+        by_node = row[dag.input_index].view(-1, 2)  # of inner nodes, in node order
+        of_inner = torch.argsort(row[dag.depth > 0])
+        children = by_node[of_inner].flatten()
+        self.roots = row[dag.output_index]
+        #: Row -> the only edge that reads it; the roots are read by edges behind all others.
+        self.reader = torch.empty_like(row)
+        self.reader[torch.cat([children, self.roots])] = torch.arange(len(row))
+        self.levels = []
+        begin = 0
+        for size in sizes[1:]:
+            inner = slice(begin, begin + size)
+            rows = slice(self.num_leaves + begin, self.num_leaves + begin + size)
+            self.levels.append(_Level(rows, inner, children[2 * begin : 2 * (begin + size)]))
+            begin += size
+
+    def __call__(self, leaves: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """[num_graphs, h] the states of the roots.
+
+        Args:
+            leaves: [num_leaves, h].
+            weight: [h, 2 * h].
+            bias: [h].
+        """
+        roots: Tensor = _Loop.apply(self, leaves, weight, bias)  # type: ignore[no-untyped-call]
+        return roots
+
+
+class _Loop(Function):
+    @staticmethod
+    def forward(ctx: Any, loop: LevelLoop, leaves: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        state = leaves.new_empty(len(loop.reader), len(bias))
+        state[: loop.num_leaves] = leaves
+        joined = leaves.new_empty(len(state) - loop.num_leaves, 2 * len(bias))
+        for level in loop.levels:
+            x = joined[level.inner]
+            torch.index_select(state, 0, level.children, out=x.view(-1, len(bias)))
+            new = state[level.rows]
+            torch.addmm(bias, x, weight.t(), out=new)
+            new.clamp_min_(0)
+        ctx.loop = loop
+        ctx.save_for_backward(state, joined, weight)
+        return state.index_select(0, loop.roots)
+
+    @staticmethod
+    def backward(ctx: Any, grad_roots: Tensor) -> tuple[Tensor | None, ...]:
+        loop: LevelLoop = ctx.loop
+        state, joined, weight = ctx.saved_tensors
+        of_edges, grads = torch.empty_like(state), state.new_empty(len(joined), state.shape[1])
+        of_edges[2 * len(joined) :] = grad_roots
+        for level in reversed(loop.levels):
+            grad = of_edges.index_select(0, loop.reader[level.rows])
+            mine = grads[level.inner]
+            torch.mul(grad, state[level.rows] > 0, out=mine)
+            edges = of_edges[2 * level.inner.start : 2 * level.inner.stop]
+            torch.mm(mine, weight, out=edges.view(len(mine), -1))
+        of_leaves = of_edges.index_select(0, loop.reader[: loop.num_leaves])
+        return None, of_leaves, grads.t() @ joined, grads.sum(0)
