@@ -129,6 +129,7 @@ def _move(variants: treefc.Variants, device: torch.device) -> None:
     variants.network.to(device)
     variants.network.trace_after = 0
     variants.leaves = variants.leaves.detach().to(device).requires_grad_()
+    variants.loop = variants.loop.to(device)
     variants.few_leaves = variants.few_leaves.detach().to(device).requires_grad_()
     variants.batch = variants.batch.to(device)
     calls = group_sizes(variants.batch, treefc.NODE)

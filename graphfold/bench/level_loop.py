@@ -5,6 +5,7 @@ Forward and backward know this one cell: there is no engine, and no autograd wit
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -49,6 +50,13 @@ class LevelLoop:
             rows = slice(self.num_leaves + begin, self.num_leaves + begin + size)
             self.levels.append(_Level(rows, inner, children[2 * begin : 2 * (begin + size)]))
             begin += size
+
+    def to(self, device: torch.device) -> LevelLoop:
+        """The same on a device."""
+        moved = copy(self)
+        moved.roots, moved.reader = self.roots.to(device), self.reader.to(device)
+        moved.levels = [one._replace(children=one.children.to(device)) for one in self.levels]
+        return moved
 
     def __call__(self, leaves: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """[num_graphs, h] the states of the roots.

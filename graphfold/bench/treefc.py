@@ -104,12 +104,12 @@ class Variants:
         self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
         few_leaves = self.leaves.detach()[: self.few.num_nodes_by_type[LEAF]]
         self.few_leaves = few_leaves.clone().requires_grad_()
-        linear = self.cell.from_h
-        self.floor = ProductFloor([Product(linear.weight, group_sizes(self.batch, NODE))])
+        self.loop = LevelLoop(dag)
+        self.floor = ProductFloor([Product(self.cell.from_h.weight, group_sizes(self.batch, NODE))])
         self.roots: Mapping[str, Roots] = {
             "graphfold": partial(self._run_engine, "fast"),
             **({"hand_batched": self._by_hand} if is_identical else {}),
-            "level_loop": partial(LevelLoop(dag), self.leaves, linear.weight, linear.bias),
+            "level_loop": self._level_loop,
             "cat_levels": partial(self._run_engine, "autograd"),
             "one_by_one": self._one_by_one,
         }
@@ -156,6 +156,10 @@ class Variants:
         while h.shape[1] > 1:
             h = torch.relu(self.cell.from_h(h.reshape(h.shape[0], h.shape[1] // 2, -1)))
         return h[:, 0]
+
+    def _level_loop(self) -> Tensor:
+        linear = self.cell.from_h
+        return self.loop(self.leaves, linear.weight, linear.bias)
 
     def _one_by_one(self) -> Tensor:
         linear, states = self.cell.from_h, []
