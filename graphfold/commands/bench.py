@@ -24,6 +24,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.evaluate import positive
+from graphfold.commands.loading import loading
 
 HELP = "measure speed against baselines"
 USAGE = "graphfold bench NAME [options] [overrides]"
@@ -52,7 +53,8 @@ def _numbers(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table of speeds; writes it with --json."""
-    from graphfold.bench import run_bench
+    with loading():
+        from graphfold.bench import run_bench
 
     return int(
         run_bench(

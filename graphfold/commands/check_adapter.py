@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.evaluate import add_settings
+from graphfold.commands.loading import loading
 
 HELP = "read data with its adapter, say what is in it"
 USAGE = "graphfold check-adapter NAME [options]"
@@ -22,10 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the data card; writes it with --json."""
-    from graphfold.datasets.check import check_data
-    from graphfold.datasets.data_card import format_card
-    from graphfold.files import check_output, write_json
-    from graphfold.training.overrides import parse_settings
+    with loading():
+        from graphfold.datasets.check import check_data
+        from graphfold.datasets.data_card import format_card
+        from graphfold.files import check_output, write_json
+        from graphfold.training.overrides import parse_settings
 
     check_output(args.json)
     settings = parse_settings(args.settings)

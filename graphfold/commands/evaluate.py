@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from graphfold.commands.loading import loading
+
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
 
@@ -55,6 +57,7 @@ def positive(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the metrics; writes them with --json."""
-    from graphfold.training.evaluate import evaluate_command
+    with loading():
+        from graphfold.training.evaluate import evaluate_command
 
     return evaluate_command(args)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from graphfold.commands.loading import loading
+
 HELP = "name experiments, corpora, adapters and models"
 USAGE = "graphfold list [options]"
 
@@ -14,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one block per kind, one line per name."""
-    from graphfold.training.listing import describe_all
+    with loading():
+        from graphfold.training.listing import describe_all
 
     print(describe_all())
     return 0

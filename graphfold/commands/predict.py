@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.evaluate import add_run_arguments
+from graphfold.commands.loading import loading
 
 HELP = "apply a trained model to a file"
 USAGE = "graphfold predict RUN INPUT [options]"
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes one prediction per record; exit code 0 though some records were bad."""
-    from graphfold.training.predict import predict_command
+    with loading():
+        from graphfold.training.predict import predict_command
 
     return predict_command(args)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from graphfold.commands.loading import loading
+
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
 
@@ -30,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Trains once, or once per combination; exit code 1 if a run of a sweep fails."""
-    from graphfold.training.compose import compose, show_config
+    with loading():
+        from graphfold.training.compose import compose, show_config
 
     if args.cfg:
         print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
@@ -39,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
         from graphfold.training.sweep import sweep
 
         return sweep(args.overrides, args.config_dir)
-    from graphfold.training.train import train_command
+    with loading():
+        from graphfold.training.train import train_command
 
     return train_command(compose(args.overrides, args.config_dir))

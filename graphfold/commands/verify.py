@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.evaluate import positive
+from graphfold.commands.loading import loading
 
 HELP = "compare the fast engine with the reference"
 USAGE = "graphfold verify [RUN] [experiment=NAME] [options] [overrides]"
@@ -21,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 on a difference."""
-    from graphfold.training.verify import run_verify
+    with loading():
+        from graphfold.training.verify import run_verify
 
     runs = [word for word in args.overrides if "=" not in word]
     if len(runs) > 1:
