@@ -84,9 +84,12 @@ def test_what_is_said() -> None:
     assert describe_kernels({"model": {}}) == ""
 
 
-def test_a_compiler_that_fails_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["false", "gcc '"])
+def test_a_compiler_that_fails_compiles_nothing(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     c_compiler.can_compile.cache_clear()
-    monkeypatch.setenv("CC", "false")
+    monkeypatch.setenv("CC", command)
     assert not c_compiler.can_compile()
     c_compiler.can_compile.cache_clear()
 

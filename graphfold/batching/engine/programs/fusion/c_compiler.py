@@ -71,7 +71,7 @@ def can_compile() -> bool:
     """Whether a kernel can be compiled and loaded here, which is tried once."""
     try:
         compile_c(_TRIAL, 0, 1)(1)
-    except (EngineError, OSError):  # loading fails where no file may be executed
+    except (EngineError, OSError, ValueError):  # no compiler, no loading from there, a broken CC
         return False
     return True
 

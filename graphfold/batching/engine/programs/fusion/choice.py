@@ -22,7 +22,7 @@ from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
 
-_LEAVE = "Leave fuse unset (model.fuse=null) to do without kernels."
+_WITHOUT = "Say fuse=False (model.fuse=false) to do without kernels."
 #: How far the results of kernels may be from those of the cell, relative to the largest of a
 #: tensor, or to one where all are smaller: another order of a sum, another exp.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -49,16 +49,16 @@ def is_wanted(fuse: bool | None, device: torch.device) -> bool:
     if device.type not in ("cpu", "cuda"):
         raise EngineError(
             f"fuse=True writes kernels for CUDA and for CPUs, but the model is on '{device.type}'. "
-            f"{_LEAVE}"
+            f"{_WITHOUT}"
         )
     if _takes_triton(device) and find_spec("triton") is None:
         raise EngineError(
-            f"fuse=True needs Triton, which is not installed. Run pip install triton. {_LEAVE}"
+            f"fuse=True needs Triton, which is not installed. Run pip install triton. {_WITHOUT}"
         )
     if not _takes_triton(device) and find_compiler() is None:
         raise EngineError(
             "fuse=True needs a C compiler on a CPU, and none was found. Install one (gcc or "
-            f"clang), or name it in the environment variable CC. {_LEAVE}"
+            f"clang), or name it in the environment variable CC. {_WITHOUT}"
         )
     return True
 
