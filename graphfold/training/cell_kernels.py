@@ -28,8 +28,12 @@ def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str,
     Args:
         config: the config of a run.
         device: where it computes.
+
+    Raises:
+        EngineError: if the config asks for kernels that cannot be had.
     """
     model = config["model"]
+    is_wanted(model.get("fuse"), device)
     if device.type != "cpu" or "fuse" not in model or model["fuse"] is not None:
         return dict(config)
     is_fast = model.get("engine", "fast") == "fast"

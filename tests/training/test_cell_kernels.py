@@ -11,7 +11,7 @@ import torch
 from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.batching.engine.programs.fusion import c_compiler, choice
-from graphfold.training import cell_kernels
+from graphfold.errors import EngineError
 from graphfold.training.cell_kernels import available_kernels, describe_kernels, settle_kernels
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.trained import TrainedModel
@@ -31,17 +31,14 @@ def fuse_of(config: Mapping[str, Any]) -> bool | None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a C compiler."""
-    monkeypatch.setattr(cell_kernels, "is_quick", lambda device: device.type == "cpu")
-    monkeypatch.setattr(choice, "find_compiler", lambda: ["cc"])
+    monkeypatch.setattr(choice, "can_compile", lambda: True)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without."""
-    for module in (c_compiler, choice):
-        monkeypatch.setattr(module, "find_compiler", lambda: None)
-    c_compiler.can_compile.cache_clear()
+    monkeypatch.setattr(choice, "can_compile", lambda: False)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
@@ -67,6 +64,8 @@ def test_there_are_none_for_runs_of_other_kinds() -> None:
 @pytest.mark.usefixtures("bare")
 def test_without_a_compiler_there_are_none() -> None:
     assert fuse_of(settle_kernels(config_of(), CPU)) is False
+    with pytest.raises(EngineError, match="fuse=True needs a C compiler"):
+        settle_kernels(config_of(fuse=True), CPU)
     with pytest.warns(UserWarning, match="goes on without them: fuse=True needs a C compiler"):
         assert fuse_of(available_kernels(config_of(fuse=True), CPU)) is False
 
@@ -104,7 +103,7 @@ def test_a_run_keeps_its_kernels(
     path = tmp_path / "scores.json"
     assert run("evaluate", folder, "--json", path) == 0
     assert read_json(path) == read_json(folder / "metrics.json")
-    monkeypatch.setattr(choice, "find_compiler", lambda: None)  # another machine
+    monkeypatch.setattr(choice, "can_compile", lambda: False)  # another machine
     capsys.readouterr()
     assert run("evaluate", folder, "--json", path) == 0
     assert "Last digits may differ" in capsys.readouterr().err

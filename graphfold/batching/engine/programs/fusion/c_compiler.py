@@ -32,13 +32,9 @@ void kernel(int64_t number) { (void)number; }
 
 def find_compiler() -> list[str] | None:
     """The command of the C compiler: that of the environment variable CC, cc, gcc or clang."""
-    return _find(os.environ.get("CC", ""), os.environ.get("PATH"))
-
-
-@functools.cache  # every pass of a cell that has no program asks
-def _find(given: str, path: str | None) -> list[str] | None:
-    for command in (shlex.split(given), ["cc"], ["gcc"], ["clang"]):
-        if command and shutil.which(command[0], path=path):
+    given = shlex.split(os.environ.get("CC", ""))
+    for command in (given, ["cc"], ["gcc"], ["clang"]):
+        if command and shutil.which(command[0]):
             return command
     return None
 

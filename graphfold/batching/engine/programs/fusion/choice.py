@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.programs.fusion import c_source, triton_source
-from graphfold.batching.engine.programs.fusion.c_compiler import can_compile, find_compiler
+from graphfold.batching.engine.programs.fusion.c_compiler import can_compile
 from graphfold.batching.engine.programs.fusion.regions import Build
 from graphfold.batching.engine.programs.joint import Joint, first_line
 from graphfold.batching.engine.programs.program import Program
@@ -55,10 +55,10 @@ def is_wanted(fuse: bool | None, device: torch.device) -> bool:
         raise EngineError(
             f"fuse=True needs Triton, which is not installed. Run pip install triton. {_WITHOUT}"
         )
-    if not _takes_triton(device) and find_compiler() is None:
+    if not _takes_triton(device) and not can_compile():
         raise EngineError(
-            "fuse=True needs a C compiler on a CPU, and none was found. Install one (gcc or "
-            f"clang), or name it in the environment variable CC. {_WITHOUT}"
+            "fuse=True needs a C compiler on a CPU, and none that works was found. Install one "
+            f"(gcc or clang), or name it in the environment variable CC. {_WITHOUT}"
         )
     return True
 
