@@ -101,11 +101,11 @@ def resume_run(folder: RunFolder) -> Metrics:
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     config = folder.read_config()
+    config = available_kernels(config, choose_device(config["trainer"]))
     folder.remove_leftovers()
     if not folder.last.is_file():
         print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
         return train(config, folder, anew=True)
-    config = available_kernels(config, choose_device(config["trainer"]))
     last = Checkpoint.load(folder.last)
     check_parts(config)
     data = DataModule(**config["data"])
