@@ -38,11 +38,10 @@ def run(args: argparse.Namespace) -> int:
     if args.cfg:
         print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
         return 0
-    if args.multirun:
-        from graphfold.training.sweep import sweep
-
-        return sweep(args.overrides, args.config_dir)
     with loading():
+        from graphfold.training.sweep import sweep
         from graphfold.training.train import train_command
 
+    if args.multirun:
+        return sweep(args.overrides, args.config_dir)
     return train_command(compose(args.overrides, args.config_dir))

@@ -113,7 +113,8 @@ def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Progr
     message = f"{type(joint.cell).__name__} runs without kernels: {reason}."
     if fuse:
         warnings.warn(message, stacklevel=2)
-    logger.info(message)
+    else:
+        logger.info(message)
     return plain
 
 
