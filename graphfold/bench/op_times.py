@@ -17,6 +17,9 @@ _BEGINNINGS = {
     MEMORY: ("empty", "zero", "fill_", "copy_", "clone", "resize", "new_"),
 }
 
+#: graphfold's kernels that are not elementwise -> their kind.
+_OWN = {"product": PRODUCTS, "pack": MEMORY}
+
 #: Operations that look at a tensor anew, or only call others: what they take is dispatch.
 _DISPATCH = {
     "alias", "as_strided", "chunk", "contiguous", "detach", "expand", "flatten", "item", "linear",
@@ -53,7 +56,7 @@ def kind_of(name: str) -> str | None:
     if library == "torch_scatter":
         return GATHER
     if library == "graphfold":
-        return ELEMENTWISE
+        return _OWN.get(op, ELEMENTWISE)
     if library != "aten" or op in _DISPATCH:
         return None
     for kind, beginnings in _BEGINNINGS.items():

@@ -1,9 +1,10 @@
 """Fold's Tree-FC benchmark: binary trees of 128 leaves, one fully connected layer per node.
 
 Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1. A step of training is forward and
-backward to the weights and to the leaves; trees and plan are there beforehand. Baselines of the
-same run:
+backward to the weights and to the leaves; trees and plan are there beforehand. `graphfold` has
+compiled kernels, as commands have where there is a C compiler. Baselines of the same run:
 
+- `unfused`: graphfold without these kernels (`Network(fuse=False)`);
 - `hand_batched` (identical shapes only): the perfect tree written out as dense tensors;
 - `level_loop`: a loop over the levels, forward and backward written by hand for this very cell;
 - `cat_levels`: the levels joined by torch.cat under autograd;
@@ -27,6 +28,8 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
+from graphfold.batching.engine.programs.fusion.choice import is_quick
+from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.level_loop import LevelLoop
 from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
@@ -98,7 +101,8 @@ class Variants:
     def __init__(self, dag: TypedDAG, hidden_size: int, is_identical: bool) -> None:
         self.cell = TreeFCCell(hidden_size)
         cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
-        self.network = Network(SCHEMA, [Up()], [cells], trace_after=TRACE_AFTER)
+        fuse = is_quick(torch.device("cpu"))
+        self.network = Network(SCHEMA, [Up()], [cells], trace_after=TRACE_AFTER, fuse=fuse)
         self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
         self.batch = Batch(dag, build_schedule(dag, [Up()]))
         self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
@@ -107,10 +111,13 @@ class Variants:
         self.loop = LevelLoop(dag)
         self.floor = ProductFloor([Product(self.cell.from_h.weight, group_sizes(self.batch, NODE))])
         self.roots: Mapping[str, Roots] = {
-            "graphfold": partial(self._run_engine, "fast"),
+            **{
+                name: partial(self._run_engine, "fast", fuse)
+                for name, fuse in fusions(self.network).items()
+            },
             **({"hand_batched": self._by_hand} if is_identical else {}),
             "level_loop": self._level_loop,
-            "cat_levels": partial(self._run_engine, "autograd"),
+            "cat_levels": partial(self._run_engine, "autograd", None),
             "one_by_one": self._one_by_one,
         }
 
@@ -142,8 +149,8 @@ class Variants:
         with torch.no_grad():
             self.roots[name]()
 
-    def _run_engine(self, engine: str) -> Tensor:
-        self.network.engine = engine
+    def _run_engine(self, engine: str, fuse: bool | None) -> Tensor:
+        self.network.engine, self.network.fuse = engine, fuse
         empty = self.leaves.new_zeros(self.batch.dag.num_nodes_by_type[NODE], 0)
         states = self.network(self.batch, {"leaf": self.leaves, "node": empty})
         roots: Tensor = states.at("h", self.batch.dag.output_index)

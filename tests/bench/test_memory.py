@@ -63,7 +63,7 @@ def test_a_graph_holds_what_backward_needs() -> None:
 
 
 def test_memory_is_linear_in_nodes(experiment: Experiment) -> None:
-    few, many = settled(experiment, 4), settled(experiment, 40)
+    few, many = settled(experiment, 8), settled(experiment, 80)
     assert many["nodes"] == 10 * few["nodes"]
     assert many["bytes_per_node"] == pytest.approx(few["bytes_per_node"], rel=0.03)
     assert many["peak_bytes_per_node"] <= 1.03 * few["peak_bytes_per_node"]

@@ -34,6 +34,8 @@ from graphfold.layers import TreeFCCell
         ("aten::copy_", MEMORY),
         ("aten::tanh", ELEMENTWISE),
         ("graphfold::kernel", ELEMENTWISE),
+        ("graphfold::product", PRODUCTS),
+        ("graphfold::pack", MEMORY),
         ("aten::sum", ELEMENTWISE),
         ("aten::t", None),
         ("aten::linear", None),

@@ -10,7 +10,8 @@ import pytest
 import torch
 from training.tiny_runs import listops, read_json, run, train
 
-from graphfold.batching.engine.programs.fusion import c_compiler, choice
+from graphfold.batching.engine.programs.fusion import choice
+from graphfold.batching.kernels import c_compiler
 from graphfold.errors import EngineError
 from graphfold.training.cell_kernels import available_kernels, describe_kernels, settle_kernels
 from graphfold.training.run_folder import RunFolder

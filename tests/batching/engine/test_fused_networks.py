@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from engine_cells import make_batch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphfold.batching import Cell, Children, Network, Up
-from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
+from graphfold.batching.kernels.c_compiler import find_compiler
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
@@ -93,3 +93,38 @@ def test_the_first_batch_draws_the_random_numbers_of_all_others():
 def test_kernels_without_tracing_are_refused():
     with pytest.raises(ConfigError, match="fuse=True .* but trace_after=None"):
         Network(combs(1).schema, [Up()], [{}], trace_after=None, fuse=True)
+
+
+class TiedCell(Cell):
+    """One weight multiplies children that lie apart, two fields of them, and features."""
+
+    arity = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": WIDTH, "c": WIDTH}
+        self.linear = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, children: Children) -> dict[str, Tensor]:
+        h = self.linear(children.stack("h").flatten(1)) + self.linear(x)
+        return {"h": torch.tanh(h), "c": self.linear(children.stack("c").flatten(1)).tanh()}
+
+
+@needs_compiler
+@pytest.mark.parametrize("count", [2, 60])
+def test_what_lies_apart_shares_a_weight_with_what_does_not(count):
+    dag = combs(count)
+    x = {
+        "leaf": torch.randn(dag.num_nodes_by_type[0], WIDTH, dtype=torch.float64),
+        "node": torch.randn(dag.num_nodes_by_type[1], 2 * WIDTH, dtype=torch.float64),
+    }
+    torch.manual_seed(0)
+    cells = {"leaf": quiet_leaf().double(), "node": TiedCell().double()}
+    found = []
+    for engine, fuse in (("fast", True), ("autograd", None)):
+        network = Network(dag.schema, [Up()], [cells], engine=engine, fuse=fuse)
+        states = network(make_batch(dag, network), x)
+        loss = (states["h"].square() + states["c"].sin()).sum()
+        found.append([loss.detach(), *torch.autograd.grad(loss, list(network.parameters()))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)

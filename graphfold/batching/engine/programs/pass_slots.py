@@ -9,11 +9,12 @@ from torch import Tensor
 from graphfold.batching.engine.gradients import Gradients, put
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.programs.program import Slot
+from graphfold.batching.kernels.products import Apart, Rows
 from graphfold.batching.kernels.segment import gather_sum
 from graphfold.batching.scheduling.schedule import Group
 
 #: Gives what is in a slot for a group.
-Read = Callable[[Group], Tensor]
+Read = Callable[[Group], Rows]
 #: Adds the gradient of what a group read to that of the pass.
 Put = Callable[[Group, Tensor, Gradients], None]
 
@@ -40,6 +41,8 @@ class PassSlots:
         plan, name = self._plan, slot.name
         if slot.how == "rows":
             state = self._state[name].detach()
+            if slot.is_apart:
+                return lambda g: Apart(state, plan.group_child_row(g))
             return self._arrange(slot, lambda g: plan.read_children(state, g))
         if slot.how == "sum":
             state = self._state[name].detach()
@@ -78,7 +81,7 @@ class PassSlots:
         x = self._inputs.hollow_x[key]
         return lambda g, grad, to: put(to.x, key, x, g.type_rows, grad)
 
-    def _arrange(self, slot: Slot, read: Read) -> Read:
+    def _arrange(self, slot: Slot, read: Callable[[Group], Tensor]) -> Read:
         """What is read of the edges, side by side where the nodes' arity is fixed."""
         if slot.per != "child":
             return read

@@ -28,6 +28,7 @@ class Slot(NamedTuple):
         per: what its rows belong to: "node", "edge", or "child" for the edges of nodes of fixed
             arity, [group_size, arity, ...]; "ptr" for one row more than nodes.
         needs_grad: whether its gradient is wanted.
+        is_apart: whether the code is given rows where they lie, see `Apart`.
     """
 
     how: str
@@ -35,6 +36,7 @@ class Slot(NamedTuple):
     like: Tensor
     per: str
     needs_grad: bool
+    is_apart: bool = False
 
 
 class Layout(NamedTuple):

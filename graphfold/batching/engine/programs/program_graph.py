@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
-from graphfold.batching.engine.programs.fusion.regions import Build, fuse
+from graphfold.batching.engine.lazy_parameters import Kind
+from graphfold.batching.engine.programs.fusion.regions import Build, Kernels, fuse
 from graphfold.batching.engine.programs.program import Layout, Program, Slot
 from graphfold.batching.engine.programs.program_joins import write_side_by_side
 from graphfold.batching.engine.programs.program_places import (
@@ -16,6 +17,7 @@ from graphfold.batching.engine.programs.program_places import (
     reuse_memory,
     write_outputs,
 )
+from graphfold.batching.engine.programs.program_products import leave_apart, pack_weights
 from graphfold.batching.engine.programs.program_rewrites import (
     is_random,
     lay_flat,
@@ -34,7 +36,7 @@ def make_program(
     num_parameters: int,
     dtypes: Sequence[torch.dtype],
     layout: Layout,
-    build: Build | None = None,
+    kernels: Kernels | None = None,
     faster: bool = True,
 ) -> Program:
     """Cuts a traced graph in three.
@@ -46,7 +48,7 @@ def make_program(
         num_parameters: how many of its arguments are parameters.
         dtypes: of the places of the outputs.
         layout: what the results are.
-        build: makes the kernels of forward and backward; None for the operations one by one.
+        kernels: of forward and backward; None for the operations one by one.
         faster: whether graphfold's kernels are called where they are faster than torch's, with the
             same numbers but for rounding.
 
@@ -63,12 +65,16 @@ def make_program(
     slots = lay_flat(graph, read, slots)
     returned = list(graph.output_node().args[0])  # type: ignore[arg-type]
     outputs, results = returned[: len(dtypes)], without_views(returned[len(dtypes) :], slots)
+    if kernels is not None and kernels.packs:
+        pack_weights(graph, _depending_on(graph, parameters))
+        slots = leave_apart(read, slots, _nodes([*outputs, *_seen(results, slots, layout)]))
     needed = _ancestors([*outputs, *results])
     reads = [index for index, node in enumerate(read) if node in needed]
     read = [read[index] for index in reads]
     cut = _cut(graph, read, parameters, grads, outputs, results)
     places = [Output(n, d, _row(n)) for n, d in zip(outputs, dtypes, strict=True)]
     of_children = _of_children(results, slots)
+    build = None if kernels is None else kernels.build
     given = [*read, *cut.constants]
     known = [*cut.saved, *cut.constants]
     return Program(
@@ -128,6 +134,17 @@ def _of_children(results: Sequence[Any], slots: Sequence[Slot]) -> list[Output]:
         for grad, slot in zip(results, wanted, strict=False)
         if slot.how == "rows"
     ]
+
+
+def _seen(results: Sequence[Any], slots: Sequence[Slot], layout: Layout) -> list[Any]:
+    """The results but for what deferred products are of, which `LazyGradients` takes as it lies."""
+    first = sum(slot.needs_grad for slot in slots)
+    products = {
+        first + 2 * index
+        for index, (kind, *_) in enumerate(layout.uses)
+        if kind is not Kind.EMBEDDING
+    }
+    return [result for index, result in enumerate(results) if index not in products]
 
 
 def _copy(graph: fx.Graph) -> fx.Graph:

@@ -15,6 +15,7 @@ from graphfold.batching.engine.programs.program_rewrites import (
     may_share_memory,
     same_shape,
 )
+from graphfold.batching.kernels.products import multiply
 
 aten = torch.ops.aten
 
@@ -156,8 +157,8 @@ def written_to(node: fx.Node) -> fx.Node | None:
 def write_to(node: fx.Node, place: fx.Node) -> None:
     """Lets an operation write its result to a place, see `can_write`."""
     target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
-    node.target = _writer(target) or target
+    if isinstance(target, torch._ops.OpOverload):
+        node.target = _writer(target) or target
     node.kwargs = {**node.kwargs, _out_name(node.target): place}
 
 
@@ -184,6 +185,8 @@ def can_write(node: fx.Node, original: fx.Node, dtype: torch.dtype) -> bool:
         dtype: of the tensor.
     """
     target = original.target
+    if target is multiply:
+        return bool(original.meta["val"].dtype == dtype)
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
     return _writer(target) is not None and original.meta["val"].dtype == dtype

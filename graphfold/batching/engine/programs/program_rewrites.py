@@ -96,8 +96,9 @@ def simplify(graph: fx.Graph) -> None:
             graph.erase_node(node)
         elif node.target in VIEWS or node.target == aten.expand.default:
             _leave_size_open(node)
-    for node in reversed(list(graph.nodes)):  # the sizes that nobody asks for any more
-        if node.target == aten.sym_size.int and not node.users:
+    for node in reversed(list(graph.nodes)):  # the sizes and views that nobody asks for any more
+        is_size = isinstance(node.meta.get("val"), torch.SymInt) and node.op == "call_function"
+        if (is_size or node.target in VIEWS) and not node.users:
             graph.erase_node(node)
 
 

@@ -58,6 +58,7 @@ class ProgramRunner:
             *own,
             *(value for _, value in parts(inputs.x[op_type])),
             *inputs.edge.values(),
+            *(state[slot.name] for slot in program.slots if slot.is_apart),
         ]
         self._versions: list[tuple[weakref.ref[Tensor], int]] = []
         self._constants = program.constants(*parameters, *parameters)

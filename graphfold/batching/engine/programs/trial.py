@@ -11,6 +11,7 @@ from torch import Tensor
 from graphfold.batching.engine.programs.joint import Joint
 from graphfold.batching.engine.programs.program import Program, Slot
 from graphfold.batching.engine.randomness import generator_states, restore_generators
+from graphfold.batching.kernels.products import Apart, Rows
 from graphfold.batching.kernels.tanh import FEW_NUMBERS
 
 #: Group sizes with which a program must repeat the cell's numbers. One is special in torch: a
@@ -77,18 +78,15 @@ class Trial:
         with torch.no_grad():
             constants = program.constants(*self._parameters)
             read = [
-                self._read[i]
-                if program.slots[i].per == self._joint.slots[i].per
-                # Children that the cell reads side by side, and the program in the order of edges.
-                else self._read[i].flatten(0, 1)
-                for i in program.reads
+                _as_read(self._read[i], joint.slots[i], program.slots[i]) for i in program.reads
             ]
             saved = program.forward(*read, *constants, *places)
             if not joint.differentiate:
                 return places
             backward = program.backward.without(placed=placed)
             own = self._child_places() if placed else {}
-            results = list(backward(*saved, *constants, *self._grads, *own.values()))
+            found = backward(*saved, *constants, *self._grads, *own.values())
+            results = [r.gather() if isinstance(r, Apart) else r for r in found]
             for index, place in own.items():
                 results[index] = place
             return [*places, *results]
@@ -107,6 +105,13 @@ class Trial:
             for index, (slot, tensor) in enumerate(wanted)
             if slot.how == "rows"
         }
+
+
+def _as_read(tensor: Tensor, own: Slot, slot: Slot) -> Rows:
+    """What a program reads, from what its cell reads."""
+    if slot.per != own.per:  # side by side for the cell, in the order of edges for the program
+        tensor = tensor.flatten(0, 1)
+    return Apart(tensor, torch.arange(len(tensor))) if slot.is_apart else tensor
 
 
 def output_grads(joint: Joint, size: int) -> list[Tensor]:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from graphfold.batching.engine.programs.fusion.c_compiler import compile_c
 from graphfold.batching.engine.programs.fusion.kernel_writer import KernelWriter
 from graphfold.batching.engine.programs.fusion.language import Language
 from graphfold.batching.engine.programs.fusion.operations import FUNCTIONS
 from graphfold.batching.engine.programs.fusion.regions import Region
+from graphfold.batching.kernels.c_compiler import compile_c, declare
 from graphfold.batching.kernels.profiled import profiled
 
 #: Columns that are computed side by side: the floats of the largest vectors.
@@ -102,7 +102,8 @@ def compile_source(source: Source) -> Callable[..., Any]:
         EngineError: if the kernel cannot be compiled.
     """
     code = f"{_FUNCTIONS.read_text()}\n{source.kernel}"
-    kernel = profiled("kernel", compile_c(code, source.num_pointers, source.num_integers))
+    arguments = "p" * source.num_pointers + "i" * source.num_integers
+    kernel = profiled("kernel", declare(compile_c(code), "kernel", arguments))
     space: dict[str, Any] = {"__name__": __name__, "torch": torch, "kernel": kernel}
     space["get_num_threads"] = torch.get_num_threads
     exec(source.launch, space)

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.programs.fusion import c_source, triton_source
-from graphfold.batching.engine.programs.fusion.c_compiler import can_compile
-from graphfold.batching.engine.programs.fusion.regions import Build
+from graphfold.batching.engine.programs.fusion.regions import Kernels
 from graphfold.batching.engine.programs.joint import Joint, first_line
 from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import Trial, agrees
+from graphfold.batching.kernels.c_compiler import can_compile
 from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 #: The programs are measured with a group of so many nodes, so many times, in so many turns.
 MEASURED_SIZE, MEASURED_RUNS, MEASURED_TURNS = 256, 10, 3
 
-#: Makes a program, with kernels if it is told how to build them, and see `make_program`.
-Make = Callable[[Build | None, bool], Program]
+#: Makes a program, with kernels if it is given some, and see `make_program`.
+Make = Callable[[Kernels | None, bool], Program]
 
 
 def is_wanted(fuse: bool | None, device: torch.device) -> bool:
@@ -71,9 +71,11 @@ def is_quick(device: torch.device) -> bool:
     return device.type == "cpu" and not _takes_triton(device) and can_compile()
 
 
-def builder(device: torch.device) -> Build:
-    """What builds kernels for a device: Triton on CUDA, a C compiler on a CPU."""
-    return triton_source.build if _takes_triton(device) else c_source.build
+def kernels_for(device: torch.device) -> Kernels:
+    """The kernels for a device: Triton's on CUDA, a C compiler's on a CPU."""
+    if _takes_triton(device):
+        return Kernels(triton_source.build, packs=False)
+    return Kernels(c_source.build, packs=True)
 
 
 def _takes_triton(device: torch.device) -> bool:
@@ -104,7 +106,7 @@ def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Progr
     if not is_wanted(fuse, joint.device):
         return plain
     try:
-        fused = make(builder(joint.device), True)
+        fused = make(kernels_for(joint.device), True)
         if agrees(joint, fused, is_close):
             return fused if fuse else _faster(plain, fused, joint)
         reason = "kernels give other numbers than the cell"

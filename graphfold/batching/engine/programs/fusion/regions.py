@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -92,6 +92,18 @@ class Region:
 #: Gives the function of a region: (inputs ..., out_0=None, ...) -> outputs; an output is written to
 #: the place that is given for it, else to new memory.
 Build = Callable[[Region], Callable[..., Any]]
+
+
+class Kernels(NamedTuple):
+    """The kernels that a program may have.
+
+    Args:
+        build: makes those of regions.
+        packs: whether products have kernels too, `kernels.products`.
+    """
+
+    build: Build
+    packs: bool
 
 
 def fuse(graph: fx.Graph, build: Build) -> dict[fx.Node, fx.Node | None]:

@@ -13,13 +13,13 @@ from fusion_checks import joint_of, twin
 from graphfold.batching import Network, Up
 from graphfold.batching.engine.programs.fusion import c_source, choice, triton_source
 from graphfold.batching.engine.programs.fusion.choice import (
-    builder,
     choose,
     is_close,
     is_quick,
     is_wanted,
+    kernels_for,
 )
-from graphfold.batching.engine.programs.fusion.regions import Region
+from graphfold.batching.engine.programs.fusion.regions import Kernels, Region
 from graphfold.batching.engine.programs.trace import _trace
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import EngineError
@@ -71,10 +71,10 @@ def test_kernels_are_quick_where_they_can_be_compiled(monkeypatch, works):
 
 def test_who_builds_kernels(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    assert builder(CUDA) is triton_source.build
-    assert builder(CPU) is c_source.build
+    assert kernels_for(CUDA) == (triton_source.build, False)
+    assert kernels_for(CPU) == (c_source.build, True)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert builder(CPU) is triton_source.build
+    assert kernels_for(CPU) == (triton_source.build, False)
 
 
 def test_a_network_says_so_in_its_first_pass(monkeypatch):
@@ -96,7 +96,7 @@ def test_a_network_says_so_in_its_first_pass(monkeypatch):
 def joint(monkeypatch):
     """A cell for which kernels are tried as if it were on CUDA."""
     monkeypatch.setattr(choice, "is_wanted", lambda fuse, device: fuse is not False)
-    monkeypatch.setattr(choice, "builder", lambda device: twin)
+    monkeypatch.setattr(choice, "kernels_for", lambda device: Kernels(twin, packs=False))
     return joint_of(LeafLSTMCell(4, 4))
 
 
@@ -134,7 +134,7 @@ def broken(region: Region):
     ("build", "reason"), [(wrong, "kernels give other numbers"), (broken, "no compiler")]
 )
 def test_kernels_that_fail_leave_the_plain_program(joint, monkeypatch, caplog, build, reason):
-    monkeypatch.setattr(choice, "builder", lambda device: build)
+    monkeypatch.setattr(choice, "kernels_for", lambda device: Kernels(build, packs=False))
     with caplog.at_level(logging.INFO):
         assert chosen(joint, None) == "plain"
     assert "LeafLSTMCell runs without kernels: " in caplog.text

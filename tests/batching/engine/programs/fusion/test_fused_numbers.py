@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, Network, Up
 from graphfold.batching.engine.programs.fusion import c_source, triton_source
-from graphfold.batching.engine.programs.fusion.c_compiler import find_compiler
-from graphfold.batching.engine.programs.fusion.choice import builder
+from graphfold.batching.engine.programs.fusion.choice import kernels_for
 from graphfold.batching.engine.programs.fusion.operations import (
     EXPRESSIONS,
     FILLS,
@@ -30,11 +29,12 @@ from graphfold.batching.engine.programs.fusion.operations import (
 from graphfold.batching.engine.programs.fusion.regions import Region, find_region, fuse
 from graphfold.batching.engine.programs.trace import trace
 from graphfold.batching.engine.programs.trial import agrees
+from graphfold.batching.kernels.c_compiler import find_compiler
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell, TreeFCCell, TreeRNNCell
 
 #: What builds the kernels: a compiler, or Triton where its interpreter is asked for.
-build = builder(torch.device("cpu"))
+build = kernels_for(torch.device("cpu")).build
 language = triton_source if build is triton_source.build else c_source
 
 # The interpreter computes with NumPy, which warns where numbers overflow or are no numbers.
@@ -324,7 +324,8 @@ def test_cell(name, built):
     joint = joint_of(CELLS[name](), has_x=name != "Tree-FC")
     program = trace(joint, fuse=True)
     assert agrees(joint, program, lambda a, b: torch.allclose(a, b, rtol=1e-12, atol=1e-12))
-    assert built
+    if name != "Tree-FC" or language is triton_source:  # all of it is products and one operation
+        assert built
 
 
 @pytest.mark.parametrize("recompute", [False, True])

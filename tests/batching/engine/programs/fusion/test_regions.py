@@ -12,7 +12,13 @@ from torch import Tensor, fx
 
 from graphfold.batching.engine.programs import trace as trace_module
 from graphfold.batching.engine.programs.fusion.operations import is_computable
-from graphfold.batching.engine.programs.fusion.regions import MAX_LANES, Region, find_region, fuse
+from graphfold.batching.engine.programs.fusion.regions import (
+    MAX_LANES,
+    Kernels,
+    Region,
+    find_region,
+    fuse,
+)
 from graphfold.batching.engine.programs.joint import Joint
 from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import agrees
@@ -22,7 +28,7 @@ from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell, TreeFCCell, TreeRNN
 def programs_of(joint: Joint) -> tuple[Program, Program]:
     """The plain program of a cell, and the one whose regions are computed by torch."""
     make = trace_module._trace(joint)
-    return make(None), make(twin)
+    return make(None), make(Kernels(twin, packs=False))
 
 
 #: Name -> cell, launches of its plain program forward and backward, and of the fused one.

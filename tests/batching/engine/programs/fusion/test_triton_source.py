@@ -15,7 +15,7 @@ from test_fused_numbers import OPERATIONS
 from torch import Tensor
 
 from graphfold.batching.engine.programs.fusion.operations import is_computable
-from graphfold.batching.engine.programs.fusion.regions import Region, find_region
+from graphfold.batching.engine.programs.fusion.regions import Kernels, Region, find_region
 from graphfold.batching.engine.programs.fusion.triton_source import BLOCK, build
 from graphfold.batching.engine.programs.trace import _trace
 from graphfold.layers import NaryTreeLSTMCell
@@ -81,7 +81,9 @@ def test_a_cell_compiles_for_a_device(arity):
         codes.append(compile_for_hopper(region))
         return twin(region)
 
-    program = _trace(joint_of(NaryTreeLSTMCell(WIDTH, WIDTH, arity)))(compile_and_stand_in)
+    program = _trace(joint_of(NaryTreeLSTMCell(WIDTH, WIDTH, arity)))(
+        Kernels(compile_and_stand_in, packs=False)
+    )
     program.backward.without()
     assert len(codes) == 2
 

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from graphfold.errors import EngineError
 
@@ -39,13 +40,11 @@ def find_compiler() -> list[str] | None:
     return None
 
 
-def compile_c(source: str, num_pointers: int, num_integers: int) -> Callable[..., None]:
-    """The function `kernel` of a source, which may call functions of libm. Nothing stays on disk.
+def compile_c(source: str) -> ctypes.CDLL:
+    """The functions of a source, which may call those of libm. Nothing stays on disk.
 
     Args:
-        source: defines `void kernel(pointers ..., integers ...)`, with integers of 64 bits.
-        num_pointers: how many pointers it takes; they are given as numbers.
-        num_integers: how many integers.
+        source: in C; what it does not declare static can be called.
 
     Raises:
         EngineError: if there is no compiler, or it fails.
@@ -56,17 +55,33 @@ def compile_c(source: str, num_pointers: int, num_integers: int) -> Callable[...
     with tempfile.TemporaryDirectory(prefix="graphfold-") as folder:
         path = Path(folder, "kernel.c")
         path.write_text(source)
-        kernel = ctypes.CDLL(str(_compile(command, path))).kernel
-    kernel.argtypes = [ctypes.c_void_p] * num_pointers + [ctypes.c_int64] * num_integers
-    kernel.restype = None
-    return kernel
+        return ctypes.CDLL(str(_compile(command, path)))
+
+
+def declare(
+    library: ctypes.CDLL, name: str, arguments: str, gives: type[ctypes.c_int64] | None = None
+) -> Callable[..., Any]:
+    """A function of a library.
+
+    Args:
+        library: the library.
+        name: of the function.
+        arguments: a letter for each: "p" for a pointer, which is given as a number or None, "i" for
+            an integer of 64 bits.
+        gives: what it returns.
+    """
+    function = library[name]
+    kinds: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
+    function.argtypes = [kinds[kind] for kind in arguments]
+    function.restype = gives
+    return function
 
 
 @functools.cache
 def can_compile() -> bool:
     """Whether a kernel can be compiled and loaded here, which is tried once."""
     try:
-        compile_c(_TRIAL, 0, 1)(1)
+        declare(compile_c(_TRIAL), "kernel", "i")(1)
     except (EngineError, OSError, ValueError):  # no compiler, no loading from there, a broken CC
         return False
     return True

@@ -1,0 +1,300 @@
+/* Products of matrices whose left rows may lie apart, as the children of nodes do.
+ *
+ * What is multiplied by is packed first, into panels: LANES columns wide, one row after the other, so
+ * that a vector is read where it is needed. A tile is a few rows times a few panels, and its sums stay
+ * in registers. The left rows are read number by number, through their own addresses: so rows that
+ * lie apart cost what rows in one piece do, and nothing is gathered. A sum runs over its terms from
+ * the first to the last, whatever else is computed, so the bits of a row depend on that row alone.
+ *
+ * `real` is float or double. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+/* Tiles of so many rows and panels: the largest first. Their sums, a vector of each panel and one
+ * number fill the registers; those of few rows are wide, so that sums need not wait for each other. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define ALL_TILES(do) do(12, 2) do(8, 2) do(4, 4) do(2, 8) do(1, 8)
+#define MAX_ROWS 12
+#else
+#define ALL_TILES(do) do(6, 2) do(4, 2) do(2, 4) do(1, 8)
+#define MAX_ROWS 6
+#endif
+#define MAX_PARTS 64
+
+#define LANES ((int64_t)(VECTOR_BYTES / sizeof(real)))
+/* What one thread multiplies in one go: rows that stay in its cache while all panels pass. */
+#define BLOCK_ROWS (8 * MAX_ROWS)
+#define BLOCK_PANELS 8
+/* Sums over more rows than these are added up block by block: so long are the panels that a thread
+ * holds. */
+#define BLOCK_TERMS 512
+#define SUM_PANELS 2
+
+#ifdef __clang__
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
+
+typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+
+/* Rows that lie apart. Row i is num_parts pieces of `width` numbers; piece p of it begins at
+ * start + index[i * num_parts + p] * stride, or without an index at start + i * stride. */
+typedef struct {
+  const real *start;
+  const int64_t *index;
+  int64_t stride, num_parts, width;
+} apart;
+
+static inline const real *part_of(const apart *x, int64_t row, int64_t part) {
+  if (x->index == NULL) return x->start + row * x->stride;
+  return x->start + x->index[row * x->num_parts + part] * x->stride;
+}
+
+/* Writes the first few numbers of a vector. */
+static __attribute__((noinline)) void write_some(real *to, vector value, int64_t count,
+                                                 int64_t adds) {
+  real numbers[VECTOR_BYTES / sizeof(real)];
+  memcpy(numbers, &value, sizeof value);
+  for (int64_t i = 0; i < count; i++) to[i] = adds ? to[i] + numbers[i] : numbers[i];
+}
+
+/* Where a tile reads its panels and writes its sums. */
+typedef struct {
+  const real *panels; /* the first one; a panel begins with what its sums begin with */
+  int64_t panel_size;
+  real *out;
+  int64_t out_stride, num_rows, num_columns, adds;
+} tile;
+
+#define EACH_SUM(M, V) UNROLLED for (int i = 0; i < M; i++) UNROLLED for (int j = 0; j < V; j++)
+
+#define BEGIN_SUMS(M, V)                              \
+  const int64_t panel_size = t->panel_size;           \
+  const real *panel = t->panels;                      \
+  vector sums[M][V];                                  \
+  EACH_SUM(M, V) sums[i][j] = *(const vector *)(panel + j * panel_size);
+
+/* number: what the next row of the panels is multiplied by, for row i of the tile. */
+#define ADD_TO_SUMS(M, V, number)                                                            \
+  {                                                                                          \
+    vector right[V];                                                                         \
+    panel += LANES;                                                                          \
+    UNROLLED for (int j = 0; j < V; j++) right[j] = *(const vector *)(panel + j * panel_size); \
+    EACH_SUM(M, V) sums[i][j] += (number) * right[j];                                        \
+  }
+
+#define END_SUMS(M, V)                                                                    \
+  EACH_SUM(M, V) if (i < t->num_rows) {                                                   \
+    real *to = t->out + i * t->out_stride + j * LANES;                                    \
+    if ((j + 1) * LANES > t->num_columns) {                                               \
+      write_some(to, sums[i][j], t->num_columns - j * LANES, t->adds);                    \
+    } else {                                                                              \
+      if (t->adds) sums[i][j] += *(const vector *)to;                                     \
+      *(vector *)to = sums[i][j];                                                         \
+    }                                                                                     \
+  }
+
+/* out = rows @ panels; piece p of row i is parts[p * M + i]. */
+#define DEFINE_MULTIPLY(M, V)                                                \
+  static __attribute__((noinline)) void multiply_##M##_##V(                  \
+      const tile *t, const real *const *parts, int64_t num_parts, int64_t width) { \
+    BEGIN_SUMS(M, V)                                                         \
+    for (int64_t p = 0; p < num_parts; p++) {                                \
+      const real *rows[M];                                                   \
+      UNROLLED for (int i = 0; i < M; i++) rows[i] = parts[p * M + i];       \
+      for (int64_t k = 0; k < width; k++) ADD_TO_SUMS(M, V, rows[i][k])      \
+    }                                                                        \
+    END_SUMS(M, V)                                                           \
+  }
+
+/* out = columns.T @ panels, for columns side by side. */
+#define DEFINE_SUM(M, V)                                                     \
+  static __attribute__((noinline)) void sum_##M##_##V(                       \
+      const tile *t, const real *columns, int64_t stride, int64_t num_rows) { \
+    BEGIN_SUMS(M, V)                                                         \
+    for (int64_t r = 0; r < num_rows; r++, columns += stride)                \
+      ADD_TO_SUMS(M, V, columns[i])                                          \
+    END_SUMS(M, V)                                                           \
+  }
+
+#define DEFINE_TILES(M, V) \
+  DEFINE_MULTIPLY(M, V) DEFINE_MULTIPLY(M, 1) DEFINE_SUM(M, 2) DEFINE_SUM(M, 1)
+ALL_TILES(DEFINE_TILES)
+
+/* How many rows the smallest tile has that holds all that are left. */
+static int64_t rows_of_tile(int64_t num_left) {
+  int64_t found = MAX_ROWS;
+#define HOLDS(M, V) \
+  if (num_left <= M) found = M;
+  ALL_TILES(HOLDS)
+  return found;
+}
+
+/* Some rows times some panels: tiles side by side. */
+static void multiply_panels(int64_t num_tile_rows, tile t, int64_t num_panels,
+                            const real *const *parts, int64_t num_parts, int64_t width) {
+  while (num_panels > 0) {
+    int64_t done = 1;
+#define RUN_MULTIPLY(M, V)                             \
+  if (num_tile_rows == M) {                            \
+    if (num_panels >= V) {                             \
+      multiply_##M##_##V(&t, parts, num_parts, width); \
+      done = V;                                        \
+    } else {                                           \
+      multiply_##M##_1(&t, parts, num_parts, width);   \
+    }                                                  \
+  }
+    ALL_TILES(RUN_MULTIPLY)
+    t.panels += done * t.panel_size;
+    t.out += done * LANES;
+    t.num_columns -= done * LANES;
+    num_panels -= done;
+  }
+}
+
+static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
+static inline int64_t pieces(int64_t whole, int64_t piece) { return (whole + piece - 1) / piece; }
+
+/* How many numbers the panels of [num_rows, num_columns] take. */
+int64_t packed_size(int64_t num_rows, int64_t num_columns) {
+  return pieces(num_columns, LANES) * (num_rows + 1) * LANES;
+}
+
+/* Packs [num_rows, num_columns] and what the sums of its columns begin with: bias, or zero. */
+void pack(const real *right, int64_t row_stride, int64_t column_stride, const real *bias,
+          int64_t num_rows, int64_t num_columns, real *packed) {
+  for (int64_t first = 0; first < num_columns; first += LANES) {
+    const int64_t num_here = smaller(num_columns - first, LANES);
+    const real *from = right + first * column_stride;
+    memset(packed, 0, LANES * sizeof(real));
+    if (bias != NULL) memcpy(packed, bias + first, num_here * sizeof(real));
+    packed += LANES;
+    if (num_here < LANES) memset(packed, 0, num_rows * LANES * sizeof(real));
+    if (column_stride == 1) {
+      for (int64_t k = 0; k < num_rows; k++)
+        memcpy(packed + k * LANES, from + k * row_stride, num_here * sizeof(real));
+    } else {
+      for (int64_t begin = 0; begin < num_rows; begin += 16) { /* what is read lies in few lines */
+        const int64_t end = smaller(begin + 16, num_rows);
+        for (int64_t j = 0; j < num_here; j++)
+          for (int64_t k = begin; k < end; k++)
+            packed[k * LANES + j] = from[k * row_stride + j * column_stride];
+      }
+    }
+    packed += num_rows * LANES;
+  }
+}
+
+/* out = x @ right + bias, for right and bias as they are packed. */
+void multiply(const real *start, const int64_t *index, int64_t stride, int64_t num_parts,
+              int64_t width, const real *packed, int64_t num_columns, real *out,
+              int64_t out_stride, int64_t num_rows, int64_t num_threads) {
+  const apart x = {start, index, stride, num_parts, width};
+  const int64_t panel_size = (num_parts * width + 1) * LANES;
+  const int64_t num_panels = pieces(num_columns, LANES);
+  const int64_t num_blocks = pieces(num_rows, BLOCK_ROWS);
+  const int64_t num_stripes = pieces(num_panels, BLOCK_PANELS);
+#pragma omp parallel for collapse(2) num_threads(num_threads) if (num_threads > 1)
+  for (int64_t block = 0; block < num_blocks; block++)
+    for (int64_t stripe = 0; stripe < num_stripes; stripe++) {
+      const int64_t end = smaller((block + 1) * BLOCK_ROWS, num_rows);
+      const int64_t first_panel = stripe * BLOCK_PANELS, first_column = first_panel * LANES;
+      for (int64_t row = block * BLOCK_ROWS; row < end;) {
+        const real *parts[MAX_PARTS * MAX_ROWS];
+        const int64_t num_tile_rows = rows_of_tile(end - row);
+        for (int64_t p = 0; p < num_parts; p++)
+          for (int64_t i = 0; i < num_tile_rows; i++) /* the last row stands in for missing ones */
+            parts[p * num_tile_rows + i] = part_of(&x, smaller(row + i, end - 1), p);
+        const tile t = {packed + first_panel * panel_size, panel_size,
+                        out + row * out_stride + first_column, out_stride, end - row,
+                        num_columns - first_column, 0};
+        multiply_panels(num_tile_rows, t, smaller(num_panels - first_panel, BLOCK_PANELS), parts,
+                        num_parts, width);
+        row += num_tile_rows;
+      }
+    }
+}
+
+/* Packs columns of some rows, a panel's at most, to a panel that begins with zeros. */
+static void pack_terms(const apart *x, int64_t first_row, int64_t num_rows, int64_t first_column,
+                       int64_t num_columns, real *panel) {
+  const int64_t part = first_column / x->width, at = first_column % x->width;
+  memset(panel, 0, (num_columns < LANES ? num_rows + 1 : 1) * LANES * sizeof(real));
+  panel += LANES;
+  if (num_columns == LANES && at + LANES <= x->width) {
+    for (int64_t r = 0; r < num_rows; r++)
+      *(vector *)(panel + r * LANES) = *(const vector *)(part_of(x, first_row + r, part) + at);
+    return;
+  }
+  for (int64_t j = 0; j < num_columns; j++) { /* across the end of a part, or of a row */
+    const int64_t column = first_column + j;
+    for (int64_t r = 0; r < num_rows; r++)
+      panel[r * LANES + j] = part_of(x, first_row + r, column / x->width)[column % x->width];
+  }
+}
+
+/* sums += the sum over rows. */
+static void sum_rows(const real *rows, int64_t stride, int64_t num_rows, int64_t num_columns,
+                     real *sums) {
+  for (int64_t j = 0; j < num_columns; j += LANES) {
+    const int64_t num_here = smaller(num_columns - j, LANES);
+    vector sum = {0};
+    for (int64_t r = 0; r < num_rows; r++) {
+      vector row = {0};
+      if (num_here == LANES) row = *(const vector *)(rows + r * stride + j);
+      else memcpy(&row, rows + r * stride + j, num_here * sizeof(real));
+      sum += row;
+    }
+    write_some(sums + j, sum, num_here, 1);
+  }
+}
+
+/* total += left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; total is written
+ * to unless it `adds`, and sums may be NULL. */
+void sum_products(const real *left, int64_t left_stride, int64_t left_columns, const real *start,
+                  const int64_t *index, int64_t stride, int64_t num_parts, int64_t width,
+                  real *total, real *sums, int64_t num_rows, int64_t adds, int64_t num_threads) {
+  const apart x = {start, index, stride, num_parts, width};
+  const int64_t num_columns = num_parts * width;
+#pragma omp parallel num_threads(num_threads) if (num_threads > 1)
+  for (int64_t row = 0; row == 0 || row < num_rows; row += BLOCK_TERMS) { /* no rows sum to 0 */
+    real panels[SUM_PANELS * (BLOCK_TERMS + 1) * (VECTOR_BYTES / sizeof(real))];
+    const int64_t num_terms = smaller(num_rows - row, BLOCK_TERMS);
+    const int64_t panel_size = (num_terms + 1) * LANES;
+#pragma omp for schedule(static) nowait /* the columns of a thread are always the same */
+    for (int64_t column = 0; column < num_columns; column += SUM_PANELS * LANES) {
+      const int64_t num_here = smaller(num_columns - column, SUM_PANELS * LANES);
+      if (column == 0 && sums != NULL)
+        sum_rows(left + row * left_stride, left_stride, num_terms, left_columns, sums);
+      for (int64_t j = 0; j < num_here; j += LANES)
+        pack_terms(&x, row, num_terms, column + j, smaller(num_here - j, LANES),
+                   panels + j / LANES * panel_size);
+      for (int64_t i = 0; i < left_columns;) {
+        const real *columns = left + row * left_stride + i;
+        int64_t done = 1; /* no tile reads beyond the end of a row */
+#define FITS(M, V) \
+  if (done < M && M <= left_columns - i) done = M;
+        ALL_TILES(FITS)
+        const tile t = {panels, panel_size, total + i * num_columns + column, num_columns, done,
+                        num_here, adds || row > 0};
+#define RUN_SUM(M, V)                                                       \
+  if (done == M) {                                                          \
+    if (num_here > LANES) sum_##M##_2(&t, columns, left_stride, num_terms); \
+    else sum_##M##_1(&t, columns, left_stride, num_terms);                  \
+  }
+        ALL_TILES(RUN_SUM)
+        i += done;
+      }
+    }
+  }
+}

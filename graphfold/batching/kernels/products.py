@@ -1,0 +1,182 @@
+"""Products by packed weights, of rows that may lie apart: kernels in C for CPUs.
+
+A group's children lie anywhere in the state. Libraries want the rows of a product side by side, so
+they would be copied first, which takes a tenth of the time of the product; and they need tens of
+microseconds to begin, in which these kernels are done with the few rows at the top of a tree.
+products.h says how.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.kernels.c_compiler import compile_c, declare
+from graphfold.batching.kernels.profiled import profiled
+
+#: Dtypes that there are kernels for -> what C calls them.
+REALS = {torch.float32: "float", torch.float64: "double"}
+#: Fewer multiplications than these are not shared out among threads.
+FEW_MULTIPLICATIONS = 1 << 20
+#: A row is no more pieces than these: MAX_PARTS in products.h.
+MAX_PARTS = 64
+
+_SOURCE = Path(__file__).with_name("products.h")
+
+
+class Apart(NamedTuple):
+    """[num_rows, num_parts * width] rows whose pieces lie apart.
+
+    Args:
+        source: [any, width] where the pieces lie.
+        places: [num_rows * num_parts] the row of each piece.
+        num_parts: of how many pieces a row is.
+    """
+
+    source: Tensor
+    places: Tensor
+    num_parts: int = 1
+
+    def joined(self, num_parts: int) -> Apart:
+        """The same pieces in rows of so many."""
+        return Apart(self.source, self.places, num_parts)
+
+    def gather(self) -> Tensor:
+        """The rows side by side."""
+        return self.source.index_select(0, self.places).view(-1, self.num_parts * self.width)
+
+    @property
+    def width(self) -> int:
+        """Of a piece."""
+        return self.source.shape[1]
+
+
+class Packed(NamedTuple):
+    """A weight [num_rows, num_columns] and a bias as the kernels read them."""
+
+    numbers: Tensor
+    num_rows: int
+    num_columns: int
+
+
+#: What can be multiplied by a packed weight.
+Rows: TypeAlias = Tensor | Apart
+
+
+def pack(weight: Tensor, bias: Tensor | None = None) -> Packed:
+    """What `multiply` takes, for a weight [k, m] and a bias [m]; they are copied.
+
+    Raises:
+        EngineError: if the kernels cannot be compiled.
+    """
+    kernels = load(weight.dtype)
+    num_rows, num_columns = weight.shape
+    packed = weight.new_empty(kernels.packed_size(num_rows, num_columns))
+    bias = None if bias is None else bias.contiguous()
+    first = None if bias is None else bias.data_ptr()
+    kernels.pack(
+        weight.data_ptr(), *weight.stride(), first, num_rows, num_columns, packed.data_ptr()
+    )
+    return Packed(packed, num_rows, num_columns)
+
+
+def multiply(x: Rows, packed: Packed, *, out: Tensor | None = None) -> Tensor:
+    """[rows, m] x @ weight + bias. The bits of a row depend on that row of x alone.
+
+    Args:
+        x: [rows, k], a tensor or rows that lie apart.
+        packed: a weight [k, m] and a bias [m].
+        out: [rows, m] where to write it, if that is given; its columns lie side by side.
+    """
+    numbers, num_terms, num_columns = packed
+    if isinstance(x, Apart):
+        source, places, num_parts = x
+        num_rows, width, where = places.shape[0] // num_parts, source.shape[1], places.data_ptr()
+    else:
+        source, where, num_parts = x if x.stride(1) == 1 else x.contiguous(), None, 1
+        num_rows, width = source.shape
+    if out is None:
+        out = numbers.new_empty(num_rows, num_columns)
+    load(numbers.dtype).multiply(
+        source.data_ptr(),
+        where,
+        source.stride(0),
+        num_parts,
+        width,
+        numbers.data_ptr(),
+        num_columns,
+        out.data_ptr(),
+        out.stride(0),
+        num_rows,
+        _num_threads(num_rows * num_terms * num_columns),
+    )
+    return out
+
+
+def sum_products(
+    left: Tensor, x: Apart, total: Tensor | None = None, sums: Tensor | None = None
+) -> Tensor:
+    """[m, k] the sum over rows left.T @ x.
+
+    Args:
+        left: [rows, m].
+        x: [rows, k] rows that lie apart.
+        total: [m, k] what it is added to, in place, if that is given.
+        sums: [m] what the sum over the rows of `left` is added to, in place, if that is given.
+    """
+    left = left if left.stride(1) == 1 else left.contiguous()
+    (source, places, num_parts), (num_rows, num_left) = x, left.shape
+    width, adds = source.shape[1], total is not None
+    if total is None:
+        total = left.new_empty(num_left, num_parts * width)
+    load(left.dtype).sum_products(
+        left.data_ptr(),
+        left.stride(0),
+        num_left,
+        source.data_ptr(),
+        places.data_ptr(),
+        source.stride(0),
+        num_parts,
+        width,
+        total.data_ptr(),
+        None if sums is None else sums.data_ptr(),
+        num_rows,
+        adds,
+        _num_threads(num_rows * total.numel()),
+    )
+    return total
+
+
+def _num_threads(num_multiplications: int) -> int:
+    return torch.get_num_threads() if num_multiplications >= FEW_MULTIPLICATIONS else 1
+
+
+class _Kernels(NamedTuple):
+    """The functions of products.h for one dtype."""
+
+    packed_size: Callable[..., int]
+    pack: Callable[..., None]
+    multiply: Callable[..., None]
+    sum_products: Callable[..., None]
+
+
+@functools.cache
+def load(dtype: torch.dtype) -> _Kernels:
+    """The kernels for a dtype, which are compiled now if they are not.
+
+    Raises:
+        EngineError: if they cannot be compiled.
+    """
+    library: Any = compile_c(f"#define real {REALS[dtype]}\n{_SOURCE.read_text()}")
+    return _Kernels(
+        declare(library, "packed_size", "ii", ctypes.c_int64),
+        profiled("pack", declare(library, "pack", "piipiip")),
+        profiled("product", declare(library, "multiply", "ppiiipipiii")),
+        profiled("product", declare(library, "sum_products", "piippiiippiii")),
+    )
