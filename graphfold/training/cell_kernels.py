@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphfold.batching.engine.programs.fusion.choice import is_quick, is_wanted
+from graphfold.batching.engine.programs.fusion.choice import is_quick, is_wanted, prepare_kernels
 from graphfold.errors import EngineError
 
 #: The precisions of the trainer for which there are kernels.
@@ -34,13 +34,12 @@ def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str,
     """
     model = config["model"]
     is_wanted(model.get("fuse"), device)
-    if device.type != "cpu" or "fuse" not in model or model["fuse"] is not None:
-        return dict(config)
-    is_fast = model.get("engine", "fast") == "fast"
-    is_precise = str(config["trainer"].get("precision", "32-true")) in _PRECISIONS
-    may_have = is_fast and is_precise and not config.get("deterministic")
-    fuse = may_have and is_quick(device)
-    return {**config, "model": {**model, "fuse": fuse}}
+    if device.type == "cpu" and "fuse" in model and model["fuse"] is None:
+        is_fast = model.get("engine", "fast") == "fast"
+        is_precise = str(config["trainer"].get("precision", "32-true")) in _PRECISIONS
+        may_have = is_fast and is_precise and not config.get("deterministic")
+        model = {**model, "fuse": may_have and is_quick(device)}
+    return _prepared({**config, "model": model}, device)
 
 
 def available_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
@@ -59,6 +58,14 @@ def available_kernels(config: Mapping[str, Any], device: torch.device) -> dict[s
             stacklevel=2,
         )
         return {**config, "model": {**config["model"], "fuse": False}}
+    return _prepared(config, device)
+
+
+def _prepared(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The config, when the compiler has been set to work if it says so."""
+    if config["model"].get("fuse"):
+        is_double = str(config["trainer"].get("precision")).startswith("64")
+        prepare_kernels(device, torch.float64 if is_double else torch.float32)
     return dict(config)
 
 

@@ -11,12 +11,33 @@
 #include <stdint.h>
 #include <string.h>
 
+/* FUSED_float, FUSED_double: number * right + sum, rounded once. Compilers may take two operations
+ * for that in one tile and one in another, and then a row's bits would hang on its tile. */
 #if defined(__AVX512F__)
+#include <immintrin.h>
 #define VECTOR_BYTES 64
-#elif defined(__AVX__)
+#define FUSED_float(number, right, sum) \
+  (vector)_mm512_fmadd_ps(_mm512_set1_ps(number), (__m512)(right), (__m512)(sum))
+#define FUSED_double(number, right, sum) \
+  (vector)_mm512_fmadd_pd(_mm512_set1_pd(number), (__m512d)(right), (__m512d)(sum))
+#elif defined(__AVX__) && defined(__FMA__)
+#include <immintrin.h>
 #define VECTOR_BYTES 32
-#else
+#define FUSED_float(number, right, sum) \
+  (vector)_mm256_fmadd_ps(_mm256_set1_ps(number), (__m256)(right), (__m256)(sum))
+#define FUSED_double(number, right, sum) \
+  (vector)_mm256_fmadd_pd(_mm256_set1_pd(number), (__m256d)(right), (__m256d)(sum))
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #define VECTOR_BYTES 16
+#define FUSED_float(number, right, sum) \
+  (vector)vfmaq_n_f32((float32x4_t)(sum), (float32x4_t)(right), number)
+#define FUSED_double(number, right, sum) \
+  (vector)vfmaq_n_f64((float64x2_t)(sum), (float64x2_t)(right), number)
+#else /* there is no such operation */
+#define VECTOR_BYTES 16
+#define FUSED_float(number, right, sum) (number) * (right) + (sum)
+#define FUSED_double(number, right, sum) (number) * (right) + (sum)
 #endif
 
 /* Tiles of so many rows and panels: the largest first. Their sums, a vector of each panel and one
@@ -44,6 +65,10 @@
 #else
 #define UNROLLED _Pragma("GCC unroll 16")
 #endif
+
+#define JOINED(a, b) a##b
+#define FUSED_OF(real) JOINED(FUSED_, real)
+#define FUSED FUSED_OF(real)
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
@@ -90,7 +115,7 @@ typedef struct {
     vector right[V];                                                                         \
     panel += LANES;                                                                          \
     UNROLLED for (int j = 0; j < V; j++) right[j] = *(const vector *)(panel + j * panel_size); \
-    EACH_SUM(M, V) sums[i][j] += (number) * right[j];                                        \
+    EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
   }
 
 #define END_SUMS(M, V)                                                                    \

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.kernels.c_compiler import compile_c, declare
 from graphfold.batching.kernels.profiled import profiled
+from graphfold.errors import EngineError
 
 #: Dtypes that there are kernels for -> what C calls them.
 REALS = {torch.float32: "float", torch.float64: "double"}
@@ -27,6 +30,8 @@ FEW_MULTIPLICATIONS = 1 << 20
 #: A row is no more pieces than these: MAX_PARTS in products.h.
 MAX_PARTS = 64
 
+#: Held by the thread that compiles.
+_COMPILING = threading.Lock()
 _SOURCE = Path(__file__).with_name("products.h")
 
 
@@ -166,6 +171,20 @@ class _Kernels(NamedTuple):
     sum_products: Callable[..., None]
 
 
+def load_in_background(dtype: torch.dtype) -> None:
+    """Begins to compile the kernels, while other things are read; whoever needs them waits.
+
+    If that fails, `load` says so when its turn comes.
+    """
+
+    def compile_and_forget() -> None:
+        with suppress(EngineError):
+            load(dtype)
+
+    # Not a daemon: what the compiler writes to disk is always cleared away.
+    threading.Thread(target=compile_and_forget).start()
+
+
 @functools.cache
 def load(dtype: torch.dtype) -> _Kernels:
     """The kernels for a dtype, which are compiled now if they are not.
@@ -173,7 +192,13 @@ def load(dtype: torch.dtype) -> _Kernels:
     Raises:
         EngineError: if they cannot be compiled.
     """
-    library: Any = compile_c(f"#define real {REALS[dtype]}\n{_SOURCE.read_text()}")
+    with _COMPILING:
+        return _compile(dtype)
+
+
+@functools.cache
+def _compile(dtype: torch.dtype) -> _Kernels:
+    library = compile_c(f"#define real {REALS[dtype]}\n{_SOURCE.read_text()}")
     return _Kernels(
         declare(library, "packed_size", "ii", ctypes.c_int64),
         profiled("pack", declare(library, "pack", "piipiip")),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from graphfold.batching.kernels.c_compiler import find_compiler
+from graphfold.batching.kernels import products
+from graphfold.batching.kernels.c_compiler import compile_c, find_compiler
 from graphfold.batching.kernels.products import (
     FEW_MULTIPLICATIONS,
     Apart,
@@ -16,6 +17,7 @@ from graphfold.batching.kernels.products import (
     pack,
     sum_products,
 )
+from graphfold.errors import EngineError
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 
@@ -122,3 +124,31 @@ def test_what_is_not_finite_stays_in_its_row_and_column():
     expected[:, 11] = torch.inf
     expected[7] = torch.nan
     torch.testing.assert_close(found, expected, equal_nan=True, rtol=0, atol=0)
+
+
+def test_kernels_are_compiled_once_and_in_the_background(monkeypatch):
+    sources = []
+
+    def compile_and_note(source: str):
+        sources.append(source)
+        return compile_c(source)
+
+    monkeypatch.setattr(products, "compile_c", compile_and_note)
+    for function in (products.load, products._compile):
+        function.cache_clear()
+    products.load_in_background(torch.float64)
+    assert products.load(torch.float64) is products.load(torch.float64)
+    assert len(sources) == 1
+
+
+def test_a_compiler_that_fails_is_named_when_its_kernels_are_needed(monkeypatch):
+    monkeypatch.setenv("CC", "false")
+    for function in (products.load, products._compile):
+        function.cache_clear()
+    products.load_in_background(torch.float32)
+    with pytest.raises(EngineError, match="false failed"):
+        pack(torch.rand(2, 3))
+    monkeypatch.undo()
+    assert_near(
+        multiply(torch.ones(1, 2), pack(torch.ones(2, 3))), torch.ones(1, 2), torch.ones(2, 3)
+    )

@@ -18,6 +18,7 @@ from graphfold.batching.engine.programs.joint import Joint, first_line
 from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import Trial, agrees
 from graphfold.batching.kernels.c_compiler import can_compile
+from graphfold.batching.kernels.products import load_in_background
 from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,12 @@ def is_quick(device: torch.device) -> bool:
     So they are on a CPU with a C compiler. On CUDA only a measurement can tell.
     """
     return device.type == "cpu" and not _takes_triton(device) and can_compile()
+
+
+def prepare_kernels(device: torch.device, dtype: torch.dtype) -> None:
+    """Begins to compile what all cells on a device share, if anything."""
+    if device.type == "cpu" and not _takes_triton(device):
+        load_in_background(dtype)
 
 
 def kernels_for(device: torch.device) -> Kernels:
