@@ -35,6 +35,7 @@
 #define FUSED_double(number, right, sum) \
   (vector)vfmaq_n_f64((float64x2_t)(sum), (float64x2_t)(right), number)
 #else /* there is no such operation */
+#define IS_SLOW
 #define VECTOR_BYTES 16
 #define FUSED_float(number, right, sum) (number) * (right) + (sum)
 #define FUSED_double(number, right, sum) (number) * (right) + (sum)
@@ -189,6 +190,15 @@ static void multiply_panels(int64_t num_tile_rows, tile t, int64_t num_panels,
 
 static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t pieces(int64_t whole, int64_t piece) { return (whole + piece - 1) / piece; }
+
+/* Whether the compiler knows vectors and an operation that make these kernels worth their while. */
+int64_t is_quick(void) {
+#ifdef IS_SLOW
+  return 0;
+#else
+  return 1;
+#endif
+}
 
 /* How many numbers the panels of [num_rows, num_columns] take. */
 int64_t packed_size(int64_t num_rows, int64_t num_columns) {

@@ -165,10 +165,20 @@ def _num_threads(num_multiplications: int) -> int:
 class _Kernels(NamedTuple):
     """The functions of products.h for one dtype."""
 
+    is_quick: Callable[[], int]
     packed_size: Callable[..., int]
     pack: Callable[..., None]
     multiply: Callable[..., None]
     sum_products: Callable[..., None]
+
+
+def are_quick(dtype: torch.dtype) -> bool:
+    """Whether there are kernels for a dtype that keep up with libraries: not on old processors.
+
+    Raises:
+        EngineError: if they cannot be compiled.
+    """
+    return dtype in REALS and bool(load(dtype).is_quick())
 
 
 def load_in_background(dtype: torch.dtype) -> None:
@@ -200,6 +210,7 @@ def load(dtype: torch.dtype) -> _Kernels:
 def _compile(dtype: torch.dtype) -> _Kernels:
     library = compile_c(f"#define real {REALS[dtype]}\n{_SOURCE.read_text()}")
     return _Kernels(
+        declare(library, "is_quick", "", ctypes.c_int64),
         declare(library, "packed_size", "ii", ctypes.c_int64),
         profiled("pack", declare(library, "pack", "piipiip")),
         profiled("product", declare(library, "multiply", "ppiiipipiii")),

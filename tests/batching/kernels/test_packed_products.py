@@ -21,6 +21,8 @@ from graphfold.errors import EngineError
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 
+#: As on a processor without vectors to speak of.
+SLOW = "\n".join(f"#undef {name}" for name in ("__AVX512F__", "__AVX__", "__aarch64__"))
 EPSILON = {torch.float32: 2**-23, torch.float64: 2**-52}
 DTYPES = list(EPSILON)
 
@@ -139,6 +141,18 @@ def test_kernels_are_compiled_once_and_in_the_background(monkeypatch):
     products.load_in_background(torch.float64)
     assert products.load(torch.float64) is products.load(torch.float64)
     assert len(sources) == 1
+
+
+def test_who_has_quick_kernels(monkeypatch):
+    assert not products.are_quick(torch.bfloat16)
+    monkeypatch.setattr(products, "compile_c", lambda source: compile_c(f"{SLOW}\n{source}"))
+    for function in (products.load, products._compile):
+        function.cache_clear()
+    assert not products.are_quick(torch.float32)
+    left, right = torch.rand(30, 20), torch.rand(20, 10)
+    assert_near(multiply(left, pack(right)), left, right)
+    for function in (products.load, products._compile):
+        function.cache_clear()
 
 
 def test_a_compiler_that_fails_is_named_when_its_kernels_are_needed(monkeypatch):

@@ -17,8 +17,8 @@ from graphfold.batching.engine.programs.fusion.regions import Kernels
 from graphfold.batching.engine.programs.joint import Joint, first_line
 from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import Trial, agrees
+from graphfold.batching.kernels import products
 from graphfold.batching.kernels.c_compiler import can_compile
-from graphfold.batching.kernels.products import load_in_background
 from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
@@ -75,14 +75,18 @@ def is_quick(device: torch.device) -> bool:
 def prepare_kernels(device: torch.device, dtype: torch.dtype) -> None:
     """Begins to compile what all cells on a device share, if anything."""
     if device.type == "cpu" and not _takes_triton(device):
-        load_in_background(dtype)
+        products.load_in_background(dtype)
 
 
-def kernels_for(device: torch.device) -> Kernels:
-    """The kernels for a device: Triton's on CUDA, a C compiler's on a CPU."""
+def kernels_for(device: torch.device, dtype: torch.dtype) -> Kernels:
+    """The kernels for a device: Triton's on CUDA, a C compiler's on a CPU.
+
+    Raises:
+        EngineError: if there is no compiler.
+    """
     if _takes_triton(device):
         return Kernels(triton_source.build, packs=False)
-    return Kernels(c_source.build, packs=True)
+    return Kernels(c_source.build, packs=products.are_quick(dtype))
 
 
 def _takes_triton(device: torch.device) -> bool:
@@ -113,7 +117,7 @@ def choose(joint: Joint, plain: Program, make: Make, fuse: bool | None) -> Progr
     if not is_wanted(fuse, joint.device):
         return plain
     try:
-        fused = make(kernels_for(joint.device), True)
+        fused = make(kernels_for(joint.device, joint.dtypes[0]), True)
         if agrees(joint, fused, is_close):
             return fused if fuse else _faster(plain, fused, joint)
         reason = "kernels give other numbers than the cell"

@@ -21,6 +21,7 @@ from graphfold.batching.engine.programs.fusion.choice import (
 )
 from graphfold.batching.engine.programs.fusion.regions import Kernels, Region
 from graphfold.batching.engine.programs.trace import _trace
+from graphfold.batching.kernels import products
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import EngineError
 from graphfold.layers import LeafLSTMCell
@@ -69,12 +70,14 @@ def test_kernels_are_quick_where_they_can_be_compiled(monkeypatch, works):
     assert not is_quick(CPU)
 
 
-def test_who_builds_kernels(monkeypatch):
+@pytest.mark.parametrize("quick", [False, True])
+def test_who_builds_kernels(monkeypatch, quick):
+    monkeypatch.setattr(products, "are_quick", lambda dtype: quick)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    assert kernels_for(CUDA) == (triton_source.build, False)
-    assert kernels_for(CPU) == (c_source.build, True)
+    assert kernels_for(CUDA, torch.float32) == (triton_source.build, False)
+    assert kernels_for(CPU, torch.float32) == (c_source.build, quick)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert kernels_for(CPU) == (triton_source.build, False)
+    assert kernels_for(CPU, torch.float32) == (triton_source.build, False)
 
 
 def test_a_network_says_so_in_its_first_pass(monkeypatch):
@@ -96,7 +99,7 @@ def test_a_network_says_so_in_its_first_pass(monkeypatch):
 def joint(monkeypatch):
     """A cell for which kernels are tried as if it were on CUDA."""
     monkeypatch.setattr(choice, "is_wanted", lambda fuse, device: fuse is not False)
-    monkeypatch.setattr(choice, "kernels_for", lambda device: Kernels(twin, packs=False))
+    monkeypatch.setattr(choice, "kernels_for", lambda device, dtype: Kernels(twin, packs=False))
     return joint_of(LeafLSTMCell(4, 4))
 
 
@@ -134,7 +137,7 @@ def broken(region: Region):
     ("build", "reason"), [(wrong, "kernels give other numbers"), (broken, "no compiler")]
 )
 def test_kernels_that_fail_leave_the_plain_program(joint, monkeypatch, caplog, build, reason):
-    monkeypatch.setattr(choice, "kernels_for", lambda device: Kernels(build, packs=False))
+    monkeypatch.setattr(choice, "kernels_for", lambda device, dtype: Kernels(build, packs=False))
     with caplog.at_level(logging.INFO):
         assert chosen(joint, None) == "plain"
     assert "LeafLSTMCell runs without kernels: " in caplog.text

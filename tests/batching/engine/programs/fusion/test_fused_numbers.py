@@ -34,7 +34,7 @@ from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell, TreeFCCell, TreeRNNCell
 
 #: What builds the kernels: a compiler, or Triton where its interpreter is asked for.
-build = kernels_for(torch.device("cpu")).build
+build = kernels_for(torch.device("cpu"), torch.float32).build
 language = triton_source if build is triton_source.build else c_source
 
 # The interpreter computes with NumPy, which warns where numbers overflow or are no numbers.
