@@ -14,9 +14,7 @@ import torch
 
 from graphfold.batching.engine.programs.fusion.choice import is_quick, is_wanted, prepare_kernels
 from graphfold.errors import EngineError
-
-#: The precisions of the trainer for which there are kernels.
-_PRECISIONS = ("32-true", "32", "64-true", "64")
+from graphfold.training.precision import is_full, parameter_dtype
 
 
 def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
@@ -36,8 +34,7 @@ def settle_kernels(config: Mapping[str, Any], device: torch.device) -> dict[str,
     is_wanted(model.get("fuse"), device)
     if device.type == "cpu" and "fuse" in model and model["fuse"] is None:
         is_fast = model.get("engine", "fast") == "fast"
-        is_precise = str(config["trainer"].get("precision", "32-true")) in _PRECISIONS
-        may_have = is_fast and is_precise and not config.get("deterministic")
+        may_have = is_fast and is_full(config["trainer"]) and not config.get("deterministic")
         model = {**model, "fuse": may_have and is_quick(device)}
     return _prepared({**config, "model": model}, device)
 
@@ -64,8 +61,7 @@ def available_kernels(config: Mapping[str, Any], device: torch.device) -> dict[s
 def _prepared(config: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """The config, when the compiler has been set to work if it says so."""
     if config["model"].get("fuse"):
-        is_double = str(config["trainer"].get("precision")).startswith("64")
-        prepare_kernels(device, torch.float64 if is_double else torch.float32)
+        prepare_kernels(device, parameter_dtype(config["trainer"]))
     return dict(config)
 
 

@@ -16,10 +16,11 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, Record, read_records
 from graphfold.errors import RecordError
 from graphfold.training.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
+from graphfold.training.precision import autocast
 from graphfold.training.prediction import Prediction, describe
 from graphfold.training.run_folder import find_checkpoint
 from graphfold.training.sharing import can_share
-from graphfold.training.trained import TrainedModel, autocast
+from graphfold.training.trained import TrainedModel
 
 
 def load(run: str | Path, trust: Collection[str] = (), **settings: Any) -> Predictor:
@@ -107,8 +108,7 @@ class Predictor:
         if self.share == "auto":
             self.share = can_share(trained.model, encoded)
         batch = trained.model.plan(encoded, share=bool(self.share))
-        precision = str(trained.checkpoint.config["trainer"].get("precision", ""))
-        with autocast(trained.device, precision):
+        with autocast(trained.device, trained.checkpoint.config["trainer"]):
             decoded = self._decode(batch.to(trained.device))
         return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
 

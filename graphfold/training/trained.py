@@ -20,6 +20,7 @@ from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.instantiate import refuse_unregistered, third_party
 from graphfold.training.metrics import Metrics
 from graphfold.training.model import build_model
+from graphfold.training.precision import autocast, parameter_dtype
 from graphfold.training.scoring import Rows, score, split_metrics
 from graphfold.training.sharing import choose_sharing
 
@@ -87,8 +88,7 @@ class TrainedModel:
             share=share,
             lowering=self.model.lowering,
         )
-        precision = str(self.checkpoint.config["trainer"].get("precision", ""))
-        with autocast(self.device, precision):
+        with autocast(self.device, self.checkpoint.config["trainer"]):
             return score(self.model, loader, self.device)
 
     def metrics(self, rows: Rows) -> Metrics:
@@ -130,19 +130,6 @@ def choose_device(trainer: Mapping[str, Any]) -> torch.device:
     if wanted in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("cpu")
-
-
-def parameter_dtype(trainer: Mapping[str, Any]) -> torch.dtype:
-    """The type of the parameters that the precision of a trainer asks for."""
-    types = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
-    return types.get(str(trainer.get("precision")), torch.float32)
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Mixed precision as the trainer of a run has it."""
-    kinds = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
-    kind = kinds.get(precision)
-    return torch.autocast(device.type, dtype=kind or torch.bfloat16, enabled=kind is not None)
 
 
 def coverage(data: DataModule) -> float:

@@ -54,7 +54,8 @@ def test_where_nothing_is_said_there_are_kernels() -> None:
 @pytest.mark.usefixtures("quick")
 def test_there_are_none_for_runs_of_other_kinds() -> None:
     assert fuse_of(settle_kernels(config_of(deterministic=True), CPU)) is False
-    for precision, settled in (("bf16-mixed", False), ("16-true", False), ("64-true", True)):
+    kinds = {"bf16-mixed": False, "16": False, "16-true": False, "64-true": True, 64: True}
+    for precision, settled in kinds.items():
         config = config_of(trainer={"precision": precision})
         assert fuse_of(settle_kernels(config, CPU)) is settled
     for engine, settled in (("autograd", False), ("fast", True)):

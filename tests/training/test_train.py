@@ -270,11 +270,11 @@ def test_a_failed_run_of_a_sweep_is_exit_code_1(
     assert (tmp_path / "s" / "1" / "metrics.json").is_file()
 
 
-@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true", "64"])
 def test_precision_is_that_of_the_run_in_evaluation_too(precision: str, tmp_path: Path) -> None:
     overrides = listops(f"trainer.precision={precision}", "trainer.max_epochs=1")
     folder = train(tmp_path / "run", *overrides)
-    dtype = torch.float64 if precision == "64-true" else torch.float32
+    dtype = torch.float64 if precision.startswith("64") else torch.float32
     assert {v.dtype for v in weights(folder).values()} == {dtype}
     assert run("evaluate", folder, "--json", tmp_path / "e.json") == 0
     assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")

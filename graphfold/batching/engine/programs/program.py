@@ -15,7 +15,7 @@ from torch import Tensor
 from graphfold.batching.engine.lazy_parameters import Kind
 
 if TYPE_CHECKING:
-    from graphfold.batching.engine.programs.program_graph import Backward
+    from graphfold.batching.engine.programs.program_functions import Backward
 
 
 class Slot(NamedTuple):

@@ -16,15 +16,12 @@ from graphfold.batching.kernels.products import MAX_PARTS, REALS, Apart, multipl
 aten = torch.ops.aten
 
 
-def pack_weights(graph: fx.Graph, fixed: set[fx.Node]) -> set[fx.Node]:
+def pack_weights(graph: fx.Graph, fixed: set[fx.Node]) -> None:
     """Lets products of the rows of a group be computed by `kernels.products`.
 
     Args:
         graph: of a traced cell.
         fixed: its nodes that depend on parameters alone, which weights and biases have to be.
-
-    Returns:
-        The new nodes that depend on parameters alone.
     """
     packed: dict[tuple[fx.Node, ...], fx.Node] = {}
     for node in list(graph.nodes):
@@ -36,7 +33,6 @@ def pack_weights(graph: fx.Graph, fixed: set[fx.Node]) -> set[fx.Node]:
             with graph.inserting_before(node):
                 packed[key] = graph.call_function(pack, key)
         node.target, node.args = multiply, (x, packed[key])
-    return set(packed.values())
 
 
 def _factors(node: fx.Node) -> tuple[fx.Node, ...] | None:

@@ -74,7 +74,7 @@ def is_quick(device: torch.device) -> bool:
 
 def prepare_kernels(device: torch.device, dtype: torch.dtype) -> None:
     """Begins to compile what all cells on a device share, if anything."""
-    if device.type == "cpu" and not _takes_triton(device):
+    if device.type == "cpu" and dtype in products.REALS and not _takes_triton(device):
         products.load_in_background(dtype)
 
 
