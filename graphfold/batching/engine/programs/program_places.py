@@ -112,7 +112,8 @@ def _is_free(read: fx.Node, node: fx.Node) -> bool:
     made, value = read.meta.get("val"), node.meta["val"]
     if read.op != "call_function" or len(read.users) > 1 or _is_placed(read):
         return False
-    if not isinstance(read.target, torch._ops.OpOverload) or read.target in VIEWS:
+    is_operation = isinstance(read.target, torch._ops.OpOverload) and read.target not in VIEWS
+    if not is_operation and read.target is not multiply:
         return False
     if may_share_memory(read) and written_to(read) is None:
         return False

@@ -43,8 +43,9 @@ def _factors(node: fx.Node) -> tuple[fx.Node, ...] | None:
     *bias, x, weight = arguments
     values = [n.meta["val"] for n in (x, weight, *bias)]
     is_known = all(value.is_cpu and value.dtype in REALS for value in values)
-    is_vector = all(value.dim() == 1 for value in values[2:])
-    return (x, weight, *bias) if is_known and is_vector and rows_of(values[0]) else None
+    columns = values[1].shape[1:]
+    has_bias = all(value.shape == columns for value in values[2:])  # not one number for all
+    return (x, weight, *bias) if is_known and has_bias and rows_of(values[0]) else None
 
 
 def leave_apart(

@@ -50,6 +50,8 @@ class Joined(Cell):
             found = found + h.flatten(1) @ h.flatten(1).mean(0).view(-1, 1)
         elif self.use == "own weight":
             found = torch.addmm(found, h.flatten(1), self.other.weight.T)
+        elif self.use == "one bias":
+            found = found + torch.addmm(self.linear.bias[:1], h.flatten(1), self.other.weight.T)
         elif self.use == "scaled weight":
             found = found + h.flatten(1) @ (2 * self.other.weight).T
         return {"h": found}
@@ -84,8 +86,9 @@ def test_children_that_are_read_otherwise_are_gathered(use):
     assert multiply in targets(program.forward)
 
 
-def test_what_is_added_has_to_be_a_bias():
-    program = program_of(Joined("own weight"))
+@pytest.mark.parametrize("use", ["own weight", "one bias"])
+def test_what_is_added_has_to_be_a_bias(use):
+    program = program_of(Joined(use))
     assert apart(program) == []
     assert targets(program.forward).count(multiply) == 1
 
