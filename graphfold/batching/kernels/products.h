@@ -215,9 +215,9 @@ void pack(const real *right, int64_t row_stride, int64_t column_stride, const re
     if (bias != NULL) memcpy(packed, bias + first, num_here * sizeof(real));
     packed += LANES;
     if (num_here < LANES) memset(packed, 0, num_rows * LANES * sizeof(real));
-    if (column_stride == 1) {
+    if (column_stride == 1 && num_here == LANES) {
       for (int64_t k = 0; k < num_rows; k++)
-        memcpy(packed + k * LANES, from + k * row_stride, num_here * sizeof(real));
+        *(vector *)(packed + k * LANES) = *(const vector *)(from + k * row_stride);
     } else {
       for (int64_t begin = 0; begin < num_rows; begin += 16) { /* what is read lies in few lines */
         const int64_t end = smaller(begin + 16, num_rows);
