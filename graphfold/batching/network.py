@@ -42,10 +42,11 @@ class Network(nn.Module):
             group counts once more for every hundred nodes of it.
         recompute: whether backward runs the cells again instead of keeping what they computed
             besides their state: less memory for more time. Not with the reference.
-        fuse: whether one kernel takes the place of the elementwise operations of a traced cell:
-            True for every cell that allows it and from the first batch on, which needs Triton on
-            CUDA and a C compiler on a CPU; None for where that is measured to be faster, never on a
-            CPU. Its numbers are those of the cell but for rounding.
+        fuse: whether traced cells have kernels of their own, one for all elementwise operations
+            and, on a CPU, those for products: True for every cell that allows it and from the
+            first batch on, which needs Triton on CUDA and a C compiler on a CPU; None for where
+            that is measured to be faster, never on a CPU. Their numbers are those of the cell but
+            for rounding.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.

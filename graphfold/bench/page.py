@@ -29,9 +29,11 @@ This page is made by `graphfold bench page FILE... > docs/benchmarks.md` out of 
 wrote with `--json`. Run them with nothing else on the machine.
 
 Figures are examples per second, from the median time of turns that the variants of a line take one
-after another in one process, on the same weights, threads and product kernels. Before they are
-timed, their results are compared. `product_floor` is the matrix products alone, in memory that is
-there already: no engine can be faster, and on another machine the figures move with it."""
+after another in one process, on the same weights and threads. Before they are timed, their results
+are compared. All variants have the product kernels of torch that the line above a table names, but
+graphfold's cells, where they have kernels of their own. `product_floor` is torch's matrix products
+alone, in memory that is there already: no engine with these kernels can be faster, and on another
+machine the figures move with it. Kernels of graphfold's own can, where groups are small."""
 
 
 def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The matrix products of a computation alone: what no engine can save."""
+"""The matrix products of a computation alone, by torch: what no engine with them can save."""
 
 from __future__ import annotations
 

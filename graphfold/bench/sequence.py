@@ -3,9 +3,8 @@
 Sentences of the Stanford Sentiment Treebank as chains: each token has one child, the token before
 it; the first has an absent one. `NaryTreeLSTMCell` of arity 1 then is an LSTM. Every token has a
 random vector that needs no gradient. A step of training is forward and backward to the weights,
-the input projection included; every state takes part in the loss. The cell has kernels for its
-elementwise part where there is a C compiler, as models of `graphfold train` have. Baselines of the
-same run:
+the input projection included; every state takes part in the loss. The cell has kernels of its own
+where there is a C compiler, as models of `graphfold train` have. Baselines of the same run:
 
 - `unfused`: graphfold without these kernels (`Network(fuse=False)`);
 - `packed_lstm`: `torch.nn.LSTM` on the same weights over packed sequences, packed beforehand;

@@ -4,8 +4,8 @@ The model of the experiment sst_tree_lstm, Tai et al. (2015), https://arxiv.org/
 words of width 300 and without dropout, so that all variants compute the same. A training step is
 forward, the loss of all nodes, backward and the optimizer's step; the batches, the first of an
 epoch, are planned beforehand. The row of `sst_epoch` is a whole pass over the training part, with
-the planning. As in `graphfold train`, cells have kernels for their elementwise part where there is
-a C compiler; they are compiled before the clock starts. Baselines of the same run:
+the planning. As in `graphfold train`, cells have kernels of their own where there is a C compiler;
+they are compiled before the clock starts. Baselines of the same run:
 
 - `unfused`: graphfold without these kernels (model.fuse=false);
 - `cat_levels`: the levels joined by torch.cat under autograd;

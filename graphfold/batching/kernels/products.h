@@ -72,6 +72,7 @@
 #define FUSED FUSED_OF(real)
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+typedef __typeof__((vector){0} < (vector){0}) mask;
 
 /* Rows that lie apart. Row i is num_parts pieces of `width` numbers; piece p of it begins at
  * start + index[i * num_parts + p] * stride, or without an index at start + i * stride. */
@@ -99,58 +100,60 @@ typedef struct {
   const real *panels; /* the first one; a panel begins with what its sums begin with */
   int64_t panel_size;
   real *out;
-  int64_t out_stride, num_rows, num_columns, adds;
+  int64_t out_stride, num_rows, num_columns;
+  int64_t adds, cuts; /* to what is there already; at zero, as relu does */
 } tile;
 
 #define EACH_SUM(M, V) UNROLLED for (int i = 0; i < M; i++) UNROLLED for (int j = 0; j < V; j++)
 
-#define BEGIN_SUMS(M, V)                              \
-  const int64_t panel_size = t->panel_size;           \
-  const real *panel = t->panels;                      \
-  vector sums[M][V];                                  \
+#define BEGIN_SUMS(M, V)                    \
+  const int64_t panel_size = t->panel_size; \
+  const real *panel = t->panels;            \
+  vector sums[M][V];                        \
   EACH_SUM(M, V) sums[i][j] = *(const vector *)(panel + j * panel_size);
 
 /* number: what the next row of the panels is multiplied by, for row i of the tile. */
-#define ADD_TO_SUMS(M, V, number)                                                            \
-  {                                                                                          \
-    vector right[V];                                                                         \
-    panel += LANES;                                                                          \
+#define ADD_TO_SUMS(M, V, number)                                                              \
+  {                                                                                            \
+    vector right[V];                                                                           \
+    panel += LANES;                                                                            \
     UNROLLED for (int j = 0; j < V; j++) right[j] = *(const vector *)(panel + j * panel_size); \
     EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
   }
 
-#define END_SUMS(M, V)                                                                    \
-  EACH_SUM(M, V) if (i < t->num_rows) {                                                   \
-    real *to = t->out + i * t->out_stride + j * LANES;                                    \
-    if ((j + 1) * LANES > t->num_columns) {                                               \
-      write_some(to, sums[i][j], t->num_columns - j * LANES, t->adds);                    \
-    } else {                                                                              \
-      if (t->adds) sums[i][j] += *(const vector *)to;                                     \
-      *(vector *)to = sums[i][j];                                                         \
-    }                                                                                     \
+#define END_SUMS(M, V)                                                                        \
+  EACH_SUM(M, V) if (i < t->num_rows) {                                                       \
+    if (t->cuts) sums[i][j] = (vector)((mask)sums[i][j] & ~(sums[i][j] < 0)); /* NaN stays */ \
+    real *to = t->out + i * t->out_stride + j * LANES;                                        \
+    if ((j + 1) * LANES > t->num_columns) {                                                   \
+      write_some(to, sums[i][j], t->num_columns - j * LANES, t->adds);                        \
+    } else {                                                                                  \
+      if (t->adds) sums[i][j] += *(const vector *)to;                                         \
+      *(vector *)to = sums[i][j];                                                             \
+    }                                                                                         \
   }
 
 /* out = rows @ panels; piece p of row i is parts[p * M + i]. */
-#define DEFINE_MULTIPLY(M, V)                                                \
-  static __attribute__((noinline)) void multiply_##M##_##V(                  \
+#define DEFINE_MULTIPLY(M, V)                                                      \
+  static __attribute__((noinline)) void multiply_##M##_##V(                        \
       const tile *t, const real *const *parts, int64_t num_parts, int64_t width) { \
-    BEGIN_SUMS(M, V)                                                         \
-    for (int64_t p = 0; p < num_parts; p++) {                                \
-      const real *rows[M];                                                   \
-      UNROLLED for (int i = 0; i < M; i++) rows[i] = parts[p * M + i];       \
-      for (int64_t k = 0; k < width; k++) ADD_TO_SUMS(M, V, rows[i][k])      \
-    }                                                                        \
-    END_SUMS(M, V)                                                           \
+    BEGIN_SUMS(M, V)                                                               \
+    for (int64_t p = 0; p < num_parts; p++) {                                      \
+      const real *rows[M];                                                         \
+      UNROLLED for (int i = 0; i < M; i++) rows[i] = parts[p * M + i];             \
+      for (int64_t k = 0; k < width; k++) ADD_TO_SUMS(M, V, rows[i][k])            \
+    }                                                                              \
+    END_SUMS(M, V)                                                                 \
   }
 
 /* out = columns.T @ panels, for columns side by side. */
-#define DEFINE_SUM(M, V)                                                     \
-  static __attribute__((noinline)) void sum_##M##_##V(                       \
+#define DEFINE_SUM(M, V)                                                      \
+  static __attribute__((noinline)) void sum_##M##_##V(                        \
       const tile *t, const real *columns, int64_t stride, int64_t num_rows) { \
-    BEGIN_SUMS(M, V)                                                         \
-    for (int64_t r = 0; r < num_rows; r++, columns += stride)                \
-      ADD_TO_SUMS(M, V, columns[i])                                          \
-    END_SUMS(M, V)                                                           \
+    BEGIN_SUMS(M, V)                                                          \
+    for (int64_t r = 0; r < num_rows; r++, columns += stride)                 \
+      ADD_TO_SUMS(M, V, columns[i])                                           \
+    END_SUMS(M, V)                                                            \
   }
 
 #define DEFINE_TILES(M, V) \
@@ -230,10 +233,10 @@ void pack(const real *right, int64_t row_stride, int64_t column_stride, const re
   }
 }
 
-/* out = x @ right + bias, for right and bias as they are packed. */
+/* out = x @ right + bias, for right and bias as they are packed; relu of that if it `cuts`. */
 void multiply(const real *start, const int64_t *index, int64_t stride, int64_t num_parts,
               int64_t width, const real *packed, int64_t num_columns, real *out,
-              int64_t out_stride, int64_t num_rows, int64_t num_threads) {
+              int64_t out_stride, int64_t num_rows, int64_t cuts, int64_t num_threads) {
   const apart x = {start, index, stride, num_parts, width};
   const int64_t panel_size = (num_parts * width + 1) * LANES;
   const int64_t num_panels = pieces(num_columns, LANES);
@@ -252,7 +255,7 @@ void multiply(const real *start, const int64_t *index, int64_t stride, int64_t n
             parts[p * num_tile_rows + i] = part_of(&x, smaller(row + i, end - 1), p);
         const tile t = {packed + first_panel * panel_size, panel_size,
                         out + row * out_stride + first_column, out_stride, end - row,
-                        num_columns - first_column, 0};
+                        num_columns - first_column, 0, cuts};
         multiply_panels(num_tile_rows, t, smaller(num_panels - first_panel, BLOCK_PANELS), parts,
                         num_parts, width);
         row += num_tile_rows;
@@ -321,7 +324,7 @@ void sum_products(const real *left, int64_t left_stride, int64_t left_columns, c
   if (done < M && M <= left_columns - i) done = M;
         ALL_TILES(FITS)
         const tile t = {panels, panel_size, total + i * num_columns + column, num_columns, done,
-                        num_here, adds || row > 0};
+                        num_here, adds || row > 0, 0};
 #define RUN_SUM(M, V)                                                       \
   if (done == M) {                                                          \
     if (num_here > LANES) sum_##M##_2(&t, columns, left_stride, num_terms); \

@@ -91,12 +91,13 @@ def pack(weight: Tensor, bias: Tensor | None = None) -> Packed:
     return Packed(packed, num_rows, num_columns)
 
 
-def multiply(x: Rows, packed: Packed, *, out: Tensor | None = None) -> Tensor:
+def multiply(x: Rows, packed: Packed, relu: bool = False, *, out: Tensor | None = None) -> Tensor:
     """[rows, m] x @ weight + bias. The bits of a row depend on that row of x alone.
 
     Args:
         x: [rows, k], a tensor or rows that lie apart.
         packed: a weight [k, m] and a bias [m].
+        relu: whether negative sums become zero.
         out: [rows, m] where to write it, if that is given; its columns lie side by side.
     """
     numbers, num_terms, num_columns = packed
@@ -119,6 +120,7 @@ def multiply(x: Rows, packed: Packed, *, out: Tensor | None = None) -> Tensor:
         out.data_ptr(),
         out.stride(0),
         num_rows,
+        relu,
         _num_threads(num_rows * num_terms * num_columns),
     )
     return out
@@ -213,6 +215,6 @@ def _compile(dtype: torch.dtype) -> _Kernels:
         declare(library, "is_quick", "", ctypes.c_int64),
         declare(library, "packed_size", "ii", ctypes.c_int64),
         profiled("pack", declare(library, "pack", "piipiip")),
-        profiled("product", declare(library, "multiply", "ppiiipipiii")),
+        profiled("product", declare(library, "multiply", "ppiiipipiiii")),
         profiled("product", declare(library, "sum_products", "piippiiippiii")),
     )

@@ -60,6 +60,7 @@ def test_any_shape(dtype, num_rows, num_terms, num_columns, lies, data):
     wide = torch.full((num_rows, num_columns + 5), torch.nan, dtype=dtype)
     found = multiply(x, pack(weight, bias))
     assert_near(found, x, weight, bias)
+    assert torch.equal(multiply(x, pack(weight, bias), relu=True), found.relu())
     multiply(x.T.contiguous().T, pack(weight, bias), out=wide[:, 2:-3])
     assert torch.equal(wide[:, 2:-3], found)
     assert wide[:, :2].isnan().all()
@@ -126,6 +127,8 @@ def test_what_is_not_finite_stays_in_its_row_and_column():
     expected[:, 11] = torch.inf
     expected[7] = torch.nan
     torch.testing.assert_close(found, expected, equal_nan=True, rtol=0, atol=0)
+    found = multiply(-x, pack(weight), relu=True)
+    torch.testing.assert_close(found, (-expected).relu(), equal_nan=True, rtol=0, atol=0)
 
 
 def test_kernels_are_compiled_once_and_in_the_background(monkeypatch):

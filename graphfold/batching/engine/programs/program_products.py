@@ -33,6 +33,16 @@ def pack_weights(graph: fx.Graph, fixed: set[fx.Node]) -> None:
             with graph.inserting_before(node):
                 packed[key] = graph.call_function(pack, key)
         node.target, node.args = multiply, (x, packed[key])
+        _take_relu(graph, node)
+
+
+def _take_relu(graph: fx.Graph, product: fx.Node) -> None:
+    """Lets a product take the relu along that is all that reads it; see `simplify` for its name."""
+    (reader, *others) = product.users or (None,)
+    if reader is None or others or reader.target != aten.clamp_min.default or reader.args[1] != 0:
+        return
+    reader.target, reader.args = multiply, (*product.args, True)
+    graph.erase_node(product)
 
 
 def _factors(node: fx.Node) -> tuple[fx.Node, ...] | None:

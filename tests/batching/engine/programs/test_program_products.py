@@ -50,6 +50,8 @@ class Joined(Cell):
             found = found + h.flatten(1) @ h.flatten(1).mean(0).view(-1, 1)
         elif self.use == "own weight":
             found = torch.addmm(found, h.flatten(1), self.other.weight.T)
+        elif self.use.startswith("relu"):
+            found = torch.relu(found) + (found if self.use == "relu and more" else 1)
         elif self.use == "one bias":
             found = found + torch.addmm(self.linear.bias[:1], h.flatten(1), self.other.weight.T)
         elif self.use == "scaled weight":
@@ -91,6 +93,13 @@ def test_what_is_added_has_to_be_a_bias(use):
     program = program_of(Joined(use))
     assert apart(program) == []
     assert targets(program.forward).count(multiply) == 1
+
+
+@pytest.mark.parametrize(("use", "taken"), [("relu", True), ("relu and more", False)])
+def test_a_relu_that_alone_reads_a_product_is_part_of_it(use, taken):
+    program = program_of(Joined(use))
+    (product,) = [n for n in program.forward.__self__.graph.nodes if n.target is multiply]
+    assert (product.args[2:] == (True,)) is taken
 
 
 class PerEdge(Cell):
