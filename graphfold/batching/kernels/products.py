@@ -137,6 +137,8 @@ def sum_products(
         total: [m, k] what it is added to, in place, if that is given.
         sums: [m] what the sum over the rows of `left` is added to, in place, if that is given.
     """
+    if total is not None and not total.is_contiguous():
+        return total.add_(sum_products(left, x, None, sums))
     left = left if left.stride(1) == 1 else left.contiguous()
     (source, places, num_parts), (num_rows, num_left) = x, left.shape
     width, adds = source.shape[1], total is not None

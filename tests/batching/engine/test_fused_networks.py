@@ -110,16 +110,33 @@ class TiedCell(Cell):
         return {"h": torch.tanh(h), "c": self.linear(children.stack("c").flatten(1)).tanh()}
 
 
+class BothWaysCell(Cell):
+    """Children are multiplied by a weight and by its transpose."""
+
+    arity = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": WIDTH, "c": WIDTH}
+        self.weight = nn.Parameter(torch.randn(2 * WIDTH, 2 * WIDTH) / WIDTH)
+
+    def forward(self, x: Tensor, children: Children) -> dict[str, Tensor]:
+        h, c = children.stack("h").flatten(1), children.stack("c").flatten(1)
+        found = {"h": h @ self.weight, "c": F.linear(c, self.weight)}
+        return {name: product.view(-1, 2, WIDTH).sum(1) for name, product in found.items()}
+
+
 @needs_compiler
+@pytest.mark.parametrize("cell", [TiedCell, BothWaysCell])
 @pytest.mark.parametrize("count", [2, 60])
-def test_what_lies_apart_shares_a_weight_with_what_does_not(count):
+def test_what_lies_apart_shares_a_weight_with_other_uses(count, cell):
     dag = combs(count)
     x = {
         "leaf": torch.randn(dag.num_nodes_by_type[0], WIDTH, dtype=torch.float64),
         "node": torch.randn(dag.num_nodes_by_type[1], 2 * WIDTH, dtype=torch.float64),
     }
     torch.manual_seed(0)
-    cells = {"leaf": quiet_leaf().double(), "node": TiedCell().double()}
+    cells = {"leaf": quiet_leaf().double(), "node": cell().double()}
     found = []
     for engine, fuse in (("fast", True), ("autograd", None)):
         network = Network(dag.schema, [Up()], [cells], engine=engine, fuse=fuse)

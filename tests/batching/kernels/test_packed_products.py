@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given
@@ -88,6 +90,9 @@ def test_sums_over_rows(dtype, num_rows, num_left, data):
     total, sums = found.clone(), torch.ones(num_left, dtype=dtype)
     assert sum_products(left.T.contiguous().T, x, total, sums) is total
     assert_near(total, torch.cat([left, left]).T, torch.cat([x.gather(), x.gather()]))
+    turned = found.T.contiguous().T
+    assert sum_products(left, x, turned) is turned
+    torch.testing.assert_close(turned, total, rtol=1e-3, atol=1e-3)
     ones = torch.ones(num_rows, 1, dtype=dtype)
     assert_near(sums.unsqueeze(1), left.T, ones, torch.ones(1, dtype=dtype))
 
@@ -131,7 +136,20 @@ def test_what_is_not_finite_stays_in_its_row_and_column():
     torch.testing.assert_close(found, (-expected).relu(), equal_nan=True, rtol=0, atol=0)
 
 
-def test_kernels_are_compiled_once_and_in_the_background(monkeypatch):
+def forget_kernels() -> None:
+    products.load.cache_clear()
+    products._compile.cache_clear()
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """Kernels are compiled in a test, and again after it."""
+    forget_kernels()
+    yield
+    forget_kernels()
+
+
+def test_kernels_are_compiled_once_and_in_the_background(anew, monkeypatch):
     sources = []
 
     def compile_and_note(source: str):
@@ -139,29 +157,21 @@ def test_kernels_are_compiled_once_and_in_the_background(monkeypatch):
         return compile_c(source)
 
     monkeypatch.setattr(products, "compile_c", compile_and_note)
-    for function in (products.load, products._compile):
-        function.cache_clear()
     products.load_in_background(torch.float64)
     assert products.load(torch.float64) is products.load(torch.float64)
     assert len(sources) == 1
 
 
-def test_who_has_quick_kernels(monkeypatch):
+def test_who_has_quick_kernels(anew, monkeypatch):
     assert not products.are_quick(torch.bfloat16)
     monkeypatch.setattr(products, "compile_c", lambda source: compile_c(f"{SLOW}\n{source}"))
-    for function in (products.load, products._compile):
-        function.cache_clear()
     assert not products.are_quick(torch.float32)
     left, right = torch.rand(30, 20), torch.rand(20, 10)
     assert_near(multiply(left, pack(right)), left, right)
-    for function in (products.load, products._compile):
-        function.cache_clear()
 
 
-def test_a_compiler_that_fails_is_named_when_its_kernels_are_needed(monkeypatch):
+def test_a_compiler_that_fails_is_named_when_its_kernels_are_needed(anew, monkeypatch):
     monkeypatch.setenv("CC", "false")
-    for function in (products.load, products._compile):
-        function.cache_clear()
     products.load_in_background(torch.float32)
     with pytest.raises(EngineError, match="false failed"):
         pack(torch.rand(2, 3))
