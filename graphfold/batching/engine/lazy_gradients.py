@@ -18,7 +18,7 @@ from graphfold.batching.kernels.row_blocks import rows_mm
 #: Products are taken once this many rows have come together: enough for full speed, so that
 #: waiting for more would only hold memory.
 ROWS_PER_PRODUCT = 1024
-#: The same where rows lie apart: that kernel adds up blocks of so many.
+#: The same where rows lie apart: that kernel reaches full speed with fewer.
 ROWS_PER_SUM = 256
 
 

@@ -6,7 +6,7 @@
  * lie apart cost what rows in one piece do, and nothing is gathered. A sum runs over its terms from
  * the first to the last, whatever else is computed, so the bits of a row depend on that row alone.
  *
- * `real` is float or double. */
+ * Defined before this: `real`, float or double, and MAX_PARTS, the most pieces of a row. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -50,7 +50,6 @@
 #define ALL_TILES(do) do(6, 2) do(4, 2) do(2, 4) do(1, 8)
 #define MAX_ROWS 6
 #endif
-#define MAX_PARTS 64
 
 #define LANES ((int64_t)(VECTOR_BYTES / sizeof(real)))
 /* What one thread multiplies in one go: rows that stay in its cache while all panels pass. */

@@ -27,7 +27,7 @@ from graphfold.errors import EngineError
 REALS = {torch.float32: "float", torch.float64: "double"}
 #: Fewer multiplications than these are not shared out among threads.
 FEW_MULTIPLICATIONS = 1 << 20
-#: A row is no more pieces than these: MAX_PARTS in products.h.
+#: A row is no more pieces than these.
 MAX_PARTS = 64
 
 #: Held by the thread that compiles.
@@ -212,7 +212,8 @@ def load(dtype: torch.dtype) -> _Kernels:
 
 @functools.cache
 def _compile(dtype: torch.dtype) -> _Kernels:
-    library = compile_c(f"#define real {REALS[dtype]}\n{_SOURCE.read_text()}")
+    defined = f"#define real {REALS[dtype]}\n#define MAX_PARTS {MAX_PARTS}\n"
+    library = compile_c(defined + _SOURCE.read_text())
     return _Kernels(
         declare(library, "is_quick", "", ctypes.c_int64),
         declare(library, "packed_size", "ii", ctypes.c_int64),
