@@ -54,10 +54,15 @@ def _replace(name: str, path: Path) -> None:
             Thread(target=os.close, args=(old,)).start()
 
 
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Writes a whole file."""
+    with whole_file(path) as file:
+        file.write(content)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a whole text file in UTF-8."""
-    with whole_file(path) as file:
-        file.write(text.encode())
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

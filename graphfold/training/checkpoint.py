@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphfold.errors import CheckpointError
-from graphfold.files import whole_file
+from graphfold.files import write_bytes
 
 FORMAT = "graphfold checkpoint"
 
@@ -41,6 +41,10 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Writes the file, whole or not at all."""
+        write_bytes(path, self.encode())
+
+    def encode(self) -> memoryview:
+        """The content of the file; what becomes of the tensors later does not change it."""
         content = {
             "format": FORMAT,
             "schema_number": SCHEMA_NUMBER,
@@ -50,8 +54,9 @@ class Checkpoint:
         }
         values = vars(self) | {"versions": _versions()}
         content |= {name: json.dumps(values[name]) for name in _JSON}
-        with whole_file(path) as file:
-            torch.save(content, file)
+        file = io.BytesIO()
+        torch.save(content, file)
+        return file.getbuffer()
 
     @staticmethod
     def load(path: Path) -> Checkpoint:

@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
 from graphfold.files import write_text
 from graphfold.training.checkpoint import Checkpoint
+from graphfold.training.file_writer import FileWriter
 from graphfold.training.generators import capture_generators, restore_generators
 from graphfold.training.learner import Learner
 from graphfold.training.metrics import Metrics, lower_is_better
@@ -112,17 +113,25 @@ class BestAndLast(CheckpointCallback):
 class GraphfoldCheckpoints(TorchCheckpointIO):
     """Writes what Lightning keeps in graphfold's format, and reads it back.
 
+    Files are written while training goes on; they are there after `teardown`, with which Lightning
+    ends, whether well or not.
+
     Args:
         common: what all checkpoints of the run share.
     """
 
     def __init__(self, common: Checkpoint) -> None:
         self.common = common
+        self._writer = FileWriter()
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        """Writes a checkpoint; one without optimizers (best.ckpt) keeps no progress."""
+        """Writes a checkpoint; one without optimizers (best.ckpt) keeps no progress.
+
+        Raises:
+            OSError: if an earlier one could not be written.
+        """
         if "state_dict" not in checkpoint:  # weights that a process hands to its parent
             super().save_checkpoint(checkpoint, path, storage_options)
             return
@@ -130,7 +139,16 @@ class GraphfoldCheckpoints(TorchCheckpointIO):
         progress = {k: v for k, v in checkpoint.items() if k != "state_dict"}
         if "optimizer_states" not in progress:
             progress = {"epoch": checkpoint["epoch"]}
-        replace(self.common, state_dict=weights, progress=progress).save(Path(path))
+        whole = replace(self.common, state_dict=weights, progress=progress)
+        self._writer.write(Path(path), whole.encode())
+
+    def teardown(self) -> None:
+        """Returns when all files are there.
+
+        Raises:
+            OSError: if one could not be written.
+        """
+        self._writer.finish()
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = True

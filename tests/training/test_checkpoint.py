@@ -38,6 +38,17 @@ def test_round_trip(tmp_path: Path) -> None:
     assert loaded.progress["epoch"] == 3
 
 
+def test_content_is_that_of_the_moment(tmp_path: Path) -> None:
+    checkpoint, path = make(), tmp_path / "x.ckpt"
+    content = checkpoint.encode()
+    checkpoint.state_dict["weight"].zero_()
+    checkpoint.progress["epoch"] = 4
+    path.write_bytes(content)
+    loaded = Checkpoint.load(path)
+    assert torch.equal(loaded.state_dict["weight"], torch.arange(3.0))
+    assert loaded.progress["epoch"] == 3
+
+
 def test_everything_but_tensors_is_json(tmp_path: Path) -> None:
     make().save(tmp_path / "x.ckpt")
     content = torch.load(tmp_path / "x.ckpt", weights_only=True)
