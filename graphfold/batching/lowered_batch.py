@@ -10,6 +10,7 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.scheduling.passes import Pass
 from graphfold.batching.scheduling.schedule import build_schedule
+from graphfold.batching.scheduling.sharing import Distinct
 from graphfold.dag import TypedDAG
 
 
@@ -46,6 +47,7 @@ def plan_batch(
     passes: Sequence[Pass],
     policy: str = "depth",
     share: bool = False,
+    equal: Sequence[Distinct] | None = None,
 ) -> Batch:
     """A planned batch.
 
@@ -55,6 +57,8 @@ def plan_batch(
         passes: the passes of the model.
         policy: how to plan them.
         share: whether equal nodes are computed once.
+        equal: which nodes of what is computed are equal, if it is known; see `build_schedule`.
     """
-    schedule = build_schedule(dag if lowered is None else lowered, passes, policy, share)
+    computed = dag if lowered is None else lowered
+    schedule = build_schedule(computed, passes, policy, share, equal)
     return Batch(dag, schedule) if lowered is None else LoweredBatch(dag, schedule, lowered)

@@ -125,7 +125,8 @@ def _timed_step(experiment: Trainable, dataset: GraphDataset, numbers: list[int]
     batch = dataset[numbers]
     times.append(time.perf_counter())
     # Again, to tell it from the rest.
-    build_schedule(batch.computed.dag, experiment.model.passes, share=batch.schedule.is_shared)
+    equal, share = dataset.equal_among(numbers), batch.schedule.is_shared
+    build_schedule(batch.computed.dag, experiment.model.passes, share=share, equal=equal)
     times.append(time.perf_counter())
     experiment.loss(experiment.model(batch), batch).backward()  # type: ignore[no-untyped-call]
     times.append(time.perf_counter())

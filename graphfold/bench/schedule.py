@@ -5,7 +5,9 @@ rounds of message passing, and generated graphs with several op types at mixed d
 `graphfold.bench.mixed_graphs`. The graphs are collated beforehand; a call plans a whole batch. For
 SST the rows say which share of a training step planning would be, were it not done by workers.
 
-Variant `shared` plans by depth and computes equal nodes once, as training does where it may.
+Variant `shared` plans by depth and computes equal nodes once, as training does where it may; which
+nodes are equal is known beforehand for all batches, as a loader knows it of its corpus.
+`shared_alone` finds that out for each batch, as `build_schedule` does of itself.
 `launches` are the calls of cells that a batch takes, the mean over the batches; `lower_bound` is
 what no schedule can go below: the sum over op types of the longest chain of that type.
 
@@ -14,19 +16,24 @@ what no schedule can go below: the sum over op types of the longest chain of tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from graphfold.batching import POLICIES, Pass, Rounds, Schedule, Up, build_schedule
+from graphfold.batching.scheduling.equal_nodes import find_equal
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure, median_seconds
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.sst import BATCH_SIZES, HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.treefc import random_trees
-from graphfold.dag import TypedDAG, select
+from graphfold.dag import TypedDAG, collate, select
+from graphfold.dag.depth import IntArray
 
 #: Batches that a call plans, so that a figure does not hang on one of them.
 NUM_BATCHES = 4
@@ -67,11 +74,12 @@ def rows(
     for workload in _workloads(batch_sizes, hidden_sizes, overrides):
         extra = {"workload": workload.name}
         setting = Row("schedule", "", "", workload.batch_size, 0, "schedule", threads, extra=extra)
-        planners = {
+        planners: dict[str, Callable[[], list[Schedule]]] = {
             "graphfold" if policy == "depth" else policy: partial(_plan, workload, policy)
             for policy in (POLICIES if workload.needs_policy else ["depth"])
         }
-        planners["shared"] = partial(_plan, workload, "depth", True)
+        planners["shared"] = _SharedPlanner(workload)
+        planners["shared_alone"] = partial(_plan, workload, "depth", True)
         num_graphs = sum(dag.num_graphs for dag in workload.dags)
         works = {name: Work(planner, num_graphs) for name, planner in planners.items()}
         for row in measure(setting, works):
@@ -130,6 +138,24 @@ def _parts(dag: TypedDAG, batch_size: int) -> list[TypedDAG]:
 
 def _plan(workload: Workload, policy: str, share: bool = False) -> list[Schedule]:
     return [build_schedule(dag, workload.passes, policy, share) for dag in workload.dags]
+
+
+class _SharedPlanner:
+    """Plans batches of which it is known what is equal in all of them."""
+
+    def __init__(self, workload: Workload) -> None:
+        corpus = collate(workload.dags)
+        self._workload = workload
+        self._equal = find_equal(corpus, workload.passes)
+        bounds = [0, *accumulate(dag.num_nodes for dag in workload.dags)]
+        self._nodes = [np.arange(start, stop) for start, stop in pairwise(bounds)]
+
+    def __call__(self) -> list[Schedule]:
+        return list(map(self._plan, self._workload.dags, self._nodes))
+
+    def _plan(self, dag: TypedDAG, nodes: IntArray) -> Schedule:
+        equal = [stage.among(nodes) for stage in self._equal]
+        return build_schedule(dag, self._workload.passes, share=True, equal=equal)
 
 
 def _share(row: Row, workload: Workload) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The common format: `TypedDAG`, its schema, and what turns other things into it."""
 
 from graphfold.dag.builder import GraphBuilder
-from graphfold.dag.collate import collate, recode, select, split
+from graphfold.dag.collate import collate, nodes_of_graphs, recode, select, split
 from graphfold.dag.depth import compute_depth, compute_height
 from graphfold.dag.exchange import from_networkx, from_pyg, to_networkx, to_pyg
 from graphfold.dag.schema import MISSING, Column, EdgeType, NodeType, Schema
@@ -22,6 +22,7 @@ __all__ = [
     "compute_height",
     "from_networkx",
     "from_pyg",
+    "nodes_of_graphs",
     "recode",
     "select",
     "split",

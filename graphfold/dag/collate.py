@@ -107,6 +107,11 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     )
 
 
+def nodes_of_graphs(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> Tensor:
+    """[num_selected_nodes] the nodes of the graphs with the given numbers, as `select` has them."""
+    return _rows(_row_ptr(dag, "node"), torch.as_tensor(graphs, dtype=torch.int64))
+
+
 def split(dag: TypedDAG) -> list[TypedDAG]:
     """Each graph on its own; `collate(split(dag))` equals `dag`."""
     return [select(dag, [graph]) for graph in range(dag.num_graphs)]

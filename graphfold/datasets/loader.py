@@ -14,7 +14,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from graphfold.batching import Batch, Pass
 from graphfold.batching.lowered_batch import plan_batch
-from graphfold.dag import Schema, TypedDAG, select
+from graphfold.batching.scheduling.equal_nodes import find_equal
+from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.dag import Schema, TypedDAG, nodes_of_graphs, select
 from graphfold.datasets.reading import start_method
 
 #: Tensors begin at multiples of this many bytes, so that any dtype may view them.
@@ -48,12 +50,21 @@ class GraphDataset(Dataset[Batch]):
         self.passes = tuple(passes)
         self.policy = policy
         self.share = share
+        self._computed = dag if lowered is None else lowered
+        self._equal = find_equal(self._computed, passes) if share else None
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
         lowered = None if self.lowered is None else select(self.lowered, numbers)
-        dag = select(self.dag, numbers)
-        return plan_batch(dag, lowered, self.passes, self.policy, self.share)
+        dag, equal = select(self.dag, numbers), self.equal_among(numbers)
+        return plan_batch(dag, lowered, self.passes, self.policy, self.share, equal)
+
+    def equal_among(self, numbers: Sequence[int]) -> list[Distinct] | None:
+        """Which nodes of the graphs with these numbers are equal, if that matters."""
+        if self._equal is None:
+            return None
+        nodes = nodes_of_graphs(self._computed, numbers).numpy()
+        return [stage.among(nodes) for stage in self._equal]
 
 
 class GraphLoader(DataLoader[Batch]):

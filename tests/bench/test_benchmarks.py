@@ -119,7 +119,7 @@ def test_schedule(bench: Bench) -> None:
     assert {row["phase"] for row in rows} == {"schedule"}
     for workload in ("sst", "treefc"):
         assert variants(rows, workload=workload)[:4] == policies
-    assert variants(rows, workload="molecules") == ["graphfold", "shared"]
+    assert variants(rows, workload="molecules") == ["graphfold", "shared", "shared_alone"]
     assert all(("share_of_step" in row) == (row["workload"] == "sst") for row in rows)
     for name in FAMILIES:
         assert variants(rows, workload=name)[:4] == policies

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_order
 
 
@@ -22,6 +23,13 @@ class Edges(NamedTuple):
         """The edges of inputs or of a relation."""
         parent = np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])
         return Edges(ptr, child, parent, np.arange(len(child)))
+
+    @staticmethod
+    def of_relation(dag: TypedDAG, relation: str) -> Edges:
+        """The edges of a relation; raises SchemaError if the schema lacks it."""
+        dag.schema.relation(relation)
+        found = dag.relations[relation]
+        return Edges.from_csr(found.ptr.numpy(), found.index.numpy())
 
     @property
     def num_nodes(self) -> int:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.equal_nodes import find_equal, sharing_passes
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds, Up
 from graphfold.batching.scheduling.plan import plan_pass
 from graphfold.batching.scheduling.policies import PassGraph, get_policy
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
-from graphfold.batching.scheduling.shared_rounds import plan_shared_rounds
-from graphfold.batching.scheduling.sharing import Distinct, find_differing, find_distinct
+from graphfold.batching.scheduling.shared_rounds import plan_shared_rounds, plan_without_edges
+from graphfold.batching.scheduling.sharing import Distinct
 from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, longest_path
@@ -59,7 +61,11 @@ class Schedule:
 
 
 def build_schedule(
-    dag: TypedDAG, passes: Sequence[Pass], policy: str = "depth", share: bool = False
+    dag: TypedDAG,
+    passes: Sequence[Pass],
+    policy: str = "depth",
+    share: bool = False,
+    equal: Sequence[Distinct] | None = None,
 ) -> Schedule:
     """Plans the passes over all graphs of `dag` at once, with array operations only.
 
@@ -76,6 +82,7 @@ def build_schedule(
         passes: the passes of the model, in order.
         policy: the name of a policy of `graphfold.batching.scheduling.policies`.
         share: whether nodes that must be equal are computed once.
+        equal: what `find_equal` says of these graphs and passes, if it is known already.
 
     Raises:
         ConfigError: if there is no such policy.
@@ -85,32 +92,33 @@ def build_schedule(
     if not share:
         inputs = CellInputs.of_nodes(op_type, num_types)
         return Schedule(tuple(_build_pass(dag, item, policy, inputs) for item in passes))
-    differing = find_differing(dag)
-    sources, inputs = find_sources(op_type, num_types, differing)
-    return Schedule(tuple(_build_shared(dag, passes, policy, inputs, differing)), sources)
+    equal = find_equal(dag, passes) if equal is None else equal
+    sources, inputs = find_sources(op_type, num_types, equal[0])
+    return Schedule(tuple(_build_shared(dag, passes, policy, inputs, equal)), sources)
 
 
 def _build_shared(
-    dag: TypedDAG, passes: Sequence[Pass], policy: str, inputs: CellInputs, differing: Distinct
+    dag: TypedDAG,
+    passes: Sequence[Pass],
+    policy: str,
+    inputs: CellInputs,
+    equal: Sequence[Distinct],
 ) -> Iterator[PassSchedule]:
     """Passes up from the beginning share, and rounds after them; later passes do not."""
-    before: PassSchedule | None = None  # if it was rounds that share
-    equal: Distinct | None = differing
-    for item in passes:
-        if equal is not None and isinstance(item, Rounds):
-            rounds, equal = plan_shared_rounds(dag, item, inputs, equal, before)
-            before = replace(rounds[-1], rounds=rounds[:-1])
+    sharing, stages = sharing_passes(passes), iter(equal)
+    distinct, before = next(stages), None
+    for item in sharing:
+        if isinstance(item, Rounds):
+            before = plan_without_edges(inputs, distinct) if before is None else before
+            edges = Edges.of_relation(dag, item.relation)
+            own = list(islice(stages, item.rounds))
+            before = plan_shared_rounds(edges, inputs, before, own)
             yield before
-        elif equal is not None and isinstance(item, Up) and before is None:
-            equal = find_distinct(dag, differing) or _all_differ(dag)
-            yield _build_pass(dag, item, policy, inputs, equal)
         else:
-            equal = None
-            yield _build_pass(dag, item, policy, inputs)
-
-
-def _all_differ(dag: TypedDAG) -> Distinct:
-    return Distinct(np.arange(dag.num_nodes), np.arange(dag.num_nodes))
+            distinct = next(stages)
+            yield _build_pass(dag, item, policy, inputs, distinct)
+    for item in passes[len(sharing) :]:
+        yield _build_pass(dag, item, policy, inputs)
 
 
 def _build_pass(
@@ -118,9 +126,7 @@ def _build_pass(
 ) -> PassSchedule:
     choose = get_policy(policy)
     if isinstance(item, Rounds):
-        dag.schema.relation(item.relation)
-        relation = dag.relations[item.relation]
-        edges = Edges.from_csr(relation.ptr.numpy(), relation.index.numpy())
+        edges = Edges.of_relation(dag, item.relation)
         return plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
     edges = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
     if isinstance(item, Up):

@@ -25,6 +25,12 @@ class Distinct(NamedTuple):
     node: IntArray  # [num_distinct] the first node of each kind, ascending
     of: IntArray  # [num_nodes] position in `node` of the one that each node equals
 
+    def among(self, nodes: IntArray) -> Distinct:
+        """The same of some nodes alone, numbered anew."""
+        same_as = np.arange(len(nodes))
+        merge_equal(same_as.copy(), [Numbers(self.of[nodes], len(self.node))], same_as)
+        return distinct_nodes(same_as)
+
 
 class Numbers(NamedTuple):
     """One number per row, from 0 to below `size`; equal numbers mean equal rows."""
@@ -33,8 +39,8 @@ class Numbers(NamedTuple):
     size: int
 
 
-def find_distinct(dag: TypedDAG, differing: Distinct | None = None) -> Distinct | None:
-    """The nodes that differ on the way up, or None if all do.
+def find_distinct(dag: TypedDAG, differing: Distinct) -> Distinct:
+    """The nodes that differ on the way up.
 
     Two nodes are equal if they have the same type, the same features, and, in the same order, equal
     inputs over edges with the same columns. Columns are compared bit by bit; nothing is hashed.
@@ -45,10 +51,9 @@ def find_distinct(dag: TypedDAG, differing: Distinct | None = None) -> Distinct 
 
     Args:
         dag: the graphs.
-        differing: what `find_differing` says of them, if it is known already.
+        differing: what `find_differing` says of them.
     """
     ptr, child, depth = dag.input_ptr.numpy(), dag.input_index.numpy(), dag.depth.numpy()
-    differing = find_differing(dag) if differing is None else differing
     node, edge = Numbers(differing.of, len(differing.node)), _edge_numbers(dag)
     # An absent input is -1 and finds the last entry of both: it differs from all, and is followed.
     same_as = np.arange(dag.num_nodes + 1)
@@ -65,8 +70,7 @@ def find_distinct(dag: TypedDAG, differing: Distinct | None = None) -> Distinct 
         is_followed[merged] = is_followed[same_as[merged]] = True
         if len(merged) == 0 and index > last_read_twice:
             break
-    distinct = distinct_nodes(same_as[:-1])
-    return None if len(distinct.node) == dag.num_nodes else distinct
+    return distinct_nodes(same_as[:-1])
 
 
 def _levels(depth: IntArray) -> Iterator[IntArray]:

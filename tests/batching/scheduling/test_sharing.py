@@ -10,7 +10,8 @@ from engine_cells import SIZE, MessageCell, PairCell, PhraseCell, WordCell
 from torch import nn
 
 from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_schedule
-from graphfold.batching.scheduling.sharing import find_distinct
+from graphfold.batching.scheduling.equal_nodes import find_equal
+from graphfold.batching.scheduling.sharing import Distinct
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.errors import EngineError
 
@@ -50,6 +51,11 @@ def random_dag(num_graphs, seed, size=6):
         builder.output(nodes[-1])
         builder.finish()
     return builder.build()
+
+
+def find_distinct(dag) -> Distinct:
+    """Which nodes differ on the way up."""
+    return find_equal(dag, [Up()])[1]
 
 
 def structures(dag):
@@ -227,10 +233,10 @@ def test_nodes_that_differ_are_not_shared():
         builder.output(builder.node("word", code=code))
         builder.finish()
     dag = builder.build()
-    assert find_distinct(dag) is None
+    assert find_distinct(dag).of.tolist() == list(range(NUM_WORDS))
     (plan,) = build_schedule(dag, [Up()], share=True).passes
     assert not plan.is_shared
-    assert find_distinct(GraphBuilder(SCHEMA).build()) is None
+    assert len(find_distinct(GraphBuilder(SCHEMA).build()).node) == 0
 
 
 def test_the_order_of_inputs_and_the_sign_of_zero_make_a_difference():
