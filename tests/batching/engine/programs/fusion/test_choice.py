@@ -21,6 +21,7 @@ from graphfold.batching.engine.programs.fusion.choice import (
 )
 from graphfold.batching.engine.programs.fusion.regions import Kernels, Region
 from graphfold.batching.engine.programs.trace import _trace
+from graphfold.batching.engine.programs.trial import Trial
 from graphfold.batching.kernels import products
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import EngineError
@@ -144,6 +145,30 @@ def test_kernels_that_fail_leave_the_plain_program(joint, monkeypatch, caplog, b
     assert reason in caplog.text
     with pytest.warns(UserWarning, match=f"LeafLSTMCell runs without kernels: .*{reason}"):
         assert chosen(joint, True) == "plain"
+
+
+@pytest.mark.parametrize("failures", range(choice.CHANCES + 1))
+def test_kernels_may_fail_by_chance(joint, monkeypatch, failures):
+    outcomes = iter([False] * failures + [True])
+    monkeypatch.setattr(choice, "agrees", lambda *_: next(outcomes))
+    if failures < choice.CHANCES:
+        assert chosen(joint, True) == "fused"
+        return
+    with pytest.warns(UserWarning, match="kernels give other numbers"):
+        assert chosen(joint, True) == "plain"
+
+
+def test_each_trial_is_one_of_other_numbers(joint, monkeypatch):
+    seen = []
+
+    def agrees(of, program, same):
+        seen.append(Trial(of, 2).cell()[0])
+        return False
+
+    monkeypatch.setattr(choice, "agrees", agrees)
+    with pytest.warns(UserWarning, match="kernels give other numbers"):
+        chosen(joint, True)
+    assert len({tuple(numbers.flatten().tolist()) for numbers in seen}) == choice.CHANCES
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
