@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from postfix_adapter import NAME, random_expressions, write_expressions
 
 from graphfold.batching import Batch, Rounds, Up
 from graphfold.dag.compare import difference
+from graphfold.datasets import loader as loader_module
 from graphfold.datasets.feature_spec import FeatureSpec
 from graphfold.datasets.loader import GraphDataset, GraphLoader, Parcel
 from graphfold.datasets.packing import pack
@@ -53,6 +55,31 @@ def test_batches_hold_the_records_of_the_sampler(dataset: GraphDataset) -> None:
     for batch, numbers in zip(loader, loader.sampler, strict=True):
         assert batch.dag.origin[:, 2].tolist() == numbers
         assert len(batch.schedule.passes) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "most_nodes", "asked"),
+    [(3, 1 << 16, [3, 3, 3, 6, 6, 6, 7]), (8, 1, [1, 2, 3, 4, 5, 6, 7]), (8, 1 << 16, [7] * 7)],
+)
+def test_batches_are_made_some_at_a_time(
+    dataset: GraphDataset,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    most_nodes: int,
+    asked: list[int],
+) -> None:
+    monkeypatch.setattr(loader_module, "BURST", most)
+    monkeypatch.setattr(loader_module, "BURST_NODES", most_nodes)
+    made: list[list[int]] = []
+
+    class Noted(GraphDataset):
+        def __getitem__(self, numbers: Sequence[int]) -> Batch:
+            made.append(list(numbers))
+            return super().__getitem__(numbers)
+
+    loader = make_loader(Noted(dataset.dag, PASSES), 0)
+    assert [len(made) for _ in loader] == asked
+    assert made == list(loader.sampler)
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
