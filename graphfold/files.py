@@ -55,9 +55,12 @@ def _replace(name: str, path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Writes a whole file."""
-    with whole_file(path) as file:
-        file.write(content)
+    """Writes a whole file; an OSError names it."""
+    try:
+        with whole_file(path) as file:
+            file.write(content)
+    except OSError as error:  # it names no file, or one that was to become this
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import stat
@@ -27,6 +28,20 @@ def test_an_error_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> Non
         write_half(path)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["x.txt"]
+
+
+def test_an_error_of_the_disk_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match=r"No space left on device: '.*x\.txt'"):
+        write_text(tmp_path / "x.txt", "lost")
+    with pytest.raises(FileNotFoundError, match=r"directory: '.*missing.x\.txt'$"):
+        write_text(tmp_path / "missing" / "x.txt", "lost")
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
