@@ -26,7 +26,7 @@ _ALIGNMENT = 16
 _NO_SCHEMA = Schema(())
 
 #: Without workers, so many batches are made in one go, or as many as have so many nodes.
-BURST, BURST_NODES = 8, 1 << 16
+BURST, BURST_NODES = 8, 1 << 15
 
 
 class GraphDataset(Dataset[Batch]):
