@@ -55,7 +55,7 @@ class GraphDataset(Dataset[Batch]):
         self.policy = policy
         self.share = share
         self._computed = dag if lowered is None else lowered
-        self._equal = find_equal(self._computed, passes) if share else None
+        self._equal = _equal_nodes(self._computed, self.passes) if share else None
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
@@ -185,6 +185,15 @@ class _Unpacker(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Tensor:
         """The tensor at a place."""
         return _view(self.memory, *pid)
+
+
+def _equal_nodes(dag: TypedDAG, passes: tuple[Pass, ...]) -> tuple[Distinct, ...]:
+    """`find_equal`, remembered, since every part of a corpus has a loader of its own."""
+    cache: dict[tuple[Pass, ...], tuple[Distinct, ...]]
+    cache = dag.__dict__.setdefault("_equal_nodes", {})
+    if passes not in cache:
+        cache[passes] = find_equal(dag, passes)
+    return cache[passes]
 
 
 def _in_bursts(batches: Iterator[Batch]) -> Iterator[Batch]:

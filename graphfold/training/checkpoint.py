@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from graphfold.errors import CheckpointError
-from graphfold.files import write_bytes
 
 FORMAT = "graphfold checkpoint"
 
@@ -38,10 +37,6 @@ class Checkpoint:
     training_records: Tensor  # [num_train] int64, hashes of the training part
     progress: dict[str, Any] = field(default_factory=dict)  # optimizer, loops, generators
     versions: dict[str, str] = field(default_factory=dict)
-
-    def save(self, path: Path) -> None:
-        """Writes the file, whole or not at all."""
-        write_bytes(path, self.encode())
 
     def encode(self) -> memoryview:
         """The content of the file; what becomes of the tensors later does not change it."""

@@ -10,7 +10,10 @@ import pytest
 import torch
 from postfix_adapter import NAME, random_expressions, write_expressions
 
-from graphfold.batching import Batch, Rounds, Up
+from graphfold.batching import Batch, Pass, Rounds, Up, build_schedule
+from graphfold.batching.scheduling.equal_nodes import find_equal
+from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.dag import TypedDAG
 from graphfold.dag.compare import difference
 from graphfold.datasets import loader as loader_module
 from graphfold.datasets.feature_spec import FeatureSpec
@@ -55,6 +58,25 @@ def test_batches_hold_the_records_of_the_sampler(dataset: GraphDataset) -> None:
     for batch, numbers in zip(loader, loader.sampler, strict=True):
         assert batch.dag.origin[:, 2].tolist() == numbers
         assert len(batch.schedule.passes) == 2
+
+
+def test_equal_nodes_of_a_corpus_are_found_once(
+    dataset: GraphDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def find_and_note(dag: TypedDAG, passes: Sequence[Pass]) -> tuple[Distinct, ...]:
+        found.append(tuple(passes))
+        return find_equal(dag, passes)
+
+    monkeypatch.setattr(loader_module, "find_equal", find_and_note)
+    corpus, up, rounds = replace(dataset.dag), [Up()], [Rounds("next", 2)]
+    for passes in (up, rounds, up, rounds):
+        shared = GraphDataset(corpus, passes, share=True)[[4, 2]]
+        assert_same(shared, Batch(shared.dag, build_schedule(shared.dag, passes, share=True)))
+    assert found == [tuple(up), tuple(rounds)]
+    GraphDataset(corpus, [Rounds("next", 1)])
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(
