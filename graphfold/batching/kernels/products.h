@@ -207,6 +207,33 @@ int64_t packed_size(int64_t num_rows, int64_t num_columns) {
   return pieces(num_columns, LANES) * (num_rows + 1) * LANES;
 }
 
+/* The numbers of two vectors in turns: of their first halves, or of those that begin at `half`. */
+static inline vector zip(vector a, vector b, int half) {
+#ifdef __clang__
+  vector both;
+  UNROLLED for (int i = 0; i < LANES; i++) both[i] = (i % 2 ? b : a)[half + i / 2];
+  return both;
+#else
+  mask order;
+  UNROLLED for (int i = 0; i < LANES; i++) order[i] = half + i / 2 + i % 2 * LANES;
+  return __builtin_shuffle(a, b, order);
+#endif
+}
+
+/* to = from.T, for LANES rows of each. Rows zipped with those half of the matrix away, as often as
+ * LANES can be halved, are its columns. */
+static void transpose(const real *from, int64_t stride, real *to) {
+  vector rows[VECTOR_BYTES / sizeof(real)], zipped[VECTOR_BYTES / sizeof(real)];
+  const int half = LANES / 2;
+  UNROLLED for (int i = 0; i < LANES; i++) rows[i] = *(const vector *)(from + i * stride);
+  for (int64_t left = LANES; left > 1; left /= 2) {
+    UNROLLED for (int i = 0; i < LANES; i++)
+      zipped[i] = zip(rows[i / 2], rows[i / 2 + half], i % 2 ? half : 0);
+    memcpy(rows, zipped, sizeof rows);
+  }
+  UNROLLED for (int i = 0; i < LANES; i++) *(vector *)(to + i * LANES) = rows[i];
+}
+
 /* Packs [num_rows, num_columns] and what the sums of its columns begin with: bias, or zero. */
 void pack(const real *right, int64_t row_stride, int64_t column_stride, const real *bias,
           int64_t num_rows, int64_t num_columns, real *packed) {
@@ -221,12 +248,13 @@ void pack(const real *right, int64_t row_stride, int64_t column_stride, const re
       for (int64_t k = 0; k < num_rows; k++)
         *(vector *)(packed + k * LANES) = *(const vector *)(from + k * row_stride);
     } else {
-      for (int64_t begin = 0; begin < num_rows; begin += 16) { /* what is read lies in few lines */
-        const int64_t end = smaller(begin + 16, num_rows);
-        for (int64_t j = 0; j < num_here; j++)
-          for (int64_t k = begin; k < end; k++)
-            packed[k * LANES + j] = from[k * row_stride + j * column_stride];
-      }
+      int64_t begin = 0;
+      if (row_stride == 1 && num_here == LANES)
+        for (; begin + LANES <= num_rows; begin += LANES)
+          transpose(from + begin, column_stride, packed + begin * LANES);
+      for (int64_t j = 0; j < num_here; j++)
+        for (int64_t k = begin; k < num_rows; k++)
+          packed[k * LANES + j] = from[k * row_stride + j * column_stride];
     }
     packed += num_rows * LANES;
   }
