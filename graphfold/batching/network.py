@@ -45,8 +45,9 @@ class Network(nn.Module):
         fuse: whether traced cells have kernels of their own, one for all elementwise operations
             and, on a CPU, those for products: True for every cell that allows it and from the
             first batch on, which needs Triton on CUDA and a C compiler on a CPU; None for where
-            that is measured to be faster, never on a CPU. Their numbers are those of the cell but
-            for rounding.
+            that is measured to be faster, never on a CPU. With True, rounds on a CPU have some for
+            sums of messages and for linear layers. Their numbers are those of the cell but for
+            rounding.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.

@@ -15,9 +15,11 @@ from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.fast import run_fast
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.plain import run_plain
+from graphfold.batching.engine.programs.fusion.choice import has_kernels
 from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
-from graphfold.batching.engine.rounds import RoundInputs, RoundsRun, first_plan, select, x_rows
+from graphfold.batching.engine.round_inputs import RoundInputs
+from graphfold.batching.engine.rounds import RoundsRun, first_plan, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.segment_kernels import get_kernel
@@ -142,6 +144,8 @@ class RowRun:
                 shared=self.inputs.shared,
                 kernel=get_kernel(self.inputs.kernel),
                 recompute=self.inputs.recompute,
+                fuse=self.inputs.engine == "fast"
+                and has_kernels(self.inputs.fuse, plan.row.device),
             )
             self.rounds = RoundsRun(inputs, given)
             self.rounds.begin(cells, x)
@@ -172,7 +176,8 @@ class RowRun:
 
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         """The state after all passes; `has` says which types have a field."""
-        return States(self.fields, self.plan.row, has, self.sparse)
+        fuse = self.rounds is not None and self.rounds.inputs.fuse
+        return States(self.fields, self.plan.row, has, self.sparse, fuse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         x = self.inputs.of_type(op_type)

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import select_rows, sum_rows
+from graphfold.batching.kernels.message_sum import Messages, can_sum, message_sum
+from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Schema
 
 
@@ -22,6 +25,7 @@ class States(Mapping[str, Tensor]):
         row: [num_nodes] the row of each node; equal nodes may have one row.
         has: field -> op types whose nodes have it.
         sparse: the fields whose gradient may be sparse.
+        fuse: whether sums of rows that rounds computed have kernels of their own.
     """
 
     def __init__(
@@ -30,11 +34,13 @@ class States(Mapping[str, Tensor]):
         row: Tensor,
         has: Mapping[str, frozenset[int]],
         sparse: Collection[str] = (),
+        fuse: bool = False,
     ) -> None:
         self._fields = fields
         self._row = row
         self._has = has
         self._sparse = sparse
+        self._fuse = fuse
 
     def __getitem__(self, field: str) -> Tensor:
         """[num_nodes, width] in node order; zeros for nodes whose type lacks the field."""
@@ -50,11 +56,21 @@ class States(Mapping[str, Tensor]):
         """[len(nodes), width] the field of some nodes, which have it."""
         rows = self._row.index_select(0, nodes)
         if isinstance(self._fields, TypedFields):
-            return self._fields.at(field, rows)
+            return select_rows(*self._fields.find(field, rows))
         if field in self._sparse:
             values: Tensor = _Rows.apply(self._fields[field], rows)  # type: ignore[no-untyped-call]
             return values
         return self._fields[field].index_select(0, rows)
+
+    def sum(self, field: str, nodes: Tensor, ptr: Tensor) -> Tensor:
+        """[len(ptr) - 1, width] sums over nodes ptr[i] .. ptr[i+1] of some that have the field."""
+        if not isinstance(self._fields, TypedFields):
+            return segment_sum(self.at(field, nodes), ptr)
+        values, index = self._fields.find(field, self._row.index_select(0, nodes))
+        messages = Messages(index, ptr)
+        if self._fuse and can_sum(values, messages):
+            return message_sum(values, messages)
+        return sum_rows(values, index, ptr)
 
     def has(self, field: str, op_type: Tensor) -> Tensor:
         """[num_nodes] bool, whether nodes of these types have the field."""

@@ -8,6 +8,7 @@ alike; the batches, the first of an epoch, are made beforehand for every variant
 takes. Features are one-hot for the others, of the codes that occur. Baselines of the same run, on
 the same weights:
 
+- `unfused`: graphfold without kernels of its own (model.fuse=false);
 - `every_node`: graphfold with a plan that computes equal surroundings again and again;
 - `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`);
 - `chemprop`: its message passing and predictor, where it is installed (`dmpnn` only);
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch, Rounds, build_schedule
+from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure
@@ -145,9 +147,13 @@ def _variants(experiment: Experiment, shape: str) -> dict[str, Variant]:
         return Variant(module, batches, targets, partial(_loss, model), optimizer)
 
     found = {}
-    for name, share in (("graphfold", True), ("every_node", False)):
+    for name, share, fuse in (
+        *((name, True, fuse) for name, fuse in fusions(model.network).items()),
+        ("every_node", False, model.network.fuse),
+    ):
         plans = [build_schedule(dag, model.passes, share=share) for dag in dags]
         found[name] = variant(copy.deepcopy(model), list(map(Batch, dags, plans)))
+        found[name].model.network.fuse = fuse
     atoms = OneHot(list(map(atom_columns, dags)))
     bonds = OneHot(list(map(bond_columns, dags)))
     tensors = [molecule_tensors(dag, atoms, bonds) for dag in dags]

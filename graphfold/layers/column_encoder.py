@@ -117,6 +117,8 @@ class ColumnEncoder(nn.Module):
 
 def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
     """[num_rows, total width] columns of any row shape."""
+    if all(column.dim() == 1 for column in columns):
+        return torch.stack(list(columns), dim=1)
     return torch.cat([column.unsqueeze(1).flatten(1) for column in columns], dim=1)
 
 

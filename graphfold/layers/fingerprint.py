@@ -74,7 +74,7 @@ class FingerprintCell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        total = children.previous("h") + children.sum("h")
+        total = children.sum("h", own=1.0)
         if self.edge_encoder is not None:
             total = total + self.edge_encoder(children.edge, children.ptr)
         h = self.drop(self.after_convolution(self.by_degree(total, children.count)), x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from graphfold.batching.cell import NodeInput, State
@@ -53,12 +52,11 @@ class GCNCell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        old = children.previous("h")
-        own = _norm(children.count, old)
-        weight = _norm(children.child_count, old) * children.expand(own)
-        total = torch.addcmul(children.sum("h", weight), old, own.square().unsqueeze(1))
+        own = _norm(children.count, self.linear.weight)
+        weight = _norm(children.child_count, own) * children.expand(own)
+        total = children.sum("h", weight, own.square())
         h = self.drop(self.after_convolution(self.linear(total)), x)
-        return {"h": old + h if self.residual else h}
+        return {"h": children.previous("h") + h if self.residual else h}
 
 
 def _norm(count: Tensor, like: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class GINCell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        h = self.update(children.previous("h"), children.sum("h"))
+        h = self.update(children.sum("h", own=self.update.own(children.group_size)))
         return {"h": self.drop(h, x)}
 
 
@@ -99,13 +99,14 @@ class GINECell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        message = torch.relu_(children.rows("h") + self.edge_encoder(children.edge))
-        h = self.update(children.previous("h"), children.sum(message))
+        columns, kind = children.edge_kinds
+        own = self.update.own(children.group_size)
+        h = self.update(children.sum_relu("h", self.edge_encoder(columns), kind, own))
         return {"h": self.drop(h, x)}
 
 
 class GINUpdate(nn.Module):
-    """activation(MLP((1 + ε) h + total)), what both networks do with the messages."""
+    """activation(MLP(total)), what both networks do with (1 + ε) h + the sum of messages."""
 
     def __init__(self, size: int, activation: str, norm: str | None, learn_epsilon: bool) -> None:
         super().__init__()
@@ -115,8 +116,11 @@ class GINUpdate(nn.Module):
         self.last = AfterConvolution(size, activation, norm=None)
         self.epsilon = nn.Parameter(torch.zeros(1)) if learn_epsilon else None
 
-    def forward(self, h: Tensor, total: Tensor) -> Tensor:
-        """[num_rows, size] the new state from the old one and the messages' sum."""
-        total = total + h if self.epsilon is None else total + (1 + self.epsilon) * h
+    def own(self, num_rows: int) -> Tensor | float:
+        """1 + ε, what the old state is times; [num_rows] if it is learned."""
+        return 1.0 if self.epsilon is None else (1 + self.epsilon).expand(num_rows)
+
+    def forward(self, total: Tensor) -> Tensor:
+        """[num_rows, size] the new state."""
         new: Tensor = self.last(self.outer(self.between(self.inner(total))))
         return new

@@ -47,17 +47,22 @@ class Pooling(Readout):
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """[num_graphs, input_size] from the rows of graph i, ptr[i] .. ptr[i+1]."""
 
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        """[num_graphs, input_size] from nodes ptr[i] .. ptr[i+1] of some that have the field."""
+        return self.reduce(states.at(self.field, nodes), ptr)
+
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """One row per graph."""
         if self.over == "outputs":
             return self.reduce(self.read(states, dag, dag.output_index), dag.output_ptr)
         if states.is_everywhere(self.field, dag.schema):
-            nodes = torch.arange(dag.num_nodes, device=dag.batch.device)
+            nodes, graph = torch.arange(dag.num_nodes, device=dag.batch.device), dag.batch
         else:
             nodes = torch.nonzero(states.has(self.field, dag.op_type)).view(-1)
-        graph = dag.batch.index_select(0, nodes)  # in order, so nothing has to be counted
+            graph = dag.batch.index_select(0, nodes)
+        # In order, so nothing has to be counted.
         ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
-        return self.reduce(states.at(self.field, nodes), ptr)
+        return self.pool(states, nodes, ptr)
 
 
 class SumReadout(Pooling):
@@ -66,12 +71,18 @@ class SumReadout(Pooling):
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         return segment.segment_sum(rows, ptr)
 
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        return states.sum(self.field, nodes, ptr)
+
 
 class MeanReadout(Pooling):
     """Means over the nodes of each graph."""
 
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         return segment.segment_mean(rows, ptr)
+
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        return segment.to_mean(states.sum(self.field, nodes, ptr), ptr)
 
 
 class MaxReadout(Pooling):

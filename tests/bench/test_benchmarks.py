@@ -110,7 +110,7 @@ def test_molecules(bench: Bench) -> None:
     rows = bench("molecules", "--batch-size", "4", "--hidden-size", "8")
     assert {row["shape"] for row in rows} == {"dmpnn", "gine", "gcn"}
     names = {row["variant"] for row in rows}
-    assert names >= {"graphfold", "every_node", "product_floor"}
+    assert names >= {*OWN, "every_node", "product_floor"}
 
 
 def test_schedule(bench: Bench) -> None:

@@ -11,13 +11,15 @@ import torch
 from torch import nn
 from training.tiny_runs import MOLECULES, run
 
+from graphfold.batching.kernels.c_compiler import can_compile
 from graphfold.bench import measure, molecules
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, load_experiment
 from graphfold.bench.molecule_baselines import Parts, has_chemprop, message_weight
 from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
 
-NAMES = ["graphfold", "every_node", "pyg", "chemprop", "product_floor"]
+#: The variants that are graphfold.
+OWN = ["graphfold", *(["unfused"] if can_compile() else []), "every_node"]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +41,8 @@ def experiment(root: Path, shape: str) -> Experiment:
 def test_all_variants_compute_the_same(shape: str, root: Path) -> None:
     pytest.importorskip("torch_geometric", reason="PyTorch Geometric is not installed")
     variants = molecules._variants(experiment(root, shape), shape)
-    want = NAMES[:4] if shape == "dmpnn" and has_chemprop() else NAMES[:3]
-    assert list(variants) == want
+    others = ["pyg", "chemprop"] if shape == "dmpnn" and has_chemprop() else ["pyg"]
+    assert list(variants) == [*OWN, *others]
     results = {name: variant.results() for name, variant in variants.items()}
     for name, got in results.items():
         for mine, theirs in zip(results["graphfold"], got, strict=True):
@@ -96,4 +98,4 @@ def test_the_command_prints_every_variant(
     assert {row["shape"] for row in rows} == set(molecules.SHAPES)
     for phase in ("train", "inference"):
         names = [row["variant"] for row in rows if (row["shape"], row["phase"]) == ("gcn", phase)]
-        assert names == [name for name in NAMES if name != "chemprop"]
+        assert names == [*OWN, "pyg", "product_floor"]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell
+from graphfold.batching.engine.cell_modules import buffers_of, modules_of
 from graphfold.errors import EngineError
 
 
@@ -48,11 +49,13 @@ def refuse_changed_buffers(cell: Cell, why: str) -> Iterator[None]:
     if not cell.training or torch.is_inference_mode_enabled():
         yield
         return
-    before = {name: (buffer, buffer._version) for name, buffer in cell.named_buffers()}
+    modules = modules_of(cell)
+    before = [(buffer, buffer._version) for buffer in buffers_of(modules)]
     yield
-    for name, (buffer, version) in before.items():
-        now = cell.get_buffer(name)
-        if now is not buffer or now._version != version:
+    # Buffers of the same number, in the same order; names take longer, so only one is looked up.
+    for (old, version), now in zip(before, buffers_of(modules), strict=True):
+        if now is not old or now._version != version:
+            name = next(name for name, buffer in cell.named_buffers() if buffer is now)
             raise EngineError(f"{type(cell).__name__} changes its buffer '{name}' {why}")
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
-from graphfold.batching.children import StateReader
+from graphfold.batching.children import StateReader, Terms
+from graphfold.batching.engine.round_inputs import RoundInputs
+from graphfold.batching.engine.selected import Selected
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
+from graphfold.batching.kernels.kinds import Kinds
+from graphfold.batching.kernels.message_sum import Messages, can_sum, message_sum
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.dag.typed_dag import Relation
 
 
 class OldState:
@@ -26,17 +30,25 @@ class OldState:
         self.state = state
         self._plan = plan
         self._groups = {group.op_type: group for group in plan.groups}
+        self._rows: dict[int, Tensor] = {}
         self._known: dict[tuple[str, int], Tensor] = {}
+
+    def row(self, op_type: int) -> Tensor | None:
+        """[num_rows_of_type] which rows those of the next round were; None if they are the same."""
+        now, before = self._groups[op_type], self.state.groups[op_type]
+        if now.size == before.size:
+            return None
+        if op_type not in self._rows:
+            node = self._plan.node[now.positions]
+            self._rows[op_type] = self.state.plan.row[node] - before.start
+        return self._rows[op_type]
 
     def part(self, field: str, op_type: int) -> Tensor:
         """[num_rows_of_type, width] what the rows of the next round had before."""
-        now, before = self._groups[op_type], self.state.groups[op_type]
-        part = self.state.part(field, op_type)
-        if now.size == len(part):
+        part, row = self.state.part(field, op_type), self.row(op_type)
+        if row is None:
             return part
         if (field, op_type) not in self._known:
-            node = self._plan.node[now.positions]
-            row = self.state.plan.row[node] - before.start
             self._known[field, op_type] = select_rows(part, row)
         return self._known[field, op_type]
 
@@ -51,8 +63,7 @@ class Links:
         plan: of the round.
         group: the rows that read.
         before: op type -> the rows of each type in the round before.
-        relation: whose edges the plan numbers.
-        columns: of these edges, name -> [num_edges of the relation, ...].
+        inputs: with the relation whose edges the plan numbers.
     """
 
     def __init__(
@@ -60,16 +71,15 @@ class Links:
         plan: PassSchedule,
         group: Group,
         before: Mapping[int, Group],
-        relation: Relation,
-        columns: Mapping[str, Tensor],
+        inputs: RoundInputs,
     ) -> None:
         self.group = group
         self.parent = plan.group_parent(group)
         self.ptr = plan.group_ptr(group)
         self.row = plan.group_child_row(group)
         self._number = plan.edge[group.edges]
-        self.edge = _EdgeColumns(columns, self._number)
-        self._plan, self._before, self._relation = plan, before, relation
+        self.edge = Selected(inputs.edge, self._number)
+        self._plan, self._before, self._inputs = plan, before, inputs
         read = [read for reader, read in plan.read_types if reader == group.op_type]
         self.read_type = read[0] if len(read) == 1 else None
         if self.read_type is not None:
@@ -78,8 +88,15 @@ class Links:
     @cached_property
     def child_count(self) -> Tensor:
         """[num_edges] how many neighbours each neighbour has."""
-        count = self._relation.ptr[1:] - self._relation.ptr[:-1]
-        return count.index_select(0, self._relation.index.index_select(0, self._number))
+        relation = self._inputs.relation
+        count = relation.ptr[1:] - relation.ptr[:-1]
+        return count.index_select(0, relation.index.index_select(0, self._number))
+
+    @cached_property
+    def edge_kinds(self) -> Kinds:
+        """Those of the edges that are read."""
+        columns, kind = self._inputs.edge_kinds
+        return Kinds(columns, kind.index_select(0, self._number))
 
     @cached_property
     def readers(self) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -105,32 +122,19 @@ class Links:
         return self._before[self.read_type]  # type: ignore[index]
 
 
-class _EdgeColumns(Mapping[str, Tensor]):
-    """The columns of some edges; a cell that asks for none costs nothing."""
-
-    def __init__(self, columns: Mapping[str, Tensor], number: Tensor) -> None:
-        self._columns = columns
-        self._number = number
-        self._known: dict[str, Tensor] = {}
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._known:
-            self._known[name] = self._columns[name].index_select(0, self._number)
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-
 class RoundReader(StateReader):
-    """Reads the state of the round before, under autograd."""
+    """Reads the state of the round before, under autograd.
 
-    def __init__(self, links: Links, old: OldState) -> None:
+    Args:
+        links: what the rows of a type read.
+        old: what they read it of.
+        fuse: whether sums of messages have kernels of their own where they can.
+    """
+
+    def __init__(self, links: Links, old: OldState, fuse: bool) -> None:
         self._links = links
         self._old = old
+        self._fuse = fuse
         self.ptr = links.ptr
         self.parent = links.parent
 
@@ -155,6 +159,28 @@ class RoundReader(StateReader):
             self._values(field), links.row, self.ptr, reader, ptr, weight, edge
         )
         return total
+
+    def fused_sum(self, field: str, terms: Terms) -> Tensor | None:
+        with torch._C.DisableTorchFunction():  # what is looked up here needs no other kernels
+            return self._fused_sum(field, terms)
+
+    def _fused_sum(self, field: str, terms: Terms) -> Tensor | None:
+        links, (weight, addend, kind, own) = self._links, terms
+        op_type = links.group.op_type
+        is_plain = addend is None and own is None  # a library's sums are as good
+        if not self._fuse or links.read_type is None or is_plain:
+            return None
+        values, previous = self._old.state.part(field, links.read_type), None
+        if own is not None:
+            if links.read_type != op_type:  # its own state is not among what is read
+                return None
+            previous = self._old.row(op_type)
+            own = own if isinstance(own, Tensor) else values.new_full((links.group.size,), own)
+        messages = Messages(links.row, links.ptr, weight, kind, own, previous)
+        return message_sum(values, messages, addend) if can_sum(values, messages, addend) else None
+
+    def edge_kinds(self) -> Kinds:
+        return self._links.edge_kinds
 
     def previous(self, field: str) -> Tensor:
         return self._old.part(field, self._links.group.op_type)

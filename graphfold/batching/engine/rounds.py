@@ -8,7 +8,6 @@ and field, as the cells return it; it is neither joined nor copied between round
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,31 +17,18 @@ from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.links import Links, OldState, RoundReader
-from graphfold.batching.engine.pass_inputs import cell_dtype, check_state, map_parts
+from graphfold.batching.engine.pass_inputs import cell_dtype, check_state
+from graphfold.batching.engine.round_inputs import RoundInputs
+from graphfold.batching.engine.selected import Selected
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.gather import select_rows
-from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
-from graphfold.dag.typed_dag import Relation
 
 CHANGED_TWICE = (
     "while it runs, and would again in backward. Do not recompute (model.recompute=false), or use "
     "a module without running statistics."
 )
-
-
-@dataclass(frozen=True, eq=False)
-class RoundInputs:
-    """What is the same in all rounds of a pass."""
-
-    plan: PassSchedule
-    relation: Relation
-    edge: Mapping[str, Tensor]  # column -> [num_edges of the relation, ...]
-    absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
-    shared: Mapping[str, Tensor]
-    kernel: Kernel
-    recompute: bool = False  # whether backward runs the cells again
 
 
 class RoundsRun:
@@ -127,8 +113,7 @@ class RoundsRun:
         return new
 
     def _link(self, plan: PassSchedule, group: Group, state: TypedFields) -> Links:
-        inputs = self.inputs
-        return Links(plan, group, state.groups, inputs.relation, inputs.edge)
+        return Links(plan, group, state.groups, self.inputs)
 
     def _run(
         self,
@@ -140,14 +125,14 @@ class RoundsRun:
         x: NodeInput,
     ) -> State:
         children = Children(
-            RoundReader(links, old),
+            RoundReader(links, old, self.inputs.fuse),
             group.size,
             cell.arity,
             links.edge,
             self.inputs.shared,
             self.inputs.kernel,
         )
-        with FastKernels():
+        with FastKernels(compiled=self.inputs.fuse):
             new: State = cell(x_rows(x, plan, group.op_type), children)
         check_state(cell, new, group)
         return {name: new[name] for name in cell.fields}
@@ -178,8 +163,8 @@ def x_rows(x: NodeInput, plan: PassSchedule, op_type: int) -> NodeInput:
 
 
 def select(x: NodeInput, rows: Tensor) -> NodeInput:
-    """Some rows of an input."""
-    return map_parts(x, lambda tensor: select_rows(tensor, rows))
+    """Some rows of an input, of its parts those that are asked for."""
+    return select_rows(x, rows) if isinstance(x, Tensor) else Selected(x, rows)
 
 
 def widths(cells: Mapping[int, Cell]) -> dict[str, int]:

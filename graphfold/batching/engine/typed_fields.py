@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.scheduling.schedule import PassSchedule
 
 #: op type -> [num_rows_of_type, width]
@@ -79,9 +78,14 @@ class TypedFields(Mapping[str, Tensor]):
         absent = {name: rows.new_zeros(1, rows.shape[1]) for name, rows in fields.items()}
         return TypedFields(self.plan, {**self.parts, **new}, {**absent, **self.absent})
 
-    def at(self, field: str, row: Tensor) -> Tensor:
-        """[len(row), width] a field of some rows, all of types that have it."""
+    def find(self, field: str, row: Tensor) -> tuple[Tensor, Tensor]:
+        """A tensor that holds a field, and where in it some rows are, all of types that have it.
+
+        Shape:
+            row: [count]
+            returns: [any, width], [count]
+        """
         if len(self.parts[field]) != 1:
-            return select_rows(self[field], row)
+            return self[field], row
         ((op_type, part),) = self.parts[field].items()
-        return select_rows(part, row - self.groups[op_type].start)
+        return part, row - self.groups[op_type].start

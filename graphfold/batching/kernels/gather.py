@@ -37,6 +37,21 @@ def select_rows(values: Tensor, index: Tensor) -> Tensor:
     return gather_rows(values, index, *sort_readers(index, len(values)))
 
 
+def sum_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
+    """[num_segments, width] sums of `values[index]` per segment, which are never held.
+
+    For an index whose readers nobody has sorted; ptr [num_segments + 1].
+    """
+    if not (torch.is_grad_enabled() and values.requires_grad):
+        return gather_sum(values, index, ptr)
+    edge, reader_ptr = sort_readers(index, len(values))
+    reader = parents(ptr, len(index)).index_select(0, edge)
+    total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
+        values, index, ptr, reader, reader_ptr, None, edge
+    )
+    return total
+
+
 def sort_readers(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
     """The edges sorted by the row that they read, and where those of each row begin among them.
 

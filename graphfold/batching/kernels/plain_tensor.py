@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import torch
 from torch import Tensor
 
 
-def is_plain(x: Tensor) -> bool:
-    """Whether it is just numbers of float32 in the memory of the CPU.
+def is_plain(x: Tensor, dtypes: Container[torch.dtype] = (torch.float32,)) -> bool:
+    """Whether it is just numbers of one of these dtypes in the memory of the CPU.
 
     A subclass of Tensor sees to its functions itself, or has no numbers, as in a trace; neither has
     what a transform of torch.func hands out.
     """
-    if type(x) is not Tensor or x.dtype is not torch.float32 or not x.is_cpu:
+    if type(x) is not Tensor or x.dtype not in dtypes or not x.is_cpu:
         return False
     return not torch._C._are_functorch_transforms_active()

@@ -6,37 +6,28 @@
  * lie apart cost what rows in one piece do, and nothing is gathered. A sum runs over its terms from
  * the first to the last, whatever else is computed, so the bits of a row depend on that row alone.
  *
- * Defined before this: `real`, float or double, and MAX_PARTS, the most pieces of a row. */
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+ * Before this come vectors.h and MAX_PARTS, the most pieces of a row. */
 
 /* FUSED_float, FUSED_double: number * right + sum, rounded once. Compilers may take two operations
  * for that in one tile and one in another, and then a row's bits would hang on its tile. */
 #if defined(__AVX512F__)
-#include <immintrin.h>
-#define VECTOR_BYTES 64
 #define FUSED_float(number, right, sum) \
   (vector)_mm512_fmadd_ps(_mm512_set1_ps(number), (__m512)(right), (__m512)(sum))
 #define FUSED_double(number, right, sum) \
   (vector)_mm512_fmadd_pd(_mm512_set1_pd(number), (__m512d)(right), (__m512d)(sum))
 #elif defined(__AVX__) && defined(__FMA__)
-#include <immintrin.h>
-#define VECTOR_BYTES 32
 #define FUSED_float(number, right, sum) \
   (vector)_mm256_fmadd_ps(_mm256_set1_ps(number), (__m256)(right), (__m256)(sum))
 #define FUSED_double(number, right, sum) \
   (vector)_mm256_fmadd_pd(_mm256_set1_pd(number), (__m256d)(right), (__m256d)(sum))
 #elif defined(__aarch64__)
 #include <arm_neon.h>
-#define VECTOR_BYTES 16
 #define FUSED_float(number, right, sum) \
   (vector)vfmaq_n_f32((float32x4_t)(sum), (float32x4_t)(right), number)
 #define FUSED_double(number, right, sum) \
   (vector)vfmaq_n_f64((float64x2_t)(sum), (float64x2_t)(right), number)
 #else /* there is no such operation */
 #define IS_SLOW
-#define VECTOR_BYTES 16
 #define FUSED_float(number, right, sum) (number) * (right) + (sum)
 #define FUSED_double(number, right, sum) (number) * (right) + (sum)
 #endif
@@ -51,7 +42,6 @@
 #define MAX_ROWS 6
 #endif
 
-#define LANES ((int64_t)(VECTOR_BYTES / sizeof(real)))
 /* What one thread multiplies in one go: rows that stay in its cache while all panels pass. */
 #define BLOCK_ROWS (8 * MAX_ROWS)
 #define BLOCK_PANELS 8
@@ -60,18 +50,9 @@
 #define BLOCK_TERMS 512
 #define SUM_PANELS 2
 
-#ifdef __clang__
-#define UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define UNROLLED _Pragma("GCC unroll 16")
-#endif
-
 #define JOINED(a, b) a##b
 #define FUSED_OF(real) JOINED(FUSED_, real)
 #define FUSED FUSED_OF(real)
-
-typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
-typedef __typeof__((vector){0} < (vector){0}) mask;
 
 /* Rows that lie apart. Row i is num_parts pieces of `width` numbers; piece p of it begins at
  * start + index[i * num_parts + p] * stride, or without an index at start + i * stride. */
@@ -109,14 +90,14 @@ typedef struct {
   const int64_t panel_size = t->panel_size; \
   const real *panel = t->panels;            \
   vector sums[M][V];                        \
-  EACH_SUM(M, V) sums[i][j] = *(const vector *)(panel + j * panel_size);
+  EACH_SUM(M, V) sums[i][j] = load(panel + j * panel_size);
 
 /* number: what the next row of the panels is multiplied by, for row i of the tile. */
 #define ADD_TO_SUMS(M, V, number)                                                              \
   {                                                                                            \
     vector right[V];                                                                           \
     panel += LANES;                                                                            \
-    UNROLLED for (int j = 0; j < V; j++) right[j] = *(const vector *)(panel + j * panel_size); \
+    UNROLLED for (int j = 0; j < V; j++) right[j] = load(panel + j * panel_size); \
     EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
   }
 
@@ -127,8 +108,8 @@ typedef struct {
     if ((j + 1) * LANES > t->num_columns) {                                                   \
       write_some(to, sums[i][j], t->num_columns - j * LANES, t->adds);                        \
     } else {                                                                                  \
-      if (t->adds) sums[i][j] += *(const vector *)to;                                         \
-      *(vector *)to = sums[i][j];                                                             \
+      if (t->adds) sums[i][j] += load(to);                                         \
+      store(to, sums[i][j]);                                                             \
     }                                                                                         \
   }
 
@@ -190,9 +171,6 @@ static void multiply_panels(int64_t num_tile_rows, tile t, int64_t num_panels,
   }
 }
 
-static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
-static inline int64_t pieces(int64_t whole, int64_t piece) { return (whole + piece - 1) / piece; }
-
 /* Whether the compiler knows vectors and an operation that make these kernels worth their while. */
 int64_t is_quick(void) {
 #ifdef IS_SLOW
@@ -225,13 +203,13 @@ static inline vector zip(vector a, vector b, int half) {
 static void transpose(const real *from, int64_t stride, real *to) {
   vector rows[VECTOR_BYTES / sizeof(real)], zipped[VECTOR_BYTES / sizeof(real)];
   const int half = LANES / 2;
-  UNROLLED for (int i = 0; i < LANES; i++) rows[i] = *(const vector *)(from + i * stride);
+  UNROLLED for (int i = 0; i < LANES; i++) rows[i] = load(from + i * stride);
   for (int64_t left = LANES; left > 1; left /= 2) {
     UNROLLED for (int i = 0; i < LANES; i++)
       zipped[i] = zip(rows[i / 2], rows[i / 2 + half], i % 2 ? half : 0);
     memcpy(rows, zipped, sizeof rows);
   }
-  UNROLLED for (int i = 0; i < LANES; i++) *(vector *)(to + i * LANES) = rows[i];
+  UNROLLED for (int i = 0; i < LANES; i++) store(to + i * LANES, rows[i]);
 }
 
 /* Packs [num_rows, num_columns] and what the sums of its columns begin with: bias, or zero. */
@@ -246,7 +224,7 @@ void pack(const real *right, int64_t row_stride, int64_t column_stride, const re
     if (num_here < LANES) memset(packed, 0, num_rows * LANES * sizeof(real));
     if (column_stride == 1 && num_here == LANES) {
       for (int64_t k = 0; k < num_rows; k++)
-        *(vector *)(packed + k * LANES) = *(const vector *)(from + k * row_stride);
+        store(packed + k * LANES, load(from + k * row_stride));
     } else {
       int64_t begin = 0;
       if (row_stride == 1 && num_here == LANES)
@@ -298,7 +276,7 @@ static void pack_terms(const apart *x, int64_t first_row, int64_t num_rows, int6
   panel += LANES;
   if (num_columns == LANES && at + LANES <= x->width) {
     for (int64_t r = 0; r < num_rows; r++)
-      *(vector *)(panel + r * LANES) = *(const vector *)(part_of(x, first_row + r, part) + at);
+      store(panel + r * LANES, load(part_of(x, first_row + r, part) + at));
     return;
   }
   for (int64_t j = 0; j < num_columns; j++) { /* across the end of a part, or of a row */
@@ -316,7 +294,7 @@ static void sum_rows(const real *rows, int64_t stride, int64_t num_rows, int64_t
     vector sum = {0};
     for (int64_t r = 0; r < num_rows; r++) {
       vector row = {0};
-      if (num_here == LANES) row = *(const vector *)(rows + r * stride + j);
+      if (num_here == LANES) row = load(rows + r * stride + j);
       else memcpy(&row, rows + r * stride + j, num_here * sizeof(real));
       sum += row;
     }

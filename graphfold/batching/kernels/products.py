@@ -13,18 +13,16 @@ import functools
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.c_compiler import compile_c, declare
+from graphfold.batching.kernels.c_compiler import declare
+from graphfold.batching.kernels.c_kernels import REALS, compile_kernels
 from graphfold.batching.kernels.profiled import profiled
 from graphfold.errors import EngineError
 
-#: Dtypes that there are kernels for -> what C calls them.
-REALS = {torch.float32: "float", torch.float64: "double"}
 #: Fewer multiplications than these are not shared out among threads.
 FEW_MULTIPLICATIONS = 1 << 20
 #: A row is no more pieces than these.
@@ -32,7 +30,6 @@ MAX_PARTS = 64
 
 #: Held by the thread that compiles.
 _COMPILING = threading.Lock()
-_SOURCE = Path(__file__).with_name("products.h")
 
 
 class Apart(NamedTuple):
@@ -101,12 +98,8 @@ def multiply(x: Rows, packed: Packed, relu: bool = False, *, out: Tensor | None 
         out: [rows, m] where to write it, if that is given; its columns lie side by side.
     """
     numbers, num_terms, num_columns = packed
-    if isinstance(x, Apart):
-        source, places, num_parts = x
-        num_rows, width, where = places.shape[0] // num_parts, source.shape[1], places.data_ptr()
-    else:
-        source, where, num_parts = x if x.stride(1) == 1 else x.contiguous(), None, 1
-        num_rows, width = source.shape
+    source, where, num_parts = _lies(x)
+    num_rows = x.places.shape[0] // num_parts if isinstance(x, Apart) else x.shape[0]
     if out is None:
         out = numbers.new_empty(num_rows, num_columns)
     load(numbers.dtype).multiply(
@@ -114,7 +107,7 @@ def multiply(x: Rows, packed: Packed, relu: bool = False, *, out: Tensor | None 
         where,
         source.stride(0),
         num_parts,
-        width,
+        source.shape[1],
         numbers.data_ptr(),
         num_columns,
         out.data_ptr(),
@@ -127,21 +120,21 @@ def multiply(x: Rows, packed: Packed, relu: bool = False, *, out: Tensor | None 
 
 
 def sum_products(
-    left: Tensor, x: Apart, total: Tensor | None = None, sums: Tensor | None = None
+    left: Tensor, x: Rows, total: Tensor | None = None, sums: Tensor | None = None
 ) -> Tensor:
     """[m, k] the sum over rows left.T @ x.
 
     Args:
         left: [rows, m].
-        x: [rows, k] rows that lie apart.
+        x: [rows, k], a tensor or rows that lie apart.
         total: [m, k] what it is added to, in place, if that is given.
         sums: [m] what the sum over the rows of `left` is added to, in place, if that is given.
     """
     if total is not None and not total.is_contiguous():
         return total.add_(sum_products(left, x, None, sums))
     left = left if left.stride(1) == 1 else left.contiguous()
-    (source, places, num_parts), (num_rows, num_left) = x, left.shape
-    width, adds = source.shape[1], total is not None
+    source, where, num_parts = _lies(x)
+    (num_rows, num_left), width, adds = left.shape, source.shape[1], total is not None
     if total is None:
         total = left.new_empty(num_left, num_parts * width)
     load(left.dtype).sum_products(
@@ -149,7 +142,7 @@ def sum_products(
         left.stride(0),
         num_left,
         source.data_ptr(),
-        places.data_ptr(),
+        where,
         source.stride(0),
         num_parts,
         width,
@@ -160,6 +153,13 @@ def sum_products(
         _num_threads(num_rows * total.numel()),
     )
     return total
+
+
+def _lies(x: Rows) -> tuple[Tensor, int | None, int]:
+    """Where the pieces of rows lie, the address of their places, and how many make a row."""
+    if isinstance(x, Apart):
+        return x.source, x.places.data_ptr(), x.num_parts
+    return x if x.stride(1) == 1 else x.contiguous(), None, 1
 
 
 def _num_threads(num_multiplications: int) -> int:
@@ -212,8 +212,7 @@ def load(dtype: torch.dtype) -> _Kernels:
 
 @functools.cache
 def _compile(dtype: torch.dtype) -> _Kernels:
-    defined = f"#define real {REALS[dtype]}\n#define MAX_PARTS {MAX_PARTS}\n"
-    library = compile_c(defined + _SOURCE.read_text())
+    library = compile_kernels("products.h", dtype, f"#define MAX_PARTS {MAX_PARTS}")
     return _Kernels(
         declare(library, "is_quick", "", ctypes.c_int64),
         declare(library, "packed_size", "ii", ctypes.c_int64),

@@ -54,9 +54,13 @@ def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
 
 def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_segments, ...] the mean of each segment's rows."""
-    total = segment_sum(values, ptr, parent)
-    count = (ptr[1:] - ptr[:-1]).clamp(min=1).to(values.dtype)
-    return total / count.view(-1, *[1] * (values.dim() - 1))
+    return to_mean(segment_sum(values, ptr, parent), ptr)
+
+
+def to_mean(total: Tensor, ptr: Tensor) -> Tensor:
+    """[num_segments, ...] means from sums; an empty segment keeps its zeros."""
+    count = (ptr[1:] - ptr[:-1]).clamp(min=1).to(total.dtype)
+    return total / count.view(-1, *[1] * (total.dim() - 1))
 
 
 def segment_max(

@@ -21,7 +21,8 @@ def test_splitting_and_joining_give_the_same(dag):
     rows = torch.randint(1, dag.num_nodes + 1, (5,))
     for name, values in whole.items():
         assert torch.equal(fields[name], values)
-        assert torch.equal(fields.at(name, rows), values[rows])
+        found, row = fields.find(name, rows)
+        assert torch.equal(found[row], values[rows])
         parts = [fields.part(name, group.op_type) for group in plan.groups]
         assert torch.equal(torch.cat(parts), values[1:])
 
@@ -34,7 +35,9 @@ def test_a_field_of_one_type_is_zero_elsewhere_and_read_where_it_lies(dag):
     part = torch.randn(group.stop - group.start, 2)
     fields = TypedFields(plan, {}, {}).join(group.op_type, {"h": part})
     rows = torch.arange(group.start, group.stop)
-    assert fields.at("h", rows).equal(part)
+    found, row = fields.find("h", rows)
+    assert found is part
+    assert row.equal(torch.arange(len(part)))
     assert fields["h"][rows].equal(part)
     assert fields["h"].count_nonzero() == part.count_nonzero()
     assert fields["h"].shape == (dag.num_nodes + 1, 2)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from graphfold.batching.kernels import products
+from graphfold.batching.kernels import c_kernels, products
 from graphfold.batching.kernels.c_compiler import compile_c, find_compiler
 from graphfold.batching.kernels.products import (
     FEW_MULTIPLICATIONS,
@@ -156,7 +156,7 @@ def test_kernels_are_compiled_once_and_in_the_background(anew, monkeypatch):
         sources.append(source)
         return compile_c(source)
 
-    monkeypatch.setattr(products, "compile_c", compile_and_note)
+    monkeypatch.setattr(c_kernels, "compile_c", compile_and_note)
     products.load_in_background(torch.float64)
     assert products.load(torch.float64) is products.load(torch.float64)
     assert len(sources) == 1
@@ -164,7 +164,7 @@ def test_kernels_are_compiled_once_and_in_the_background(anew, monkeypatch):
 
 def test_who_has_quick_kernels(anew, monkeypatch):
     assert not products.are_quick(torch.bfloat16)
-    monkeypatch.setattr(products, "compile_c", lambda source: compile_c(f"{SLOW}\n{source}"))
+    monkeypatch.setattr(c_kernels, "compile_c", lambda source: compile_c(f"{SLOW}\n{source}"))
     assert not products.are_quick(torch.float32)
     left, right = torch.rand(30, 20), torch.rand(20, 10)
     assert_near(multiply(left, pack(right)), left, right)

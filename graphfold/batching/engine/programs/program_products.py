@@ -11,7 +11,8 @@ from torch import fx
 from graphfold.batching.engine.programs.fusion.lanes import rows_of
 from graphfold.batching.engine.programs.program import Slot
 from graphfold.batching.engine.programs.program_rewrites import VIEWS
-from graphfold.batching.kernels.products import MAX_PARTS, REALS, Apart, multiply, pack
+from graphfold.batching.kernels.c_kernels import REALS
+from graphfold.batching.kernels.products import MAX_PARTS, Apart, multiply, pack
 
 aten = torch.ops.aten
 

@@ -12,7 +12,7 @@ from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.engine.programs.joint import Joint
 from graphfold.batching.engine.programs.program import Program, Slot
 from graphfold.batching.engine.programs.trace import trace
-from graphfold.batching.kernels import products
+from graphfold.batching.kernels import c_kernels, products
 from graphfold.batching.kernels.c_compiler import find_compiler
 from graphfold.batching.kernels.products import multiply, pack
 from graphfold.batching.kernels.segment_kernels import NATIVE
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C c
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of products are taken on any processor."""
-    monkeypatch.setattr(products, "are_quick", lambda dtype: dtype in products.REALS)
+    monkeypatch.setattr(products, "are_quick", lambda dtype: dtype in c_kernels.REALS)
 
 
 class Joined(Cell):

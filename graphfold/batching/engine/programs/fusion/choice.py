@@ -19,6 +19,7 @@ from graphfold.batching.engine.programs.program import Program
 from graphfold.batching.engine.programs.trial import Trial, agrees
 from graphfold.batching.kernels import products
 from graphfold.batching.kernels.c_compiler import can_compile
+from graphfold.batching.kernels.c_kernels import REALS
 from graphfold.errors import EngineError
 
 logger = logging.getLogger(__name__)
@@ -76,9 +77,18 @@ def is_quick(device: torch.device) -> bool:
     return device.type == "cpu" and not _takes_triton(device) and can_compile()
 
 
+def has_kernels(fuse: bool | None, device: torch.device) -> bool:
+    """Whether kernels in C are asked for, and there can be some.
+
+    Raises:
+        EngineError: if they are asked for, and what compiles them is missing.
+    """
+    return bool(fuse) and is_wanted(fuse, device) and is_quick(device)
+
+
 def prepare_kernels(device: torch.device, dtype: torch.dtype) -> None:
     """Begins to compile what all cells on a device share, if anything."""
-    if device.type == "cpu" and dtype in products.REALS and not _takes_triton(device):
+    if device.type == "cpu" and dtype in REALS and not _takes_triton(device):
         products.load_in_background(dtype)
 
 

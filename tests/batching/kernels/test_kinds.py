@@ -1,0 +1,59 @@
+"""Kinds of rows, against a dictionary of them."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphfold.batching.kernels.kinds import find_kinds
+
+LARGE = 1 << 40
+
+
+@st.composite
+def code_columns(draw: st.DrawFn) -> dict[str, torch.Tensor]:
+    rows = draw(st.integers(0, 12))
+    columns = {
+        "code": torch.randint(-1, 3, (rows,)),
+        "flag": torch.randint(2, (rows,)).bool(),
+        "pair": torch.randint(2, (rows, 2), dtype=torch.uint8),
+        "large": torch.randint(2, (rows,)) * LARGE,
+        "none": torch.zeros(rows, 0, dtype=torch.int64),
+    }
+    names = draw(st.sets(st.sampled_from(sorted(columns)), min_size=1))
+    return {name: columns[name] for name in names}
+
+
+def rows_of(columns: dict[str, torch.Tensor], num_rows: int) -> list[tuple[list[int], ...]]:
+    return [
+        tuple(value[row].flatten().tolist() for value in columns.values())
+        for row in range(num_rows)
+    ]
+
+
+@given(columns=code_columns())
+def test_every_row_is_that_of_its_kind_and_no_two_kinds_are_equal(columns):
+    num_rows = len(next(iter(columns.values())))
+    found, kind = find_kinds(columns, num_rows)
+    num_kinds = len(next(iter(found.values())))
+    assert {name: value.dtype for name, value in found.items()} == {
+        name: value.dtype for name, value in columns.items()
+    }
+    kinds = rows_of(dict(found), num_kinds)
+    rows = rows_of(columns, num_rows)
+    assert [kinds[k] for k in kind.tolist()] == rows
+    if columns.keys() != {"none"}:
+        assert num_kinds == len(set(map(str, rows)))
+
+
+def test_rows_with_other_numbers_are_kinds_of_their_own():
+    code = torch.zeros(3, dtype=torch.int64)
+    for columns in (
+        {"code": code, "length": torch.ones(3)},
+        {"one": code, "two": torch.tensor([0, LARGE, 1]), "three": torch.tensor([0, LARGE, 1])},
+        {},
+    ):
+        found, kind = find_kinds(columns, 3)
+        assert found == columns
+        assert kind.tolist() == [0, 1, 2]
