@@ -153,7 +153,7 @@ def _variants(experiment: Experiment, shape: str) -> dict[str, Variant]:
     ):
         plans = [build_schedule(dag, model.passes, share=share) for dag in dags]
         found[name] = variant(copy.deepcopy(model), list(map(Batch, dags, plans)))
-        found[name].model.network.fuse = fuse
+        found[name].model.network.fuse = fuse  # type: ignore[union-attr]
     atoms = OneHot(list(map(atom_columns, dags)))
     bonds = OneHot(list(map(bond_columns, dags)))
     tensors = [molecule_tensors(dag, atoms, bonds) for dag in dags]
