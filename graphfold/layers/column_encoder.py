@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from operator import mul
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphfold.batching.kernels.fast_kernels import FastKernels
+from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
@@ -49,7 +48,6 @@ class ColumnEncoder(nn.Module):
 
     sizes: Tensor  # [num_codes] how many codes each place of a row chooses from
     starts: Tensor  # [num_codes] where its embeddings begin in the table
-    strides: Tensor  # [num_codes] what makes one number of a row's codes; empty if none is so large
 
     def __init__(self, columns: Sequence[Column], size: int) -> None:
         super().__init__()
@@ -62,9 +60,6 @@ class ColumnEncoder(nn.Module):
         self.register_buffer("sizes", torch.tensor(sizes, dtype=torch.int64), persistent=False)
         # One table for all codes; the last row of each place is for its missing code.
         self.register_buffer("starts", (self.sizes + 1).cumsum(0) - self.sizes - 1, False)
-        strides = list(accumulate([1, *(count + 1 for count in sizes)], mul))
-        kept = strides[:-1] if strides[-1] < 1 << 62 else []
-        self.register_buffer("strides", torch.tensor(kept, dtype=torch.int64), persistent=False)
         self.table = nn.Parameter(self._draw_table(size)) if sizes else None
         self.linear = nn.Linear(width, size, bias=False) if width else None
 
@@ -85,12 +80,10 @@ class ColumnEncoder(nn.Module):
     def _embed(self, codes: Tensor, table: Tensor, ptr: Tensor | None) -> Tensor:
         """Sums of embeddings; the embeddings themselves are never held."""
         codes = torch.where(codes < 0, self.sizes, codes)
-        is_sum = len(self.strides) > 1  # a single embedding is not found faster among fewer rows
+        is_sum = codes.shape[1] > 1  # a single embedding is not found faster among fewer rows
         if ptr is None and codes.is_cpu and len(codes) >= MANY_ROWS and is_sum:
-            number, kind = torch.unique((codes * self.strides).sum(1), return_inverse=True)
-            row = torch.empty_like(number)
-            row[kind] = torch.arange(len(kind))  # any row of the kind
-            return self._sums(codes[row], table).index_select(0, kind)
+            columns, kind = find_kinds({"codes": codes}, len(codes))
+            return self._sums(columns["codes"], table).index_select(0, kind)
         return self._sums(codes, table, ptr)
 
     def _sums(self, codes: Tensor, table: Tensor, ptr: Tensor | None = None) -> Tensor:

@@ -2,8 +2,8 @@
  *
  *   out[v] = own[v] * values[previous[v]] + sum over e of weight[e] * message(e)
  *
- * for e from ptr[v] to ptr[v + 1]. A message is values[index[e]], or, where there are addends,
- * relu(values[index[e]] + addend[kind[e]]).
+ * for e from ptr[v] to ptr[v + 1]. A message is values[read[e]], or, where there are addends,
+ * relu(values[read[e]] + addend[kind[e]]).
  *
  * Before this comes vectors.h. */
 
@@ -15,7 +15,7 @@
 typedef struct {
   const real *values; /* [num_rows, width], `stride` numbers apart */
   int64_t stride, width, num_rows;
-  const int64_t *index, *ptr;
+  const int64_t *read, *ptr;
   const real *weight;
   const real *addend; /* [num_kinds, width], in one piece */
   const int64_t *kind;
@@ -26,6 +26,13 @@ typedef struct {
 
 static inline int64_t previous_of(const messages *m, int64_t segment) {
   return m->previous == NULL ? segment : m->previous[segment];
+}
+
+/* Whether numbers are from zero up to below a limit. */
+int64_t is_below(const int64_t *numbers, int64_t count, int64_t limit) {
+  int64_t found = 1;
+  for (int64_t i = 0; i < count; i++) found &= (uint64_t)numbers[i] < (uint64_t)limit;
+  return found;
 }
 
 /* Columns of a row: whole vectors up to `whole`, and one that ends with the row, of which the lanes
@@ -54,7 +61,7 @@ static inline real relu_of(real sum) { return sum < 0 ? 0 : sum; }
       UNROLLED for (int i = 0; i < VECTORS; i++) sums[i] = factor * load(row + i * LANES);        \
     }                                                                                             \
     for (int64_t e = m->ptr[v]; e < m->ptr[v + 1]; e++) {                                         \
-      const real *row = m->values + m->index[e] * m->stride + column;                             \
+      const real *row = m->values + m->read[e] * m->stride + column;                             \
       const real factor = m->weight == NULL ? 1 : m->weight[e];                                   \
       if (m->addend == NULL) {                                                                    \
         UNROLLED for (int i = 0; i < VECTORS; i++) sums[i] += factor * load(row + i * LANES);     \
@@ -75,7 +82,7 @@ static void sum_short(const messages *m, int64_t v, real *total) {
   for (int64_t j = 0; j < m->width; j++) {
     real sum = m->own == NULL ? 0 : m->own[v] * m->values[previous_of(m, v) * m->stride + j];
     for (int64_t e = m->ptr[v]; e < m->ptr[v + 1]; e++) {
-      real message = m->values[m->index[e] * m->stride + j];
+      real message = m->values[m->read[e] * m->stride + j];
       if (m->addend != NULL) message = relu_of(message + m->addend[m->kind[e] * m->width + j]);
       sum += (m->weight == NULL ? 1 : m->weight[e]) * message;
     }
@@ -155,13 +162,13 @@ void sum_messages_back(const messages *m, const real *grad, real *of_values, rea
       if (m->own != NULL)
         add(of_values + previous_of(m, v) * m->width + begin, of_total, m->own[v], c);
       for (int64_t e = m->ptr[v]; e < m->ptr[v + 1]; e++) {
-        real *of_value = of_values + m->index[e] * m->width + begin;
+        real *of_value = of_values + m->read[e] * m->width + begin;
         const real factor = m->weight == NULL ? 1 : m->weight[e];
         if (m->addend == NULL) {
           add(of_value, of_total, factor, c);
         } else {
           const int64_t at = m->kind[e] * m->width + begin;
-          add_where(of_value, of_addend + at, m->values + m->index[e] * m->stride + begin,
+          add_where(of_value, of_addend + at, m->values + m->read[e] * m->stride + begin,
                         m->addend + at, of_total, factor, c);
         }
       }

@@ -49,12 +49,22 @@ class Messages(NamedTuple):
 
 
 def can_sum(values: Tensor, messages: Messages, addend: Tensor | None = None) -> bool:
-    """Whether `message_sum` computes this sum here, and all gradients that may be asked for."""
-    factors = [t for t in (messages.weight, messages.own) if t is not None]
+    """Whether `message_sum` computes this sum here, and all gradients that may be asked for.
+
+    Not if a shape or a dtype does not fit either, for torch says best what is wrong then.
+    """
+    read, ptr, weight, kind, own, previous = messages
+    factors = [t for t in (weight, own) if t is not None]
     given = [values, *factors] if addend is None else [values, addend, *factors]
+    per_segment = (ptr.shape[0] - 1,)
     return (
         all(is_plain(t, REALS) and t.dtype is values.dtype for t in given)
+        and all(t is None or (t.is_cpu and t.dtype is torch.int64) for t in (kind, previous))
         and not any(t.requires_grad for t in factors)
+        and all(t is None or t.shape == read.shape for t in (weight, kind))
+        and all(t is None or t.shape == per_segment for t in (own, previous))
+        and (kind is None if addend is None else kind is not None)
+        and (addend is None or addend.shape[1:] == values.shape[1:])
         and _is_ready(values.dtype)
     )
 
@@ -70,11 +80,17 @@ def message_sum(values: Tensor, messages: Messages, addend: Tensor | None = None
         addend: [num_kinds, width] what is added before relu; None for the rows as they are.
 
     Raises:
+        IndexError: if there is no addend of some kind.
         EngineError: if the kernels cannot be compiled.
     """
     values = values if values.stride(1) == 1 else values.contiguous()
     addend = None if addend is None else addend.contiguous()
     messages = Messages._make(t if t is None else t.contiguous() for t in messages)
+    kind, num_kinds = messages.kind, 0 if addend is None else addend.shape[0]
+    if kind is not None and not _load(values.dtype).is_below(
+        kind.data_ptr(), kind.shape[0], num_kinds
+    ):
+        raise IndexError(f"an edge is of a kind that none of the {num_kinds} addends is for")
     total: Tensor = _MessageSum.apply(values, addend, messages)  # type: ignore[no-untyped-call]
     return total
 
@@ -143,17 +159,10 @@ class _Arguments(ctypes.Structure):
 
     _fields_ = [
         ("values", ctypes.c_void_p),
-        ("stride", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("num_rows", ctypes.c_int64),
-        ("index", ctypes.c_void_p),
-        ("ptr", ctypes.c_void_p),
-        ("weight", ctypes.c_void_p),
-        ("addend", ctypes.c_void_p),
-        ("kind", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("stride", "width", "num_rows")),
+        *((name, ctypes.c_void_p) for name in ("read", "ptr", "weight", "addend", "kind")),
         ("num_kinds", ctypes.c_int64),
-        ("own", ctypes.c_void_p),
-        ("previous", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("own", "previous")),
     ]
 
 
@@ -186,6 +195,7 @@ def _num_threads(messages: Messages, values: Tensor) -> int:
 class _Kernels(NamedTuple):
     """The functions of message_sum.h for one dtype."""
 
+    is_below: Callable[..., int]
     forward: Callable[..., None]
     backward: Callable[..., None]
 
@@ -198,9 +208,11 @@ def _load(dtype: torch.dtype) -> _Kernels:
         EngineError: if they cannot be compiled.
     """
     library = compile_kernels("message_sum.h", dtype)
-    forward = declare(library, "sum_messages", "ppii")
-    backward = declare(library, "sum_messages_back", "ppppii")
-    return _Kernels(profiled("message_sum", forward), profiled("message_sum", backward))
+    return _Kernels(
+        declare(library, "is_below", "pii", ctypes.c_int64),
+        profiled("message_sum", declare(library, "sum_messages", "ppii")),
+        profiled("message_sum", declare(library, "sum_messages_back", "ppppii")),
+    )
 
 
 @functools.cache

@@ -174,9 +174,28 @@ def test_what_it_cannot_do_is_known_before():
     assert can_sum(values, messages)
     assert not can_sum(values.half(), messages)
     assert not can_sum(values.to("meta"), messages)
-    assert not can_sum(values, messages._replace(weight=torch.ones(1, dtype=torch.float64)))
+    kind = torch.tensor([0])
+    assert can_sum(values, messages._replace(kind=kind), torch.ones(1, 2))
+    for other, addend in (
+        (messages, torch.ones(1, 2)),
+        (messages._replace(kind=kind), None),
+        (messages._replace(kind=kind), torch.ones(1, 3)),
+        (messages._replace(kind=kind.int()), torch.ones(1, 2)),
+        (messages._replace(kind=torch.tensor([0, 0])), torch.ones(1, 2)),
+        (messages._replace(weight=torch.ones(2)), None),
+        (messages._replace(own=torch.ones(1, 1)), None),
+        (messages._replace(weight=torch.ones(1, dtype=torch.float64)), None),
+    ):
+        assert not can_sum(values, other, addend)
     assert not can_sum(values, messages._replace(weight=torch.ones(1, requires_grad=True)))
     assert not can_sum(values, messages._replace(own=torch.ones(1, requires_grad=True)))
+
+
+@pytest.mark.parametrize("kind", [-1, 2])
+def test_a_kind_that_there_is_not_is_an_error(kind):
+    messages = Messages(torch.tensor([0]), torch.tensor([0, 1]), kind=torch.tensor([kind]))
+    with pytest.raises(IndexError, match="none of the 2 addends"):
+        message_sum.message_sum(torch.ones(1, 3), messages, torch.ones(2, 3))
 
 
 def test_a_compiler_that_fails_is_said_once(monkeypatch):
