@@ -18,7 +18,7 @@ _BEGINNINGS = {
 }
 
 #: graphfold's kernels that are not elementwise -> their kind.
-_OWN = {"product": PRODUCTS, "pack": MEMORY}
+_OWN = {"product": PRODUCTS, "pack": MEMORY, "message_sum": GATHER}
 
 #: Operations that look at a tensor anew, or only call others: what they take is dispatch.
 _DISPATCH = {

@@ -36,6 +36,7 @@ from graphfold.layers import TreeFCCell
         ("graphfold::kernel", ELEMENTWISE),
         ("graphfold::product", PRODUCTS),
         ("graphfold::pack", MEMORY),
+        ("graphfold::message_sum", GATHER),
         ("aten::sum", ELEMENTWISE),
         ("aten::t", None),
         ("aten::linear", None),
