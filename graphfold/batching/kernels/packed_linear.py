@@ -26,13 +26,24 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: [m, k].
         bias: [m], or None.
     """
-    is_autocast = torch.is_autocast_enabled("cpu")
-    if x.dim() != 2 or not x.numel() or not is_plain(x, REALS) or is_autocast:
-        return row_blocks.linear(x, weight, bias)
-    if weight.dtype is not x.dtype or not are_quick(x.dtype):
+    if not _fits(x, weight, bias) or torch.is_autocast_enabled("cpu"):
         return row_blocks.linear(x, weight, bias)
     output: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return output
+
+
+def _fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether the kernels compute this: they check nothing, and torch says what is wrong."""
+    given = (x, weight) if bias is None else (x, weight, bias)
+    return (
+        # A parameter, detached, is a tensor; what is more than that stays what it is.
+        all(is_plain(t.detach(), REALS) and t.dtype is x.dtype for t in given)
+        and x.dim() == weight.dim() == 2
+        and x.shape[1] == weight.shape[1]
+        and (bias is None or bias.shape == weight.shape[:1])
+        and x.numel() > 0
+        and are_quick(x.dtype)
+    )
 
 
 class _Linear(Function):

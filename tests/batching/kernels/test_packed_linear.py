@@ -55,17 +55,24 @@ def test_it_can_be_differentiated_twice():
 
 def test_what_it_does_not_know_goes_to_torch(monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        row_blocks, "linear", lambda *given: asked.append(given) or F.linear(*given)
-    )
+
+    def ask(*given):
+        asked.append(given)
+        return F.linear(*given)
+
+    monkeypatch.setattr(row_blocks, "linear", ask)
     weight = torch.randn(3, 4)
     packed_linear.linear(torch.randn(2, 2, 4), weight)
     packed_linear.linear(torch.randn(2, 4).bfloat16(), weight.bfloat16())
     with torch.autocast("cpu"):
         packed_linear.linear(torch.randn(2, 4), weight)
-    assert len(asked) == 3
-    packed_linear.linear(torch.randn(2, 4), weight)
-    assert len(asked) == (3 if are_quick(torch.float32) else 4)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        packed_linear.linear(torch.randn(2, 5), weight)
+    with pytest.raises(RuntimeError):
+        packed_linear.linear(torch.randn(2, 4), weight, torch.randn(2))
+    assert len(asked) == 5
+    packed_linear.linear(torch.randn(2, 4), torch.nn.Parameter(weight))
+    assert len(asked) == (5 if are_quick(torch.float32) else 6)
 
 
 def test_compiled_kernels_are_for_those_who_ask(monkeypatch):
