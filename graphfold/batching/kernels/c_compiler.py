@@ -55,7 +55,7 @@ def compile_c(source: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="graphfold-") as folder:
         path = Path(folder, "kernel.c")
         path.write_text(source)
-        return ctypes.CDLL(str(_compile(command, path)))
+        return _compile(command, path)
 
 
 def declare(
@@ -87,15 +87,18 @@ def can_compile() -> bool:
     return True
 
 
-def _compile(command: Sequence[str], path: Path) -> Path:
-    """The library of a file, beside it."""
-    library = path.with_suffix(".so")
-    files = [str(path), "-lm", "-o", str(library)]
-    for further in FURTHER:
+def _compile(command: Sequence[str], path: Path) -> ctypes.CDLL:
+    """What is in a file, compiled beside it."""
+    for number, further in enumerate(FURTHER):
+        library = path.with_name(f"kernel{number}.so")  # a name is loaded once only
+        files = [str(path), "-lm", "-o", str(library)]
         found = _run([*command, *FLAGS, *_vectors(), *further, *files])
+        lines = found.stderr.strip().splitlines() or ["no message"]
         if found.returncode == 0:
-            return library
-    lines = found.stderr.strip().splitlines() or ["no message"]
+            try:
+                return ctypes.CDLL(str(library))
+            except OSError as error:  # a compiler may take -fopenmp and have no library for it
+                lines = [str(error)]
     raise EngineError(f"{shlex.join(command)} failed: {lines[0]}")
 
 

@@ -40,6 +40,18 @@ def test_without_openmp(tmp_path, monkeypatch):
     assert to.item() == 3
 
 
+def test_openmp_without_a_library():
+    needs = "#ifdef _OPENMP\nvoid nowhere(void);\nvoid call(void) { nowhere(); }\n#endif\n"
+    to = torch.zeros(1, dtype=torch.int64)
+    declare(compile_c(needs + SOURCE), "kernel", "pi")(to.data_ptr(), 2)
+    assert to.item() == 3
+
+
+def test_what_cannot_be_loaded_is_said():
+    with pytest.raises(EngineError, match="failed: .*nowhere"):
+        compile_c("void nowhere(void);\nvoid kernel(void) { nowhere(); }\n")
+
+
 def test_what_a_compiler_says_is_passed_on(tmp_path, monkeypatch):
     with pytest.raises(EngineError, match="failed: .*kernel.c.*error"):
         compile_c("no C")
