@@ -209,8 +209,7 @@ class Children:
 
     def mean(self, field: str | Tensor) -> Tensor:
         """[group_size, width] means over children."""
-        total = self.sum(field)
-        return total / self.count.clamp(min=1).to(total.dtype).unsqueeze(-1)
+        return segment.to_mean(self.sum(field), self.ptr)
 
     def max(self, field: str | Tensor) -> Tensor:
         """[group_size, width] elementwise maxima over children."""

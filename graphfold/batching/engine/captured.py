@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.cell_modules import buffers_of, modules_of
+from graphfold.batching.engine.cell_modules import modules_of
 from graphfold.errors import EngineError
 
 
@@ -49,14 +49,18 @@ def refuse_changed_buffers(cell: Cell, why: str) -> Iterator[None]:
     if not cell.training or torch.is_inference_mode_enabled():
         yield
         return
-    modules = modules_of(cell)
-    before = [(buffer, buffer._version) for buffer in buffers_of(modules)]
+    before = [
+        (module, name, buffer, buffer._version)
+        for module in modules_of(cell)
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
     yield
-    # Buffers of the same number, in the same order; names take longer, so only one is looked up.
-    for (old, version), now in zip(before, buffers_of(modules), strict=True):
-        if now is not old or now._version != version:
-            name = next(name for name, buffer in cell.named_buffers() if buffer is now)
-            raise EngineError(f"{type(cell).__name__} changes its buffer '{name}' {why}")
+    for module, name, buffer, version in before:
+        if module._buffers.get(name) is not buffer or buffer._version != version:
+            place = next(prefix for prefix, m in cell.named_modules() if m is module)
+            full = f"{place}.{name}" if place else name
+            raise EngineError(f"{type(cell).__name__} changes its buffer '{full}' {why}")
 
 
 def _graph_leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:

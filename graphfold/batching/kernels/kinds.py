@@ -56,9 +56,10 @@ def _numbers(values: list[Tensor]) -> Tensor | None:
     codes = codes.long()
     lowest = codes.amin(0)
     stride, strides = 1, []
-    for size in (codes.amax(0) - lowest + 1).tolist():
+    # In Python's numbers: the distance of two codes may be too large for one of theirs.
+    for low, high in zip(lowest.tolist(), codes.amax(0).tolist(), strict=True):
         strides.append(stride)
-        stride *= size
+        stride *= high - low + 1
     if stride > MAX_NUMBER:
         return None
     return ((codes - lowest) * torch.tensor(strides)).sum(1)

@@ -2,7 +2,7 @@
 
 A message is a neighbour's row, times a weight, or relu(the row + what its edge adds), as in GINE.
 With torch's operations every one of them is a row of an intermediate result or of several, and of a
-batch of molecules these no longer fit into the caches: they took a quarter of a training step.
+batch of molecules these no longer fit into the caches: they took a fifth of a training step.
 message_sum.h says how.
 """
 

@@ -97,7 +97,7 @@ typedef struct {
   {                                                                                            \
     vector right[V];                                                                           \
     panel += LANES;                                                                            \
-    UNROLLED for (int j = 0; j < V; j++) right[j] = load(panel + j * panel_size); \
+    UNROLLED for (int j = 0; j < V; j++) right[j] = load(panel + j * panel_size);              \
     EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
   }
 
@@ -108,8 +108,8 @@ typedef struct {
     if ((j + 1) * LANES > t->num_columns) {                                                   \
       write_some(to, sums[i][j], t->num_columns - j * LANES, t->adds);                        \
     } else {                                                                                  \
-      if (t->adds) sums[i][j] += load(to);                                         \
-      store(to, sums[i][j]);                                                             \
+      if (t->adds) sums[i][j] += load(to);                                                    \
+      store(to, sums[i][j]);                                                                  \
     }                                                                                         \
   }
 

@@ -52,6 +52,7 @@ def test_rows_with_other_numbers_are_kinds_of_their_own():
     for columns in (
         {"code": code, "length": torch.ones(3)},
         {"one": code, "two": torch.tensor([0, LARGE, 1]), "three": torch.tensor([0, LARGE, 1])},
+        {"code": torch.tensor([-(1 << 63), (1 << 63) - 1, 0])},
         {},
     ):
         found, kind = find_kinds(columns, 3)
