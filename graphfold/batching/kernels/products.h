@@ -42,8 +42,7 @@
 #define MAX_ROWS 6
 #endif
 
-/* What one thread multiplies in one go: rows that stay in its cache while all panels pass. */
-#define BLOCK_ROWS (8 * MAX_ROWS)
+/* What one thread multiplies in one go: the rows of a tile, which stay in its cache, by so many. */
 #define BLOCK_PANELS 8
 /* Sums over more rows than these are added up block by block: so long are the panels that a thread
  * holds. */
@@ -245,26 +244,27 @@ void multiply(const real *start, const int64_t *index, int64_t stride, int64_t n
   const apart x = {start, index, stride, num_parts, width};
   const int64_t panel_size = (num_parts * width + 1) * LANES;
   const int64_t num_panels = pieces(num_columns, LANES);
-  const int64_t num_blocks = pieces(num_rows, BLOCK_ROWS);
+  const int64_t num_blocks = pieces(num_rows, MAX_ROWS);
   const int64_t num_stripes = pieces(num_panels, BLOCK_PANELS);
-#pragma omp parallel for collapse(2) num_threads(num_threads) if (num_threads > 1)
+  /* Of few blocks threads take stripes in turns, for the last block may be short. */
+  const int64_t share =
+      num_blocks < 4 * num_threads ? 1 : num_blocks * num_stripes / num_threads + 1;
+#pragma omp parallel for collapse(2) schedule(static, share) num_threads(num_threads) \
+    if (num_threads > 1)
   for (int64_t block = 0; block < num_blocks; block++)
     for (int64_t stripe = 0; stripe < num_stripes; stripe++) {
-      const int64_t end = smaller((block + 1) * BLOCK_ROWS, num_rows);
+      const int64_t row = block * MAX_ROWS, num_left = num_rows - row;
+      const int64_t num_tile_rows = rows_of_tile(num_left);
       const int64_t first_panel = stripe * BLOCK_PANELS, first_column = first_panel * LANES;
-      for (int64_t row = block * BLOCK_ROWS; row < end;) {
-        const real *parts[MAX_PARTS * MAX_ROWS];
-        const int64_t num_tile_rows = rows_of_tile(end - row);
-        for (int64_t p = 0; p < num_parts; p++)
-          for (int64_t i = 0; i < num_tile_rows; i++) /* the last row stands in for missing ones */
-            parts[p * num_tile_rows + i] = part_of(&x, smaller(row + i, end - 1), p);
-        const tile t = {packed + first_panel * panel_size, panel_size,
-                        out + row * out_stride + first_column, out_stride, end - row,
-                        num_columns - first_column, 0, cuts};
-        multiply_panels(num_tile_rows, t, smaller(num_panels - first_panel, BLOCK_PANELS), parts,
-                        num_parts, width);
-        row += num_tile_rows;
-      }
+      const real *parts[MAX_PARTS * MAX_ROWS];
+      for (int64_t p = 0; p < num_parts; p++)
+        for (int64_t i = 0; i < num_tile_rows; i++) /* the last row stands in for missing ones */
+          parts[p * num_tile_rows + i] = part_of(&x, row + smaller(i, num_left - 1), p);
+      const tile t = {packed + first_panel * panel_size, panel_size,
+                      out + row * out_stride + first_column, out_stride, num_left,
+                      num_columns - first_column, 0, cuts};
+      multiply_panels(num_tile_rows, t, smaller(num_panels - first_panel, BLOCK_PANELS), parts,
+                      num_parts, width);
     }
 }
 
