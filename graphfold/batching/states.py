@@ -25,7 +25,8 @@ class States(Mapping[str, Tensor]):
         row: [num_nodes] the row of each node; equal nodes may have one row.
         has: field -> op types whose nodes have it.
         sparse: the fields whose gradient may be sparse.
-        fuse: whether sums of rows that rounds computed have kernels of their own.
+        fuse: whether sums of rows that rounds computed, and linear layers that follow, have kernels
+            of their own.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class States(Mapping[str, Tensor]):
         self._row = row
         self._has = has
         self._sparse = sparse
-        self._fuse = fuse
+        self.fuse = fuse
 
     def __getitem__(self, field: str) -> Tensor:
         """[num_nodes, width] in node order; zeros for nodes whose type lacks the field."""
@@ -68,7 +69,7 @@ class States(Mapping[str, Tensor]):
             return segment_sum(self.at(field, nodes), ptr)
         values, index = self._fields.find(field, self._row.index_select(0, nodes))
         messages = Messages(index, ptr)
-        if self._fuse and can_sum(values, messages):
+        if self.fuse and can_sum(values, messages):
             return message_sum(values, messages)
         return sum_rows(values, index, ptr)
 

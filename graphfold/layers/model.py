@@ -59,8 +59,9 @@ class Model(nn.Module, ABC):
 
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs."""
-        rows = self.rows(self.states(batch), batch)
-        with FastKernels():
+        states = self.states(batch)
+        rows = self.rows(states, batch)
+        with FastKernels(compiled=states.fuse):
             raw: Tensor = self.head(rows)
         return raw
 

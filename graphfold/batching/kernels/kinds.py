@@ -54,12 +54,12 @@ def _numbers(values: list[Tensor]) -> Tensor | None:
     if not codes.shape[1]:
         return None
     codes = codes.long()
-    lowest = codes.amin(0)
+    lowest, highest = torch.aminmax(codes, dim=0)
     stride, strides = 1, []
     # In Python's numbers: the distance of two codes may be too large for one of theirs.
-    for low, high in zip(lowest.tolist(), codes.amax(0).tolist(), strict=True):
+    for low, high in zip(lowest.tolist(), highest.tolist(), strict=True):
         strides.append(stride)
         stride *= high - low + 1
     if stride > MAX_NUMBER:
         return None
-    return ((codes - lowest) * torch.tensor(strides)).sum(1)
+    return (codes - lowest) @ torch.tensor(strides)

@@ -268,38 +268,69 @@ void multiply(const real *start, const int64_t *index, int64_t stride, int64_t n
     }
 }
 
-/* Packs columns of some rows, a panel's at most, to a panel that begins with zeros. */
+/* Packs columns of some rows to panels next to each other, which begin with zeros. A row's lines are
+ * fetched once for all of them. */
+#define DEFINE_PACK_TERMS(PANELS)                                                               \
+  static void pack_terms_##PANELS(const apart *x, int64_t first_row, int64_t num_rows,          \
+                                  int64_t part, int64_t at, real *panels) {                     \
+    const int64_t panel_size = (num_rows + 1) * LANES;                                          \
+    UNROLLED for (int j = 0; j < PANELS; j++)                                                   \
+      memset(panels + j * panel_size, 0, LANES * sizeof(real));                                 \
+    for (int64_t r = 0; r < num_rows; r++) {                                                    \
+      const real *from = part_of(x, first_row + r, part) + at;                                  \
+      UNROLLED for (int j = 0; j < PANELS; j++)                                                 \
+        store(panels + j * panel_size + (r + 1) * LANES, load(from + j * LANES));               \
+    }                                                                                           \
+  }
+DEFINE_PACK_TERMS(2)
+DEFINE_PACK_TERMS(1)
+
+/* Packs some columns of some rows. */
 static void pack_terms(const apart *x, int64_t first_row, int64_t num_rows, int64_t first_column,
-                       int64_t num_columns, real *panel) {
+                       int64_t num_columns, real *panels) {
   const int64_t part = first_column / x->width, at = first_column % x->width;
-  memset(panel, 0, (num_columns < LANES ? num_rows + 1 : 1) * LANES * sizeof(real));
-  panel += LANES;
-  if (num_columns == LANES && at + LANES <= x->width) {
-    for (int64_t r = 0; r < num_rows; r++)
-      store(panel + r * LANES, load(part_of(x, first_row + r, part) + at));
+  const int64_t num_here = smaller(num_columns, LANES);
+  if (num_columns == 2 * LANES && at + num_columns <= x->width) {
+    pack_terms_2(x, first_row, num_rows, part, at, panels);
     return;
   }
-  for (int64_t j = 0; j < num_columns; j++) { /* across the end of a part, or of a row */
-    const int64_t column = first_column + j;
-    for (int64_t r = 0; r < num_rows; r++)
-      panel[r * LANES + j] = part_of(x, first_row + r, column / x->width)[column % x->width];
+  if (num_here == LANES && at + LANES <= x->width) {
+    pack_terms_1(x, first_row, num_rows, part, at, panels);
+  } else { /* across the end of a part, or of a row */
+    memset(panels, 0, (num_rows + 1) * LANES * sizeof(real));
+    for (int64_t j = 0; j < num_here; j++) {
+      const int64_t column = first_column + j;
+      for (int64_t r = 0; r < num_rows; r++)
+        panels[(r + 1) * LANES + j] =
+            part_of(x, first_row + r, column / x->width)[column % x->width];
+    }
   }
+  if (num_columns > LANES)
+    pack_terms(x, first_row, num_rows, first_column + LANES, num_columns - LANES,
+               panels + (num_rows + 1) * LANES);
 }
+
+/* sums += the sum over rows, of so many vectors next to each other. */
+#define DEFINE_SUM_ROWS(VECTORS)                                                                 \
+  static void sum_rows_##VECTORS(const real *rows, int64_t stride, int64_t num_rows, real *sums) { \
+    vector total[VECTORS];                                                                       \
+    UNROLLED for (int j = 0; j < VECTORS; j++) total[j] = load(sums + j * LANES);                \
+    for (int64_t r = 0; r < num_rows; r++)                                                       \
+      UNROLLED for (int j = 0; j < VECTORS; j++) total[j] += load(rows + r * stride + j * LANES); \
+    UNROLLED for (int j = 0; j < VECTORS; j++) store(sums + j * LANES, total[j]);                \
+  }
+DEFINE_SUM_ROWS(8)
+DEFINE_SUM_ROWS(1)
 
 /* sums += the sum over rows. */
 static void sum_rows(const real *rows, int64_t stride, int64_t num_rows, int64_t num_columns,
                      real *sums) {
-  for (int64_t j = 0; j < num_columns; j += LANES) {
-    const int64_t num_here = smaller(num_columns - j, LANES);
-    vector sum = {0};
-    for (int64_t r = 0; r < num_rows; r++) {
-      vector row = {0};
-      if (num_here == LANES) row = load(rows + r * stride + j);
-      else memcpy(&row, rows + r * stride + j, num_here * sizeof(real));
-      sum += row;
-    }
-    write_some(sums + j, sum, num_here, 1);
-  }
+  int64_t j = 0;
+  for (; j + 8 * LANES <= num_columns; j += 8 * LANES)
+    sum_rows_8(rows + j, stride, num_rows, sums + j);
+  for (; j + LANES <= num_columns; j += LANES) sum_rows_1(rows + j, stride, num_rows, sums + j);
+  for (; j < num_columns; j++)
+    for (int64_t r = 0; r < num_rows; r++) sums[j] += rows[r * stride + j];
 }
 
 /* total += left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; total is written
@@ -319,9 +350,7 @@ void sum_products(const real *left, int64_t left_stride, int64_t left_columns, c
       const int64_t num_here = smaller(num_columns - column, SUM_PANELS * LANES);
       if (column == 0 && sums != NULL)
         sum_rows(left + row * left_stride, left_stride, num_terms, left_columns, sums);
-      for (int64_t j = 0; j < num_here; j += LANES)
-        pack_terms(&x, row, num_terms, column + j, smaller(num_here - j, LANES),
-                   panels + j / LANES * panel_size);
+      pack_terms(&x, row, num_terms, column, num_here, panels);
       for (int64_t i = 0; i < left_columns;) {
         const real *columns = left + row * left_stride + i;
         int64_t done = 1; /* no tile reads beyond the end of a row */
