@@ -126,12 +126,11 @@ class Network(nn.Module):
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
         for index, item in enumerate(self.passes):
-            for turn in range(item.rounds if isinstance(item, Rounds) else 1):
-                cells = self._by_type(index, turn)
-                if turn == 0:
-                    check_reads(self.schema, batch.schedule.passes[index], cells, has)
-                run.step(index, item, cells, first=turn == 0)
-            for op_type, cell in cells.items():
+            num_turns = item.rounds if isinstance(item, Rounds) else 1
+            turns = [self._by_type(index, turn) for turn in range(num_turns)]
+            check_reads(self.schema, batch.schedule.passes[index], turns[0], has)
+            run.step(index, item, turns)
+            for op_type, cell in turns[-1].items():
                 for name in (*cell.fields, *run.after(op_type, cell)):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -91,23 +91,24 @@ class RowRun:
         self.inputs = inputs
         self.batch = inputs.batch
         self.fields: Mapping[str, Tensor] = {}
-        self.rounds: RoundsRun | None = None  # those that run
         self.plan = inputs.batch.schedule.passes[0]
         self.sparse: set[str] = set()  # fields whose gradient may be sparse
+        self.fuse = False  # whether rounds had kernels
 
-    def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
-        """Runs a pass, or one round."""
+    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
+        """Runs a pass; `turns` are the cells, of rounds those of each."""
         plan = self.batch.schedule.passes[index]
         with ExitStack() as checks:
             if any(part.is_shared for part in (plan, *plan.rounds)):
-                names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells.values()))
+                every = list(dict.fromkeys(cell for cells in turns for cell in cells.values()))
+                names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in every))
                 checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
-                for cell in cells.values():
+                for cell in every:
                     checks.enter_context(refuse_changed_buffers(cell, SHARED_STATISTICS))
             if isinstance(item, Rounds):
-                self._round(item, plan, cells, first)
+                self._rounds(item, plan, turns)
             else:
-                self._levels(item, plan, cells)
+                self._levels(item, plan, turns[0])
         self.plan = plan
 
     def _levels(self, item: Pass, plan: PassSchedule, cells: dict[int, Cell]) -> None:
@@ -130,26 +131,27 @@ class RowRun:
         self.fields = run_fast(inputs) if fast else run_plain(inputs)
         self.sparse = self.sparse | inputs.fields.keys() if fast else set()
 
-    def _round(self, item: Rounds, plan: PassSchedule, cells: dict[int, Cell], first: bool) -> None:
-        x = {t: self._before(t, cell) for t, cell in cells.items()}
-        if first or self.rounds is None:
-            given = self.fields
-            if not isinstance(given, TypedFields):
-                given = self._given(first_plan(plan))
-            inputs = RoundInputs(
-                plan=plan,
-                relation=self.batch.dag.relations[item.relation],
-                edge=self.inputs.edge_columns(item),
-                absent=self.inputs.absent,
-                shared=self.inputs.shared,
-                kernel=get_kernel(self.inputs.kernel),
-                recompute=self.inputs.recompute,
-                fuse=self.inputs.engine == "fast"
-                and has_kernels(self.inputs.fuse, plan.row.device),
-            )
-            self.rounds = RoundsRun(inputs, given)
-            self.rounds.begin(cells, x)
-        self.fields = self.rounds.step(cells, x)
+    def _rounds(self, item: Rounds, plan: PassSchedule, turns: Sequence[dict[int, Cell]]) -> None:
+        given = self.fields
+        if not isinstance(given, TypedFields):
+            given = self._given(first_plan(plan))
+        self.fuse = self.inputs.engine == "fast" and has_kernels(self.inputs.fuse, plan.row.device)
+        inputs = RoundInputs(
+            plan=plan,
+            relation=self.batch.dag.relations[item.relation],
+            edge=self.inputs.edge_columns(item),
+            absent=self.inputs.absent,
+            shared=self.inputs.shared,
+            kernel=get_kernel(self.inputs.kernel),
+            recompute=self.inputs.recompute,
+            fuse=self.fuse,
+        )
+        rounds = RoundsRun(inputs, given)
+        for turn, cells in enumerate(turns):
+            x = {t: self._before(t, cell) for t, cell in cells.items()}
+            if turn == 0:
+                rounds.begin(cells, x)
+            self.fields = rounds.step(cells, x)
         self.sparse = set()
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
@@ -176,8 +178,7 @@ class RowRun:
 
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         """The state after all passes; `has` says which types have a field."""
-        fuse = self.rounds is not None and self.rounds.inputs.fuse
-        return States(self.fields, self.plan.row, has, self.sparse, fuse)
+        return States(self.fields, self.plan.row, has, self.sparse, self.fuse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         x = self.inputs.of_type(op_type)
@@ -213,21 +214,22 @@ class ReferenceRun:
         self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
         self.widths: dict[str, int] = {}
 
-    def step(self, index: int, item: Pass, cells: dict[int, Cell], first: bool) -> None:
-        """Runs a pass, or one round."""
-        inputs = ReferenceInputs(
-            dag=self.batch.dag,
-            cells=cells,
-            x={t: cell.before(self._x(t)) for t, cell in cells.items()},
-            absent=self.inputs.absent,
-            edge=self.inputs.edge_columns(item),
-            shared=self.inputs.shared,
-        )
-        for cell in cells.values():
-            self.widths |= cell.fields
-        if isinstance(item, Rounds) and first:
-            self._initial(inputs)
-        self.states = run_reference(inputs, item, self.states)
+    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
+        """Runs a pass; `turns` are the cells, of rounds those of each."""
+        for turn, cells in enumerate(turns):
+            inputs = ReferenceInputs(
+                dag=self.batch.dag,
+                cells=cells,
+                x={t: cell.before(self._x(t)) for t, cell in cells.items()},
+                absent=self.inputs.absent,
+                edge=self.inputs.edge_columns(item),
+                shared=self.inputs.shared,
+            )
+            for cell in cells.values():
+                self.widths |= cell.fields
+            if isinstance(item, Rounds) and turn == 0:
+                self._initial(inputs)
+            self.states = run_reference(inputs, item, self.states)
 
     def _x(self, op_type: int) -> NodeInput:
         """The input of every node of a type."""
