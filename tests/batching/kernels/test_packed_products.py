@@ -81,7 +81,7 @@ def test_rows_that_lie_apart(dtype, num_rows, num_columns, data):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("num_rows", [0, 1, 70, 256, 257, 600])
-@given(num_left=sizes, data=st.data())
+@given(num_left=st.integers(0, 150), data=st.data())
 def test_sums_over_rows(dtype, num_rows, num_left, data):
     x = data.draw(rows_apart(num_rows, dtype))
     left = torch.randn(num_rows, num_left + 2, dtype=dtype)[:, :num_left]
@@ -107,7 +107,7 @@ def test_the_bits_of_a_row_depend_on_that_row_alone(num_columns):
             assert torch.equal(multiply(x[first : first + count], packed), together[first:][:count])
 
 
-@pytest.mark.parametrize(("num_rows", "num_columns"), [(3, 900), (800, 40), (333, 333)])
+@pytest.mark.parametrize(("num_rows", "num_columns"), [(3, 900), (100, 100), (800, 40), (333, 333)])
 def test_threads_share_the_work_and_keep_the_bits(num_rows, num_columns):
     x, weight = torch.randn(num_rows, 500), torch.randn(500, num_columns)
     assert num_rows * 500 * num_columns > FEW_MULTIPLICATIONS
