@@ -2,7 +2,8 @@
 
 Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1. A step of training is forward and
 backward to the weights and to the leaves; trees and plan are there beforehand. `graphfold` has
-compiled kernels, as commands have where there is a C compiler. Baselines of the same run:
+compiled kernels, as commands have where there is a C compiler. Both shapes take turns with each
+other, so that they can be compared. Baselines of the same run:
 
 - `unfused`: graphfold without these kernels (`Network(fuse=False)`);
 - `hand_batched` (identical shapes only): the perfect tree written out as dense tensors;
@@ -32,7 +33,7 @@ from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.level_loop import LevelLoop
-from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
+from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure_together
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
@@ -41,6 +42,7 @@ from graphfold.layers.node_input import features
 NUM_LEAVES = 128
 SCHEMA = Schema((NodeType("leaf", 0), NodeType("node", 2)))
 LEAF, NODE = 0, 1
+SHAPES = ("identical", "random")
 BATCH_SIZES = (1, 32, 128)
 HIDDEN_SIZES = (256, 1024)
 
@@ -67,16 +69,14 @@ class GivenCell(Cell):
 def rows(
     batch_sizes: list[int] | None, hidden_sizes: list[int] | None, threads: int
 ) -> Iterator[Row]:
-    """Measures every width, batch size and shape; the rows of one setting come together.
+    """Measures every width and batch size; the rows of one setting come together.
 
     Raises:
         RuntimeError: if a variant computes something else than graphfold.
     """
     for hidden_size in hidden_sizes or HIDDEN_SIZES:
         for batch_size in batch_sizes or BATCH_SIZES:
-            for shape in ("identical", "random"):
-                setting = Row("treefc", "", shape, batch_size, hidden_size, "", threads)
-                yield from _setting_rows(setting)
+            yield from _setting_rows(Row("treefc", "", "", batch_size, hidden_size, "", threads))
 
 
 def random_trees(count: int) -> TypedDAG:
@@ -133,6 +133,9 @@ class Variants:
 
     def works(self, phase: str) -> dict[str, Work]:
         """What each variant does in a phase."""
+        if phase == "schedule":
+            plan = partial(build_schedule, self.batch.dag, [Up()])
+            return {"graphfold": Work(plan, self.batch.num_graphs)}
         run = self._gradients if phase == "train" else self._infer
         few, all_trees = self.few.num_graphs, self.batch.num_graphs
         works = {
@@ -183,13 +186,18 @@ class Variants:
 
 
 def _setting_rows(setting: Row) -> Iterator[Row]:
-    dag = make_trees(setting.shape, setting.batch_size)
-    variants = Variants(dag, setting.hidden_size, setting.shape == "identical")
-    variants.require_equal()
-    for phase in ("inference", "train"):
-        yield from measure(replace(setting, phase=phase), variants.works(phase))
-    plan = Work(lambda: build_schedule(dag, [Up()]), dag.num_graphs)
-    yield from measure(replace(setting, phase="schedule"), {"graphfold": plan})
+    found = {}
+    for shape in SHAPES:
+        dag = make_trees(shape, setting.batch_size)
+        found[shape] = Variants(dag, setting.hidden_size, shape == "identical")
+        found[shape].require_equal()
+    for phase in ("inference", "train", "schedule"):
+        yield from measure_together(
+            [
+                (replace(setting, shape=shape, phase=phase), variants.works(phase))
+                for shape, variants in found.items()
+            ]
+        )
 
 
 def _tree(shape: str, seed: int) -> list[tuple[int, int]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from itertools import count
+from itertools import count, product
 from types import SimpleNamespace
 
 import pytest
 
 from graphfold.bench import measure as module
-from graphfold.bench.measure import Row, Work, measure, summarize, time_in_turns
+from graphfold.bench.measure import Row, Work, measure, measure_together, summarize, time_in_turns
 
 SETTING = Row("trees", "", "random", 4, 8, "train", 1, extra={"workload": "w"})
 
@@ -60,12 +60,27 @@ def test_summary_is_median_and_interquartile_range() -> None:
 
 
 def test_rows_have_speed_and_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = {"graphfold": module.Timing(2.0, 0.1), "slow": module.Timing(8.0, 0.2)}
+    times = {(0, "graphfold"): module.Timing(2.0, 0.1), (0, "slow"): module.Timing(8.0, 0.2)}
     monkeypatch.setattr(module, "time_in_turns", lambda *_: times)
     works = {"graphfold": Work(lambda: None, 4), "slow": Work(lambda: None, 2)}
     first, second = measure(SETTING, works)
     assert (first.variant, first.examples_per_second, first.ratio) == ("graphfold", 2.0, 1.0)
     assert (second.examples_per_second, second.ratio, second.spread) == (0.25, 0.125, 0.2)
+
+
+def test_settings_measured_together_take_turns_and_have_ratios_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SECONDS_PER_TURN", 0.0)
+    calls: list[tuple[int, str]] = []
+    works = [
+        {name: Work(lambda key=(n, name): calls.append(key), 1) for name in ("graphfold", "other")}
+        for n in range(2)
+    ]
+    rows = list(measure_together([(SETTING, w) for w in works], seconds=0.0, turns=2))
+    assert [row.variant for row in rows] == ["graphfold", "other"] * 2
+    assert [row.ratio for row in rows[::2]] == [1.0, 1.0]
+    assert set(calls[-8:-4]) == set(calls[-4:]) == set(product(range(2), works[0]))
 
 
 def test_a_row_is_flat() -> None:
