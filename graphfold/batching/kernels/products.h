@@ -268,10 +268,10 @@ void multiply(const real *start, const int64_t *index, int64_t stride, int64_t n
     }
 }
 
-/* Packs columns of some rows to panels next to each other, which begin with zeros. A row's lines are
- * fetched once for all of them. */
-#define DEFINE_PACK_TERMS(PANELS)                                                               \
-  static void pack_terms_##PANELS(const apart *x, int64_t first_row, int64_t num_rows,          \
+/* Packs whole vectors of some rows, in one part, to panels next to each other, which begin with
+ * zeros. A row's lines are fetched once for all of them. */
+#define DEFINE_PACK_WHOLE(PANELS)                                                               \
+  static void pack_whole_##PANELS(const apart *x, int64_t first_row, int64_t num_rows,          \
                                   int64_t part, int64_t at, real *panels) {                     \
     const int64_t panel_size = (num_rows + 1) * LANES;                                          \
     UNROLLED for (int j = 0; j < PANELS; j++)                                                   \
@@ -282,42 +282,48 @@ void multiply(const real *start, const int64_t *index, int64_t stride, int64_t n
         store(panels + j * panel_size + (r + 1) * LANES, load(from + j * LANES));               \
     }                                                                                           \
   }
-DEFINE_PACK_TERMS(2)
-DEFINE_PACK_TERMS(1)
+DEFINE_PACK_WHOLE(2)
+DEFINE_PACK_WHOLE(1)
 
-/* Packs some columns of some rows. */
+/* Packs columns of some rows, a panel's at most. */
+static void pack_panel(const apart *x, int64_t first_row, int64_t num_rows, int64_t first_column,
+                       int64_t num_columns, real *panel) {
+  const int64_t part = first_column / x->width, at = first_column % x->width;
+  if (num_columns == LANES && at + LANES <= x->width) {
+    pack_whole_1(x, first_row, num_rows, part, at, panel);
+    return;
+  }
+  memset(panel, 0, (num_rows + 1) * LANES * sizeof(real));
+  for (int64_t j = 0; j < num_columns; j++) { /* across the end of a part, or of a row */
+    const int64_t column = first_column + j;
+    for (int64_t r = 0; r < num_rows; r++)
+      panel[(r + 1) * LANES + j] = part_of(x, first_row + r, column / x->width)[column % x->width];
+  }
+}
+
+/* Packs columns of some rows, those of two panels at most. */
 static void pack_terms(const apart *x, int64_t first_row, int64_t num_rows, int64_t first_column,
                        int64_t num_columns, real *panels) {
   const int64_t part = first_column / x->width, at = first_column % x->width;
-  const int64_t num_here = smaller(num_columns, LANES);
   if (num_columns == 2 * LANES && at + num_columns <= x->width) {
-    pack_terms_2(x, first_row, num_rows, part, at, panels);
+    pack_whole_2(x, first_row, num_rows, part, at, panels);
     return;
   }
-  if (num_here == LANES && at + LANES <= x->width) {
-    pack_terms_1(x, first_row, num_rows, part, at, panels);
-  } else { /* across the end of a part, or of a row */
-    memset(panels, 0, (num_rows + 1) * LANES * sizeof(real));
-    for (int64_t j = 0; j < num_here; j++) {
-      const int64_t column = first_column + j;
-      for (int64_t r = 0; r < num_rows; r++)
-        panels[(r + 1) * LANES + j] =
-            part_of(x, first_row + r, column / x->width)[column % x->width];
-    }
-  }
-  if (num_columns > LANES)
-    pack_terms(x, first_row, num_rows, first_column + LANES, num_columns - LANES,
-               panels + (num_rows + 1) * LANES);
+  for (int64_t j = 0; j < num_columns; j += LANES)
+    pack_panel(x, first_row, num_rows, first_column + j, smaller(num_columns - j, LANES),
+               panels + j * (num_rows + 1));
 }
 
 /* sums += the sum over rows, of so many vectors next to each other. */
-#define DEFINE_SUM_ROWS(VECTORS)                                                                 \
-  static void sum_rows_##VECTORS(const real *rows, int64_t stride, int64_t num_rows, real *sums) { \
-    vector total[VECTORS];                                                                       \
-    UNROLLED for (int j = 0; j < VECTORS; j++) total[j] = load(sums + j * LANES);                \
-    for (int64_t r = 0; r < num_rows; r++)                                                       \
-      UNROLLED for (int j = 0; j < VECTORS; j++) total[j] += load(rows + r * stride + j * LANES); \
-    UNROLLED for (int j = 0; j < VECTORS; j++) store(sums + j * LANES, total[j]);                \
+#define DEFINE_SUM_ROWS(VECTORS)                                                  \
+  static void sum_rows_##VECTORS(const real *rows, int64_t stride,                \
+                                 int64_t num_rows, real *sums) {                  \
+    vector total[VECTORS];                                                        \
+    UNROLLED for (int j = 0; j < VECTORS; j++) total[j] = load(sums + j * LANES); \
+    for (int64_t r = 0; r < num_rows; r++)                                        \
+      UNROLLED for (int j = 0; j < VECTORS; j++)                                  \
+        total[j] += load(rows + r * stride + j * LANES);                          \
+    UNROLLED for (int j = 0; j < VECTORS; j++) store(sums + j * LANES, total[j]); \
   }
 DEFINE_SUM_ROWS(8)
 DEFINE_SUM_ROWS(1)
