@@ -90,7 +90,7 @@ class Network(nn.Module):
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
         )
-        widths = check_cells(schema, passes, [self._by_type(i, 0) for i in range(len(passes))])
+        widths = check_cells(schema, passes, [self._turns(i)[0] for i in range(len(passes))])
         self.absent = nn.ParameterDict(
             {name: nn.Parameter(torch.zeros(_width(widths, name))) for name in learned_absent}
         )
@@ -126,8 +126,7 @@ class Network(nn.Module):
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
         for index, item in enumerate(self.passes):
-            num_turns = item.rounds if isinstance(item, Rounds) else 1
-            turns = [self._by_type(index, turn) for turn in range(num_turns)]
+            turns = self._turns(index, item.rounds if isinstance(item, Rounds) else 1)
             check_reads(self.schema, batch.schedule.passes[index], turns[0], has)
             run.step(index, item, turns)
             for op_type, cell in turns[-1].items():
@@ -135,12 +134,14 @@ class Network(nn.Module):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)
 
-    def _by_type(self, index: int, turn: int) -> dict[int, Cell]:
-        """The cells of a pass, or of one of its rounds, by op type."""
-        found = {}
+    def _turns(self, index: int, num_turns: int = 1) -> list[dict[int, Cell]]:
+        """The cells of a pass by op type; of rounds, those of each."""
+        turns: list[dict[int, Cell]] = [{} for _ in range(num_turns)]
         for name, cells in self.cells[index].items():  # type: ignore[operator]
-            found[self.schema.type_index(name)] = cells[min(turn, len(cells) - 1)]
-        return found
+            op_type, own = self.schema.type_index(name), list(cells)
+            for turn, by_type in enumerate(turns):
+                by_type[op_type] = own[min(turn, len(own) - 1)]
+        return turns
 
 
 def _as_list(cell: Cell | Sequence[Cell], item: Pass, name: str) -> nn.ModuleList:

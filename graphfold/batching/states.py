@@ -58,7 +58,7 @@ class States(Mapping[str, Tensor]):
         rows = self._row.index_select(0, nodes)
         if isinstance(self._fields, TypedFields):
             return select_rows(*self._fields.find(field, rows))
-        if field in self._sparse:
+        if field in self._sparse and self._fields[field].requires_grad:
             values: Tensor = _Rows.apply(self._fields[field], rows)  # type: ignore[no-untyped-call]
             return values
         return self._fields[field].index_select(0, rows)

@@ -104,6 +104,7 @@ class Variants:
         fuse = is_quick(torch.device("cpu"))
         self.network = Network(SCHEMA, [Up()], [cells], trace_after=TRACE_AFTER, fuse=fuse)
         self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
+        self.nothing = torch.empty(dag.num_nodes_by_type[NODE], 0)  # what is known of other nodes
         self.batch = Batch(dag, build_schedule(dag, [Up()]))
         self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
         few_leaves = self.leaves.detach()[: self.few.num_nodes_by_type[LEAF]]
@@ -154,8 +155,7 @@ class Variants:
 
     def _run_engine(self, engine: str, fuse: bool | None) -> Tensor:
         self.network.engine, self.network.fuse = engine, fuse
-        empty = self.leaves.new_zeros(self.batch.dag.num_nodes_by_type[NODE], 0)
-        states = self.network(self.batch, {"leaf": self.leaves, "node": empty})
+        states = self.network(self.batch, {"leaf": self.leaves, "node": self.nothing})
         roots: Tensor = states.at("h", self.batch.dag.output_index)
         return roots
 

@@ -47,8 +47,6 @@ def run_fast(inputs: PassInputs) -> dict[str, Tensor]:
         ShapeError: if a cell returns something else than its fields.
     """
     run = _Run(inputs)
-    # Inside a Function's forward grad mode is always off, so the decision to record falls here.
-    run.keep = torch.is_grad_enabled() and any(t.requires_grad for t in run.tensors)
     if not run.keep:
         with torch.no_grad():
             return {**inputs.given, **run.forward()}
@@ -85,13 +83,18 @@ class _Run:
 
     def __init__(self, inputs: PassInputs) -> None:
         self.inputs = inputs
-        self.keep = False
         self.records: list[tuple[Group, Runner, Any]] = []  # in the order of the groups
         # Each tensor once, by identity: several cells may have it.
         unique = {id(p): p for own in inputs.parameters.values() for p in own}
         self.parameters: Sequence[Tensor] = list(unique.values())
-        # Every tensor that may get a gradient is an argument of the function.
-        self.tensors: list[Tensor] = [
+        # Inside a Function's forward grad mode is always off, so what to record is decided here.
+        self.tensors = self._differentiable() if torch.is_grad_enabled() else []
+        self.keep = any(tensor.requires_grad for tensor in self.tensors)
+
+    def _differentiable(self) -> list[Tensor]:
+        """Every tensor that may get a gradient: the arguments of the function."""
+        inputs = self.inputs
+        return [
             *self.parameters,
             *inputs.shared.values(),
             *(tensor for value in inputs.x.values() for _, tensor in parts(value)),
@@ -101,29 +104,35 @@ class _Run:
         ]
 
     def forward(self) -> dict[str, Tensor]:
-        inputs = self.inputs
-        self.autocast = _autocast_state(inputs.device.type)
-        generators = generator_states(inputs.device) if inputs.fuse else []
-        if self._run_groups() and inputs.fuse:
-            # Kernels round in their own way, so every batch has those that are asked for: also the
-            # first of a process, which shows what a cell reads.
-            restore_generators(generators, inputs.device)
+        if self._run_groups():
             self.records.clear()
             self._run_groups()
-        return self._let_go() if self.keep else self.buffers
+        if not self.keep:
+            return self.buffers
+        self.autocast = _autocast_state(self.inputs.device.type)
+        return self._let_go()
 
     def _run_groups(self) -> bool:
-        """Runs all groups; whether a cell has been traced now."""
+        """Runs all groups; whether they are to run again.
+
+        They are if cells got kernels just now. Those round in their own way, so every batch has the
+        ones that are asked for: also the first of a process, which shows what a cell reads.
+        """
         inputs = self.inputs
         self.buffers = self._empty_buffers()
         # What children are read from; a field of an earlier pass that this one does not write too.
         runners = self._runners({**inputs.given, **self.buffers})
+        may_repeat = bool(inputs.fuse and self.by_cell)
+        generators = generator_states(inputs.device) if may_repeat else []
         with self._aliased(), product_kernel(inputs.device) as kernel:
             for group in inputs.plan.groups:
                 kernel.choose(group.stop - group.start)
                 self._forward_group(group, runners.get(group.op_type))
         are_traced = [runner.finish(self.keep) for runner in runners.values()]  # all finish
-        return any(are_traced)
+        if not may_repeat or not any(are_traced):
+            return False
+        restore_generators(generators, inputs.device)
+        return True
 
     def _forward_group(self, group: Group, runner: Runner | None) -> None:
         if runner is not None:
@@ -172,7 +181,8 @@ class _Run:
                     cell, inputs, state, self.buffers, shared, self.aliases, known[op_type]
                 )
             else:
-                numbers = [number[id(p)] for p in inputs.parameters[op_type]]
+                own = inputs.parameters[op_type]
+                numbers = [number[id(p)] for p in own] if self.keep else None
                 runners[op_type] = ProgramRunner(
                     program, cell, op_type, inputs, state, places, numbers
                 )
@@ -184,7 +194,10 @@ class _Run:
         size = inputs.plan.num_rows + 1
         for name, width in inputs.fields.items():
             buffer = torch.empty(size, width, dtype=inputs.dtype(name), device=inputs.device)
-            buffer[0] = inputs.absent.get(name, 0)
+            if name in inputs.absent:
+                buffer[0] = inputs.absent[name]
+            else:
+                buffer[0].zero_()
             buffers[name] = buffer
         for group in inputs.plan.groups:
             for name in inputs.lacking[group.op_type]:

@@ -29,7 +29,8 @@ class ProgramRunner:
         inputs: the pass.
         state: field -> [num_rows + 1, width] what children are read from.
         places: field -> first row of a group -> its rows of what the pass writes.
-        numbers: the number of each of the cell's parameters among those of the pass.
+        numbers: the number of each of the cell's parameters among those of the pass; None if no
+            backward follows.
     """
 
     def __init__(
@@ -40,32 +41,39 @@ class ProgramRunner:
         inputs: PassInputs,
         state: Mapping[str, Tensor],
         places: Mapping[str, Mapping[int, Tensor]],
-        numbers: Sequence[int],
+        numbers: Sequence[int] | None,
     ) -> None:
         self._program = program
+        self._recompute = inputs.recompute
+        self._places = [places[name] for name in cell.fields]
+        own: list[Tensor] = [*inputs.parameters[op_type], *buffers_of(inputs.modules[op_type])]
+        parameters = [tensor.detach() for tensor in own]
+        self._constants = program.constants(*parameters, *parameters)
+        slots = PassSlots(inputs, op_type, state)
+        self._reads = [slots.read(program.slots[index]) for index in program.reads]
+        self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
+        if numbers is not None:
+            self._given = [
+                *own,
+                *(value for _, value in parts(inputs.x[op_type])),
+                *inputs.edge.values(),
+                *(state[slot.name] for slot in program.slots if slot.is_apart),
+            ]
+            self._prepare_backward(cell, inputs, slots, numbers)
+
+    def _prepare_backward(
+        self, cell: Cell, inputs: PassInputs, slots: PassSlots, numbers: Sequence[int]
+    ) -> None:
+        program = self._program
         wanted = [slot for slot in program.slots if slot.needs_grad]
         of_children = [slot.name for slot in wanted if slot.how == "rows"]
         self._placed = of_children if inputs.plan.is_gathered else []
         self._backward = program.backward.without(placed=bool(self._placed))
         self._fields = tuple(cell.fields)
-        self._recompute = inputs.recompute
         self._sizes = [(width, inputs.dtype(name)) for name, width in cell.fields.items()]
         self._device = inputs.device
-        self._places = [places[name] for name in cell.fields]
-        own: list[Tensor] = [*inputs.parameters[op_type], *buffers_of(inputs.modules[op_type])]
-        parameters = [tensor.detach() for tensor in own]
-        self._given = [
-            *own,
-            *(value for _, value in parts(inputs.x[op_type])),
-            *inputs.edge.values(),
-            *(state[slot.name] for slot in program.slots if slot.is_apart),
-        ]
         self._versions: list[tuple[weakref.ref[Tensor], int]] = []
-        self._constants = program.constants(*parameters, *parameters)
-        pass_slots = PassSlots(inputs, op_type, state)
-        self._reads = [pass_slots.read(program.slots[index]) for index in program.reads]
-        self._puts = [pass_slots.put(slot) for slot in wanted]
-        self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
+        self._puts = [slots.put(slot) for slot in wanted]
         self._uses = [
             (kind, _number(weight, numbers), _number(bias, numbers))
             for kind, weight, bias in program.layout.uses
