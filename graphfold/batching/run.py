@@ -103,8 +103,7 @@ class RowRun:
                 every = list(dict.fromkeys(cell for cells in turns for cell in cells.values()))
                 names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in every))
                 checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
-                for cell in every:
-                    checks.enter_context(refuse_changed_buffers(cell, SHARED_STATISTICS))
+                checks.enter_context(refuse_changed_buffers(every, SHARED_STATISTICS))
             if isinstance(item, Rounds):
                 self._rounds(item, plan, turns)
             else:

@@ -67,8 +67,10 @@ class ColumnEncoder(nn.Module):
         """One vector per row; with `ptr` [num_segments + 1], the sum of each segment's rows."""
         terms = []
         if self.table is not None:
-            codes = _side_by_side([columns[column.name] for column in self.codes])
-            terms.append(self._embed(codes, self.table, ptr))
+            own = [columns[column.name] for column in self.codes]
+            # For a few kinds of bonds, asking `FastKernels` takes as long as the operations.
+            with torch._C.DisableTorchFunction():
+                terms.append(self._embed(_side_by_side(own), self.table, ptr))
         if self.linear is not None:
             dtype = self.linear.weight.dtype
             numbers = _side_by_side([columns[column.name].to(dtype) for column in self.numbers])
@@ -87,17 +89,16 @@ class ColumnEncoder(nn.Module):
         return self._sums(codes, table, ptr)
 
     def _sums(self, codes: Tensor, table: Tensor, ptr: Tensor | None = None) -> Tensor:
-        index = codes + self.starts
-        num_rows, width = index.shape
-        if ptr is None:
-            ptr = torch.arange(num_rows + 1, device=index.device)
+        index, offsets = codes + self.starts, None
+        if ptr is not None:
+            index, offsets = index.flatten(), ptr * index.shape[1]
         embedded: Tensor = functional.embedding_bag(
-            index.flatten(),
+            index,
             table,
-            ptr * width,
+            offsets,
             mode="sum",
-            include_last_offset=True,
             sparse=self.sparse,
+            include_last_offset=ptr is not None,
         )
         return embedded
 

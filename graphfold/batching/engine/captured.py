@@ -36,27 +36,29 @@ def refuse_captured(cell: Cell, outputs: Iterable[Tensor], known: Iterable[Tenso
 
 
 @contextmanager
-def refuse_changed_buffers(cell: Cell, why: str) -> Iterator[None]:
-    """Raises if the cell's modules change their buffers in training while the block runs.
+def refuse_changed_buffers(cells: Iterable[Cell], why: str) -> Iterator[None]:
+    """Raises if modules of cells change their buffers in training while the block runs.
 
     Args:
-        cell: what the block runs.
+        cells: what the block runs.
         why: when it does so, what is wrong with that, and what to do.
 
     Raises:
         EngineError: with the name of the buffer.
     """
-    if not cell.training or torch.is_inference_mode_enabled():
+    if torch.is_inference_mode_enabled():
         yield
         return
     before = [
-        (module, name, buffer, buffer._version)
+        (cell, module, name, buffer, buffer._version)
+        for cell in cells
+        if cell.training
         for module in modules_of(cell)
         for name, buffer in module._buffers.items()
         if buffer is not None
     ]
     yield
-    for module, name, buffer, version in before:
+    for cell, module, name, buffer, version in before:
         if module._buffers.get(name) is not buffer or buffer._version != version:
             place = next(prefix for prefix, m in cell.named_modules() if m is module)
             full = f"{place}.{name}" if place else name

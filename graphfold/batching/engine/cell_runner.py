@@ -71,7 +71,7 @@ class CellRunner:
         tape = None if self._aliases is None else Tape()
         with ExitStack() as checks:
             if self._is_first:
-                checks.enter_context(refuse_changed_buffers(self.cell, CHANGED_BY_GROUP))
+                checks.enter_context(refuse_changed_buffers([self.cell], CHANGED_BY_GROUP))
             if self._recompute:
                 name, device = type(self.cell).__name__, self._inputs.device
                 checks.enter_context(refuse_random(name, device, DRAWN_TWICE))

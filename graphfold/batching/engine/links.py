@@ -180,7 +180,8 @@ class RoundReader(StateReader):
         return message_sum(values, messages, addend) if can_sum(values, messages, addend) else None
 
     def edge_kinds(self) -> Kinds:
-        return self._links.edge_kinds
+        with torch._C.DisableTorchFunction():
+            return self._links.edge_kinds
 
     def previous(self, field: str) -> Tensor:
         return self._old.part(field, self._links.group.op_type)

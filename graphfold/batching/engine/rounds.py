@@ -108,7 +108,7 @@ class RoundsRun:
             links, old = self._link(plan, group, state), OldState(state, plan)
             return self._run(cell, group, plan, links, old, x)
 
-        with refuse_changed_buffers(cell, CHANGED_TWICE):
+        with refuse_changed_buffers([cell], CHANGED_TWICE):
             new: State = checkpoint(run, use_reentrant=False)
         return new
 
