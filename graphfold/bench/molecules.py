@@ -11,7 +11,8 @@ the same weights:
 - `unfused`: graphfold without kernels of its own (model.fuse=false);
 - `every_node`: graphfold with a plan that computes equal surroundings again and again;
 - `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`);
-- `chemprop`: its message passing and predictor, where it is installed (`dmpnn` only);
+- `chemprop`: its message passing and predictor (`dmpnn` only), where it is installed:
+  `pip install -c constraints.txt chemprop`;
 - `product_floor`: the matrix products of graphfold's own plan alone.
 
     graphfold bench molecules --batch-size 64,512 --hidden-size 300
