@@ -332,6 +332,26 @@ def test_a_cell_that_draws_random_numbers_is_refused(cell, engine):
     network(Batch(dag, build_schedule(dag, [Up()])), x)
 
 
+@pytest.mark.parametrize(("name", "base"), [("word", WordCell), ("pair", PairCell)])
+def test_a_cell_that_gathers_statistics_is_refused_in_training(name, base):
+    class Counting(base):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x, children):
+            self.calls += 1
+            return super().forward(x, children)
+
+    dag = random_dag(3, 0)
+    network = Network(SCHEMA, [Up()], [{**tree_cells(), name: Counting()}], "autograd").double()
+    x, shared = Features().double()(dag), Batch(dag, build_schedule(dag, [Up()], share=True))
+    with pytest.raises(EngineError, match=r"Counting changes its buffer 'calls'.*share=False"):
+        network(shared, x)
+    network(Batch(dag, build_schedule(dag, [Up()])), x)
+    network.eval()(shared, x)
+
+
 def test_the_gradient_of_x_falls_on_the_node_that_stands_for_others():
     dag = random_dag(3, 0)
     torch.manual_seed(0)
