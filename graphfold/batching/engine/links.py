@@ -180,7 +180,7 @@ class RoundReader(StateReader):
         return message_sum(values, messages, addend) if can_sum(values, messages, addend) else None
 
     def edge_kinds(self) -> Kinds:
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction():  # this needs no other kernels either
             return self._links.edge_kinds
 
     def previous(self, field: str) -> Tensor:

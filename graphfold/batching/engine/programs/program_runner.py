@@ -51,7 +51,6 @@ class ProgramRunner:
         self._constants = program.constants(*parameters, *parameters)
         slots = PassSlots(inputs, op_type, state)
         self._reads = [slots.read(program.slots[index]) for index in program.reads]
-        self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
         if numbers is not None:
             self._given = [
                 *own,
@@ -65,6 +64,7 @@ class ProgramRunner:
         self, cell: Cell, inputs: PassInputs, slots: PassSlots, numbers: Sequence[int]
     ) -> None:
         program = self._program
+        self._gathered = {slot.name for slot in program.slots if slot.how == "rows"}
         wanted = [slot for slot in program.slots if slot.needs_grad]
         of_children = [slot.name for slot in wanted if slot.how == "rows"]
         self._placed = of_children if inputs.plan.is_gathered else []
