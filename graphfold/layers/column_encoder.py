@@ -67,10 +67,8 @@ class ColumnEncoder(nn.Module):
         """One vector per row; with `ptr` [num_segments + 1], the sum of each segment's rows."""
         terms = []
         if self.table is not None:
-            own = [columns[column.name] for column in self.codes]
-            # For a few kinds of bonds, asking `FastKernels` takes as long as the operations.
-            with torch._C.DisableTorchFunction():
-                terms.append(self._embed(_side_by_side(own), self.table, ptr))
+            codes = _side_by_side([columns[column.name] for column in self.codes])
+            terms.append(self._embed(codes, self.table, ptr))
         if self.linear is not None:
             dtype = self.linear.weight.dtype
             numbers = _side_by_side([columns[column.name].to(dtype) for column in self.numbers])
