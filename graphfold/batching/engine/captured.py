@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.cell_modules import modules_of
+from graphfold.batching.engine.lazy_parameters import LazyParameter
 from graphfold.errors import EngineError
 
 
@@ -26,13 +27,20 @@ def refuse_captured(cell: Cell, outputs: Iterable[Tensor], known: Iterable[Tenso
     """
     allowed = {id(tensor) for tensor in known}
     for leaf in _graph_leaves(outputs):
-        if id(leaf) not in allowed:
+        if id(leaf) in allowed:
+            continue
+        place = f"{type(cell).__name__} reads {_name(cell, leaf)} of shape {list(leaf.shape)}, "
+        if isinstance(leaf, LazyParameter):
             raise EngineError(
-                f"{type(cell).__name__} reads {_name(cell, leaf)} of shape {list(leaf.shape)}, "
-                "which requires a gradient but is neither an argument nor a registered parameter "
-                "read during the call, so its gradient would be lost. Register it as a parameter, "
-                "pass it to the network as shared={...}, or use engine=autograd."
+                f"{place}where the fast engine does not see it, as in a torch.autograd.Function, "
+                "so its gradient would be lost. Pass weight.view_as(weight) instead of the weight, "
+                "or use engine=autograd."
             )
+        raise EngineError(
+            f"{place}which requires a gradient but is neither an argument nor a registered "
+            "parameter read during the call, so its gradient would be lost. Register it as a "
+            "parameter, pass it to the network as shared={...}, or use engine=autograd."
+        )
 
 
 @contextmanager
@@ -81,7 +89,7 @@ def _graph_leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
 
 def _name(cell: Cell, leaf: Tensor) -> str:
     for prefix, module in cell.named_modules():
-        for name, value in vars(module).items():
+        for name, value in {**vars(module), **module._parameters}.items():
             if value is leaf:
                 return f"'self.{prefix + '.' if prefix else ''}{name}', a tensor"
     return "a tensor"

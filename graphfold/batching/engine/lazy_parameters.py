@@ -117,8 +117,14 @@ class LazyParameter(Tensor):
 
     @staticmethod
     def wrap(parameter: Tensor) -> LazyParameter:
-        """What can stand for a parameter; its own values are never read."""
-        handle: LazyParameter = Tensor._make_subclass(LazyParameter, parameter.detach())
+        """What can stand for a parameter; its own values are never read.
+
+        A use that is not seen here, as in an autograd Function of the cell's own, leaves it in the
+        graph, where `refuse_captured` finds it.
+        """
+        handle: LazyParameter = Tensor._make_subclass(
+            LazyParameter, parameter.detach(), parameter.requires_grad
+        )
         return handle
 
     @classmethod
