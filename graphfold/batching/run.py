@@ -12,9 +12,9 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.engine.captured import refuse_changed_buffers
+from graphfold.batching.engine.eager import run_eager
 from graphfold.batching.engine.fast import run_fast
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.plain import run_plain
 from graphfold.batching.engine.programs.fusion.choice import has_kernels
 from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
@@ -85,7 +85,7 @@ def _num_rows(x: NodeInput) -> int | None:
 
 
 class RowRun:
-    """A forward of the fast or the plain engine: state in rows, moved between passes."""
+    """A forward of the fast engine or of the eager one: state in rows, moved between passes."""
 
     def __init__(self, inputs: RunInputs) -> None:
         self.inputs = inputs
@@ -127,7 +127,7 @@ class RowRun:
             fuse=self.inputs.fuse,
         )
         fast = self.inputs.engine == "fast"
-        self.fields = run_fast(inputs) if fast else run_plain(inputs)
+        self.fields = run_fast(inputs) if fast else run_eager(inputs)
         self.sparse = self.sparse | inputs.fields.keys() if fast else set()
 
     def _rounds(self, item: Rounds, plan: PassSchedule, turns: Sequence[dict[int, Cell]]) -> None:

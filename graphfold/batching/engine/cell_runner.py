@@ -11,7 +11,7 @@ from torch.autograd.graph import GradientEdge
 
 from graphfold.batching.cell import Cell
 from graphfold.batching.children import Children
-from graphfold.batching.engine.captured import refuse_captured, refuse_changed_buffers
+from graphfold.batching.engine.captured import refuse_captured
 from graphfold.batching.engine.differentiate import gradients as gradients_of
 from graphfold.batching.engine.gradients import Gradients
 from graphfold.batching.engine.lazy_gradients import LazyGradients
@@ -19,14 +19,11 @@ from graphfold.batching.engine.lazy_parameters import Aliases
 from graphfold.batching.engine.pass_inputs import PassInputs, check_state
 from graphfold.batching.engine.programs.programs import CellPrograms
 from graphfold.batching.engine.randomness import refuse_random
+from graphfold.batching.engine.refusals import refuse_group_statistics
 from graphfold.batching.engine.tape import Tape, TapeReader, read_edge, read_x
 from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.scheduling.schedule import Group
 
-CHANGED_BY_GROUP = (
-    "in forward, group by group, so its value would depend on the schedule. Use a module without "
-    "running statistics (LayerNorm), or move it to before, after or rounds of message passing."
-)
 DRAWN_TWICE = (
     "backward would compute its groups again with other ones. Draw them in before, or do not "
     "recompute (model.recompute=false)."
@@ -71,7 +68,7 @@ class CellRunner:
         tape = None if self._aliases is None else Tape()
         with ExitStack() as checks:
             if self._is_first:
-                checks.enter_context(refuse_changed_buffers([self.cell], CHANGED_BY_GROUP))
+                checks.enter_context(refuse_group_statistics(self.cell))
             if self._recompute:
                 name, device = type(self.cell).__name__, self._inputs.device
                 checks.enter_context(refuse_random(name, device, DRAWN_TWICE))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -118,13 +118,6 @@ class PassInputs:
 def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
     """The parts of a node input by name; one tensor alone has no name."""
     return [("", x)] if isinstance(x, Tensor) else list(x.items())
-
-
-def map_parts(x: NodeInput, function: Callable[[Tensor], Tensor]) -> NodeInput:
-    """A node input with `function` applied to every part."""
-    if isinstance(x, Tensor):
-        return function(x)
-    return {name: function(tensor) for name, tensor in x.items()}
 
 
 def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dtype:

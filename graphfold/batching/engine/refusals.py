@@ -1,0 +1,54 @@
+"""Statistics over a group, which no cell may take: a group is what the schedule happens to make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from graphfold.batching.cell import Cell
+from graphfold.batching.engine.captured import refuse_changed_buffers
+from graphfold.errors import EngineError
+
+CHANGED_BY_GROUP = (
+    "in forward, group by group, so its value would depend on the schedule. Use a module without "
+    "running statistics (LayerNorm), or move it to before, after or rounds of message passing."
+)
+NORMALISED_BY_GROUP = (
+    "normalises over the nodes of a group in forward (BatchNorm without running statistics), so a "
+    "node's state would depend on the schedule and on other graphs. Use LayerNorm, or move it to "
+    "before, after or rounds of message passing."
+)
+
+
+@contextmanager
+def refuse_group_statistics(cell: Cell) -> Iterator[None]:
+    """Raises if a cell takes or keeps statistics over a group while the block runs.
+
+    Raises:
+        EngineError: if it changes a buffer in training, or normalises over its rows.
+    """
+    with refuse_changed_buffers([cell], CHANGED_BY_GROUP), _RefuseBatchNorm(cell):
+        yield
+
+
+class _RefuseBatchNorm(TorchFunctionMode):
+    """Inside, batch normalisation raises where it has no running statistics.
+
+    In training that is the only kind which leaves no trace in a buffer, and in evaluation the only
+    kind which looks at other rows.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self._cell = cell
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is F.batch_norm and args[1] is None:
+            raise EngineError(f"{type(self._cell).__name__} {NORMALISED_BY_GROUP}")
+        return func(*args, **(kwargs or {}))

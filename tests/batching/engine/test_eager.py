@@ -1,0 +1,332 @@
+"""The eager engine: what the reference computes, in time and memory that grow with the graph."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from engine_cells import SCHEMA as TREES
+from engine_cells import PairCell, PhraseCell, WordCell, make_batch, make_x, random_dag, tree_cells
+from hypothesis import given
+from hypothesis import strategies as st
+from random_cells import OWN, READS, SCHEMA, SIZE, STACKS, SUMS, random_cells
+from strategies import dags
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphfold.batching import Batch, Down, Network, Up, build_schedule
+from graphfold.batching.engine.routes import find_routes
+from graphfold.dag import GraphBuilder, TypedDAG
+from graphfold.errors import EngineError
+
+POLICIES = ("depth", "height", "agenda", "one_by_one")
+
+
+def results(network: Network, batch: Batch, x: dict[str, Tensor], engine: str) -> list[Tensor]:
+    """All states, and the gradients of a sum in which every element counts differently."""
+    network.engine = engine
+    states = network(batch, x)
+    values = [states[name] for name in sorted(states)]
+    loss = torch.stack([(v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in values])
+    tensors = [*network.parameters(), *x.values()]
+    grads = torch.autograd.grad(loss.sum(), tensors, allow_unused=True)
+    pairs = zip(grads, tensors, strict=True)
+    return [*values, *(torch.zeros_like(t) if g is None else g for g, t in pairs)]
+
+
+def assert_as_reference(network: Network, batch: Batch, x: dict[str, Tensor]) -> None:
+    want, got = (results(network, batch, x, engine) for engine in ("reference", "autograd"))
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
+# --- What it computes
+
+
+@given(st.data())
+def test_random_cells_up_and_down_equal_the_reference(data):
+    dag = data.draw(dags(SCHEMA, max_nodes=9, absent=True))
+    arity = {"word": (0, ()), "phrase": (None, (*SUMS, *READS)), "pair": (2, (*SUMS, *STACKS))}
+    up = {name: data.draw(random_cells(n, (*OWN, *parts))) for name, (n, parts) in arity.items()}
+    down_parts = (*OWN, *SUMS, *READS, "previous")
+    down = {name: data.draw(random_cells(None, down_parts)) for name in ("word", "phrase")}
+    network = Network(SCHEMA, [Up(), Down()], [up, down], learned_absent=["h"]).double()
+    nn.init.normal_(network.absent["h"])
+    x = make_x(dag)
+    policy = data.draw(st.sampled_from(POLICIES))
+    assert_as_reference(network, Batch(dag, build_schedule(dag, network.passes, policy)), x)
+
+
+class LeafOnly(WordCell):
+    """Has one field; types above it have another as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": SIZE}
+
+    def forward(self, x, children):
+        return {"h": super().forward(x, children)["h"]}
+
+
+class Reader(PhraseCell):
+    """Writes one field and reads two of an earlier pass, its own and those of its parents."""
+
+    reads = ("h", "c")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"down": SIZE}
+
+    def forward(self, x, children):
+        weight = children.child_count.double()
+        return {"down": children.previous("h") + children.sum("c", weight) + children.max("h")}
+
+
+def test_fields_that_are_lacking_carried_or_given_equal_the_reference():
+    dag = random_dag(4, 0)
+    cells = {**tree_cells(), "word": LeafOnly()}
+    for cell in cells.values():
+        cell.reads = ("h",)
+    upper = {"phrase": PhraseCell(), "pair": PairCell()}  # words keep what the first pass gave
+    down = dict.fromkeys(("phrase", "pair"), Reader())
+    network = Network(TREES, [Up(), Up(), Down()], [tree_cells(), upper, down]).double()
+    assert_as_reference(network, make_batch(dag, network), make_x(dag))
+    network = Network(TREES, [Up()], [{"word": LeafOnly(), "pair": PairCell()}]).double()
+    network.cells[0]["pair"][0].reads = ("h",)
+    builder = GraphBuilder(TREES)
+    words = builder.nodes("word", 2)
+    builder.output(builder.node("pair", list(words)))
+    builder.finish()
+    dag = builder.build()
+    assert_as_reference(network, make_batch(dag, network), make_x(dag))
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_it_can_be_differentiated_twice(seed):
+    dag = random_dag(2, seed, size=3)
+    down = dict.fromkeys(("word", "phrase", "pair"), PhraseCell())
+    network = Network(TREES, [Up(), Down()], [tree_cells(), down], "autograd", ["c"]).double()
+    batch, x = make_batch(dag, network), make_x(dag)
+    names, weight = list(x), network.cells[0]["pair"][0].linear.weight
+
+    def run(*tensors: Tensor) -> Tensor:
+        parameters = {"cells.0.pair.0.linear.weight": tensors[-2], "absent.c": tensors[-1]}
+        given = dict(zip(names, tensors, strict=False))
+        states = torch.func.functional_call(network, parameters, (batch, given))
+        return torch.cat([states["h"], states["c"]])
+
+    assert torch.autograd.gradgradcheck(run, [*x.values(), weight, network.absent["c"]])
+
+
+# --- What it costs
+
+
+def caterpillar(length: int) -> TypedDAG:
+    """A chain in which each phrase also reads a word of its own, the first word, and no other."""
+    builder = GraphBuilder(TREES)
+    words = builder.nodes("word", length)
+    node = words[0]
+    for word in words[1:]:
+        below, node = node, builder.node("phrase")
+        builder.inputs(node, [below, word, 0], weight=[1.0, 0.5, 0.25])
+    builder.output(node)
+    builder.finish()
+    return builder.build()
+
+
+class Written(TorchDispatchMode):
+    """Counts the bytes of all that is computed inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        for value in found if isinstance(found, (tuple, list)) else [found]:
+            if isinstance(value, Tensor):
+                self.bytes += value.numel() * value.element_size()
+        return found
+
+
+def cost(dag: TypedDAG) -> tuple[int, int]:
+    """How many bytes are kept for backward, and how many are computed forward and backward."""
+    down = dict.fromkeys(("word", "phrase"), PhraseCell())
+    reader = dict.fromkeys(("word", "phrase"), Reader())
+    cells = [tree_cells(), down, reader]
+    network = Network(TREES, [Up(), Down(), Down()], cells, "autograd").double()
+    batch, x, saved = make_batch(dag, network), make_x(dag), []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor.numel() * tensor.element_size())
+        return tensor
+
+    with Written() as written, torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        states = network(batch, x)
+        sum(states[name].sum() for name in states).backward()
+    return sum(saved), written.bytes
+
+
+def test_cost_grows_with_the_length_of_a_chain_not_with_its_square():
+    for short, long in zip(cost(caterpillar(60)), cost(caterpillar(120)), strict=True):
+        assert long < 2.3 * short
+
+
+def test_a_chain_of_ten_thousand_and_a_star_of_a_hundred_thousand():
+    class Sum(PhraseCell):
+        def forward(self, x, children):
+            total = torch.tanh(self.sum(children.mean("h")) + x["input"])
+            return {"h": total, "c": total}
+
+    builder = GraphBuilder(TREES)
+    words = builder.nodes("word", 100_000)
+    node = builder.node("phrase", list(words))
+    chain = builder.nodes("phrase", 10_000, inputs=[[n] for n in range(node, node + 10_000)])
+    builder.output(chain[-1])
+    builder.finish()
+    dag = builder.build()
+    cells = {**tree_cells(), "phrase": Sum()}
+    network = Network(TREES, [Up()], [cells], "autograd").double()
+    x = make_x(dag)
+    network(make_batch(dag, network), x)["h"][-10_001].sum().backward()  # the star
+    assert (x["word"].grad != 0).any(1).all()
+
+
+@given(dags(TREES, absent=True, max_nodes=9), st.sampled_from(POLICIES))
+def test_routes_list_every_edge_once_by_source_and_by_reader(dag, policy):
+    (plan,) = build_schedule(dag, [Up()], policy).passes
+    routes = find_routes(plan)
+    pieces: dict[int, list[Tensor]] = {}
+    for source in sorted(routes.counts):
+        counts = routes.counts[source]
+        parts = (routes.index[source] + source).split_with_sizes(list(counts.values()))
+        for reader, part in zip(counts, parts, strict=True):
+            assert source in routes.sources[reader]
+            pieces.setdefault(reader, []).append(part)
+    for group in plan.groups:
+        read = torch.cat(pieces.get(group.start, [torch.zeros(0, dtype=torch.int64)]))
+        assert torch.equal(read[routes.order[group.start]], plan.group_child_row(group))
+
+
+# --- Cells that change what they read
+
+
+class Changing(PhraseCell):
+    """Changes in place what it reads of its children."""
+
+    def forward(self, x, children):
+        state = super().forward(x, children)
+        children.rows("h").zero_()
+        children.rows("c").mul_(2)
+        return state
+
+
+class ChangingPair(PairCell):
+    def forward(self, x, children):
+        children.stack("h").add_(1)
+        children.stack("c").zero_()
+        return super().forward(x, children)
+
+
+class ChangingBelow(PhraseCell):
+    """The same for what an earlier pass computed."""
+
+    reads = ("h", "c")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"down": SIZE}
+
+    def forward(self, x, children):
+        children.previous("h").zero_()
+        children.rows("h").zero_()
+        return {"down": children.previous("h") + children.sum("h")}
+
+
+class Below(ChangingBelow):
+    def forward(self, x, children):
+        return {"down": children.previous("h") + children.sum("h")}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("graph", [caterpillar(5), random_dag(4, 0), random_dag(4, 2)])
+def test_a_change_in_place_changes_nobodys_state(graph, grad):
+    x = make_x(graph)
+    values = []
+    for pair, phrase, below in (
+        (PairCell, PhraseCell, Below),
+        (ChangingPair, Changing, ChangingBelow),
+    ):
+        torch.manual_seed(0)
+        up = {"word": WordCell(), "pair": pair(), "phrase": phrase()}
+        down = dict.fromkeys(("word", "pair", "phrase"), below())
+        network = Network(TREES, [Up(), Down()], [up, down], "autograd").double()
+        with torch.set_grad_enabled(grad):
+            states = network(make_batch(graph, network), x)
+        values.append([states[name] for name in sorted(states)])
+    torch.testing.assert_close(values[1], values[0], rtol=0, atol=0)
+
+
+# --- Statistics over a group
+
+
+class Normed(PhraseCell):
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(SIZE, **options)
+
+    def forward(self, x, children):
+        state = super().forward(x, children)
+        return {**state, "h": self.norm(state["h"])}
+
+
+class Functional(Normed):
+    def forward(self, x, children):
+        state = PhraseCell.forward(self, x, children)
+        return {**state, "h": F.batch_norm(state["h"], None, None, training=True)}
+
+
+class NormedAround(Normed):
+    """Normalises where all nodes of the type are together."""
+
+    def before(self, x):
+        return super().before(self.norm(x))
+
+    def forward(self, x, children):
+        return PhraseCell.forward(self, x, children)
+
+    def after(self, state):
+        return {"normed": self.norm(state["h"])}
+
+
+def run_with(cell: PhraseCell, engine: str, is_training: bool, grad: bool, item) -> None:
+    dag = random_dag(6, 0)
+    cells = {**tree_cells(), "phrase": cell}
+    passes, all_cells = [Up()], [cells]
+    if isinstance(item, Down):
+        passes, all_cells = [Up(), item], [tree_cells(), {"phrase": cell}]
+    network = Network(TREES, passes, all_cells, engine).double().train(is_training)
+    with torch.set_grad_enabled(grad):
+        network(make_batch(dag, network), make_x(dag))
+
+
+@pytest.mark.parametrize("engine", ["fast", "autograd"])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("item", [Up(), Down()])
+def test_normalising_over_a_group_is_refused(engine, grad, item):
+    without = {"track_running_stats": False}
+    for is_training in (True, False):
+        for cell in (Normed(**without), Normed(**without, affine=False), Functional()):
+            message = rf"{type(cell).__name__} normalises over the nodes of a group.*LayerNorm"
+            with pytest.raises(EngineError, match=message):
+                run_with(cell, engine, is_training, grad, item)
+    for cell in (Normed(), Normed(momentum=None), Normed(affine=False)):
+        with pytest.raises(EngineError, match=r"Normed changes its buffer 'norm\..*LayerNorm"):
+            run_with(cell, engine, True, grad, item)
+        run_with(cell, engine, False, grad, item)  # its statistics are fixed then
+
+
+@pytest.mark.parametrize("engine", ["fast", "autograd"])
+@pytest.mark.parametrize("tracks", [True, False])
+def test_normalising_over_all_nodes_of_a_type_is_allowed(engine, tracks):
+    run_with(NormedAround(track_running_stats=tracks), engine, True, True, Up())
+    run_with(NormedAround(track_running_stats=tracks), engine, False, True, Up())
