@@ -14,6 +14,7 @@ import torch
 
 from graphfold.bench.device_checks import Check, checks
 from graphfold.bench.device_speed import SIZES, Sizes, waits_of_a_step, workloads
+from graphfold.bench.machine import instruction_set
 from graphfold.bench.measure import Row
 from graphfold.bench.tables import print_rows, print_table
 from graphfold.errors import GraphfoldError
@@ -48,7 +49,7 @@ def run_device(
     """
     check_output(json_path)
     device, start = torch.device(device), time.perf_counter()
-    facts = {"cpu": _name(device), "torch": torch.__version__}
+    facts = {"cpu": _name(device), "isa": instruction_set(), "torch": torch.__version__}
     _use_products("float32")
     found = list(checks(device))
     _print_checks(found)

@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine, torch, and its product kernels."""
+"""What a figure depends on besides the code: machine, instructions, torch, product kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,17 @@ def use_machine(threads: int, products: str) -> dict[str, Any]:
             f"{', '.join(names)}."
         )
     prepare_process({"threads": threads, "products": products})
-    return {"cpu": _cpu(), "torch": torch.__version__, "products": products_in_use()}
+    return {
+        "cpu": _cpu(),
+        "isa": instruction_set(),
+        "torch": torch.__version__,
+        "products": products_in_use(),
+    }
+
+
+def instruction_set() -> str:
+    """The instruction set that torch's kernels use: "avx2", "avx512", or another of its names."""
+    return str(torch.backends.cpu.get_cpu_capability()).lower()
 
 
 def _cpu() -> str:

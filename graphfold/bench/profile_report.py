@@ -47,7 +47,7 @@ def _print_times(name: str, found: Profile, facts: Mapping[str, Any]) -> None:
     ]
     title = (
         f"{name}: a step of {found.batch_size:.0f} graphs takes {found.total * 1e3:.1f} ms, "
-        f"{facts['products']} products"
+        f"{facts['isa']}, {facts['products']} products"
     )
     print_table(title, ["part of a training step", "ms", "share"], lines)
 

@@ -24,8 +24,8 @@ def print_rows(name: str, rows: Sequence[Row], facts: Mapping[str, Any]) -> None
         facts: of the machine.
     """
     title = (
-        f"{name}: {facts['cpu']}, torch {facts['torch']}, {rows[0].threads} thread(s), "
-        f"{facts['products']} products"
+        f"{name}: {facts['cpu']}, {facts['isa']}, torch {facts['torch']}, "
+        f"{rows[0].threads} thread(s), {facts['products']} products"
     )
     cells = [_cells(row) for row in rows]
     headings = list(dict.fromkeys(key for row in cells for key, text in row.items() if text))

@@ -24,6 +24,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.evaluate import positive
+from graphfold.commands.instruction_set import NATIVE, VARIABLES, keep_to
 from graphfold.commands.loading import loading
 
 HELP = "measure speed against baselines"
@@ -44,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="product kernels: auto, default or onednn (default: auto)",
     )
+    parser.add_argument(
+        "--isa",
+        metavar="ISA",
+        choices=[NATIVE, *VARIABLES],
+        default=NATIVE,
+        help="instruction set: native, avx2 or avx512 (default: native)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
 
 
@@ -53,6 +61,7 @@ def _numbers(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table of speeds; writes it with --json."""
+    keep_to(args.isa)
     with loading():
         from graphfold.bench import run_bench
 

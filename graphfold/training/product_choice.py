@@ -86,6 +86,7 @@ def _machine() -> dict[str, Any]:
     return {
         "cpu": cpu.get("model name", platform.processor()),
         "flags": cpu.get("flags", cpu.get("Features", "")),  # "Features" on ARM
+        "isa": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.is_available(),

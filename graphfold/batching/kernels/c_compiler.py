@@ -18,8 +18,8 @@ from graphfold.errors import EngineError
 
 #: Results have to be those of IEEE arithmetic; errno and traps are not looked at.
 FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-#: What not every compiler has, the best first: threads, and code for this very processor.
-FURTHER = (("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-fopenmp-simd",))
+#: What torch's own kernels are kept to (ATEN_CPU_CAPABILITY) -> the processor to compile for.
+MARCH = {"default": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 #: Seconds; a kernel takes a tenth of one.
 TIMEOUT = 60
 
@@ -89,7 +89,7 @@ def can_compile() -> bool:
 
 def _compile(command: Sequence[str], path: Path) -> ctypes.CDLL:
     """What is in a file, compiled beside it."""
-    for number, further in enumerate(FURTHER):
+    for number, further in enumerate(_further()):
         library = path.with_name(f"kernel{number}.so")  # a name is loaded once only
         files = [str(path), "-lm", "-o", str(library)]
         found = _run([*command, *FLAGS, *_vectors(), *further, *files])
@@ -100,6 +100,15 @@ def _compile(command: Sequence[str], path: Path) -> ctypes.CDLL:
             except OSError as error:  # a compiler may take -fopenmp and have no library for it
                 lines = [str(error)]
     raise EngineError(f"{shlex.join(command)} failed: {lines[0]}")
+
+
+def _further() -> Sequence[Sequence[str]]:
+    """What not every compiler has, the best first: threads, and code for one processor.
+
+    It is this very processor, unless torch is kept to an instruction set.
+    """
+    march = f"-march={MARCH.get(os.environ.get('ATEN_CPU_CAPABILITY', ''), 'native')}"
+    return (march, "-fopenmp"), (march, "-fopenmp-simd"), ("-fopenmp-simd",)
 
 
 def _vectors() -> Sequence[str]:

@@ -84,3 +84,20 @@ def test_which_compiler(tmp_path, monkeypatch):
     assert find_compiler() == ["gcc"]
     monkeypatch.setenv("PATH", "")
     assert find_compiler() is None
+
+
+@pytest.mark.parametrize(
+    ("kept_to", "march"), [("avx2", "x86-64-v3"), ("avx512", "x86-64-v4"), ("", "native")]
+)
+def test_kernels_are_kept_to_the_instructions_of_torch(kept_to, march, monkeypatch):
+    commands = []
+
+    def run(command):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "")
+
+    monkeypatch.setattr(c_compiler, "_run", run)
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", kept_to)
+    with pytest.raises(EngineError):
+        compile_c(SOURCE)
+    assert f"-march={march}" in commands[0]
