@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
+from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.batching.network import CellsByType
 from graphfold.bench.mixed_graphs import letters_to_sentences, random_dags, word_lattices
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
@@ -85,7 +86,6 @@ class Plan(NamedTuple):
     dtype: torch.dtype = torch.float64
     policy: str = "depth"
     share: bool = False
-    trace_after: int | None = None
     autocast: bool = False
     fuse: bool | None = False
 
@@ -136,26 +136,24 @@ def reference(problem: Problem) -> list[Tensor]:
 
 
 def fast(problem: Problem, plan: Plan, device: torch.device) -> list[Tensor]:
-    """States and gradients from the fast engine on a device; with traces, from its second call."""
+    """States and gradients from the fast engine on a device; with kernels, from its second call."""
     network = problem.network().to(device, plan.dtype)
-    network.trace_after, network.fuse = plan.trace_after, plan.fuse
-    if plan.trace_after is not None:
+    network.fuse = plan.fuse
+    if plan.fuse:
         _results(network, problem, plan, device)
     return _results(network, problem, plan, device)
 
 
 def _plans(device: torch.device) -> Iterator[tuple[str, Plan, float]]:
     yield "float64", Plan(), FLOAT64
-    yield "float64, traced", Plan(trace_after=0), FLOAT64
     yield "float64, shared", Plan(share=True), FLOAT64
     yield "float64, critical_path", Plan(policy="critical_path"), FLOAT64
     if device.type != "cpu" or torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         yield "bfloat16 autocast", Plan(torch.float32, autocast=True), BFLOAT16
     yield "float32", Plan(torch.float32), FLOAT32
-    yield "float32, traced", Plan(torch.float32, trace_after=0), FLOAT32
-    if device.type == "cuda":  # nowhere else are there kernels
-        yield "float64, fused", Plan(trace_after=0, fuse=True), FLOAT64
-        yield "float32, fused", Plan(torch.float32, trace_after=0, fuse=True), FLOAT32
+    if device.type == "cuda" or is_quick(device):  # where cells can have kernels
+        yield "float64, fused", Plan(fuse=True), FLOAT64
+        yield "float32, fused", Plan(torch.float32, fuse=True), FLOAT32
 
 
 def _results(network: Network, problem: Problem, plan: Plan, device: torch.device) -> list[Tensor]:

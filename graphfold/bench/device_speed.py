@@ -18,6 +18,7 @@ import torch
 from graphfold.batching import Batch, build_schedule
 from graphfold.bench import molecules, sst, treefc
 from graphfold.bench.device_calls import find_waits, launches
+from graphfold.bench.engine_variants import EVERY_NODE, UNTRACED
 from graphfold.bench.experiment import Experiment, load_experiment, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure, time_in_turns
 from graphfold.bench.products import Product, ProductFloor, group_sizes
@@ -29,12 +30,10 @@ EPOCHS = 3
 NUM_BATCHES = 4
 
 #: Variant -> attributes of the network; one that names an attribute it lacks is not measured.
-#: Cells are traced in their first call, which is not timed.
+#: What is traced is traced in the first calls, which are not timed.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "graphfold": {"engine": "fast", "trace_after": 0},
-    "unfused": {"engine": "fast", "trace_after": 0, "fuse": False},
-    "untraced": {"engine": "fast", "trace_after": None},
-    "recompute": {"engine": "fast", "trace_after": 0, "recompute": True},
+    "graphfold": {"engine": "fast"},
+    UNTRACED: {"engine": "fast", "fuse": False},
     "cat_levels": {"engine": "autograd"},
 }
 
@@ -110,7 +109,7 @@ def molecule_rows(
     dags = [batch.dag for batch in experiment.batches(NUM_BATCHES)]
     experiment.model.train()
     works = {}
-    for name, share in (("graphfold", True), ("every_node", False)):
+    for name, share in (("graphfold", True), (EVERY_NODE, False)):
         plans = [build_schedule(dag, experiment.model.passes, share=share) for dag in dags]
         batches = [Batch(dag, plan).to(device) for dag, plan in zip(dags, plans, strict=True)]
         works[name] = Work(partial(_train, experiment, batches, {}), total_graphs(batches))
@@ -127,7 +126,6 @@ def waits_of_a_step(device: torch.device, overrides: Sequence[str] = ()) -> list
 def _move(variants: treefc.Variants, device: torch.device) -> None:
     """All that the variants compute with."""
     variants.network.to(device)
-    variants.network.trace_after = 0
     variants.leaves = variants.leaves.detach().to(device).requires_grad_()
     variants.loop = variants.loop.to(device)
     variants.few_leaves = variants.few_leaves.detach().to(device).requires_grad_()

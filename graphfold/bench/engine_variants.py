@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from graphfold.batching import Network
 
-#: graphfold with torch's operations instead of kernels of the cells' own.
-UNFUSED = "unfused"
+#: graphfold with the cells' own code, over the same plan: neither traced nor with kernels.
+UNTRACED = "untraced"
+
+#: graphfold as it is, over a plan that computes equal nodes again and again.
+EVERY_NODE = "every_node"
 
 
 def fusions(network: Network) -> dict[str, bool | None]:
     """Variant -> its `fuse`: that of the network, and False where that has kernels."""
     own = {"graphfold": network.fuse}
-    return {**own, UNFUSED: False} if network.fuse else own
+    return {**own, UNTRACED: False} if network.fuse else own

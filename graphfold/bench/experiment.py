@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
-from graphfold.bench.measure import TRACE_AFTER
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.loader import GraphLoader
 from graphfold.datasets.sampler import BatchSampler
@@ -94,7 +93,6 @@ def load_trainable(overrides: Sequence[str], data: DataModule | None = None) -> 
     data = load_data(overrides) if data is None else data
     data.batch_size = config["data"]["batch_size"]
     learner, complete = make_learner(config, data)
-    learner.model.network.trace_after = TRACE_AFTER
     made = learner.configure_optimizers()
     optimizer = made["optimizer"] if isinstance(made, dict) else made
     return Trainable(complete, data, learner.model, optimizer)

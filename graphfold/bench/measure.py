@@ -15,9 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 #: What a variant is called.
 Name = TypeVar("Name", bound=Hashable)
 
-#: Groups that a cell runs before it is traced: at once, so that every turn measures the same code.
-TRACE_AFTER = 1
-
 #: The variants of a setting take turns for so many seconds, and take so many turns at least. With
 #: half of it, the median of ten turns, ratios moved by 3 % from run to run.
 SECONDS = 6.0

@@ -4,13 +4,12 @@ SST with the model of benchmark sst, and Lipophilicity with the D-MPNN of benchm
 (depth 3), over batches of growing size. `bytes_per_node` is what forward leaves for backward, the
 outputs and the loss included; `peak_bytes_per_node` is the most that a whole step has allocated at
 a time, gradients of the parameters included, which do not grow with the batch. Both are counted by
-torch's allocator; weights, the optimizer's state and the batch are there beforehand and do not
-count. Variants:
+torch's allocator and divided by the number of all nodes, computed or not; weights, the optimizer's
+state and the batch are there beforehand and do not count. Variants:
 
-- `graphfold`: every node computed, so that bytes can be set against nodes;
-- `shared`: equal parts of the batch computed once, as training does where it may;
-- `recompute`: cells run again in backward instead of being kept (SST);
-- `cat_levels`: the levels joined by torch.cat under autograd (SST).
+- `graphfold`: with a plan that shares, as training does where it may; equal nodes once;
+- `every_node`: graphfold with a plan that shares nothing; every node;
+- `cat_levels` (SST): the levels joined by torch.cat under autograd; every node.
 
     graphfold bench memory --batch-size 8,32,128,512
 """
@@ -30,6 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from graphfold.batching import Batch, Rounds, build_schedule
 from graphfold.bench import molecules, sst
+from graphfold.bench.engine_variants import EVERY_NODE
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure
 
@@ -56,7 +56,7 @@ class Variant(NamedTuple):
     """A way to train on a batch."""
 
     batch: Batch
-    settings: Mapping[str, Any]  # attributes of the network
+    engine: str  # of the network
 
 
 def rows(
@@ -93,7 +93,6 @@ def variant_rows(
         device: where it runs.
     """
     experiment.model.train()
-    experiment.model.network.trace_after = 0  # cells are replaced by their traces at once
     variants = _variants(experiment, device)
     works = {
         name: Work(partial(_step, experiment, variant), variant.batch.num_graphs)
@@ -147,26 +146,19 @@ def _on_cpu(function: Callable[[], object]) -> Bytes:
 def _variants(experiment: Experiment, device: torch.device | str) -> dict[str, Variant]:
     dag = experiment.batches(1)[0].dag
     network = experiment.model.network
-    every_node, shared = (
+    shared, every_node = (
         Batch(dag, build_schedule(dag, network.passes, share=share)).to(device)
-        for share in (False, True)
+        for share in (True, False)
     )
-    own: dict[str, Any] = {"engine": "fast"}
-    if hasattr(network, "recompute"):
-        own["recompute"] = False
-    found = {"graphfold": Variant(every_node, own), "shared": Variant(shared, own)}
+    found = {"graphfold": Variant(shared, "fast"), EVERY_NODE: Variant(every_node, "fast")}
     if all(isinstance(item, Rounds) for item in network.passes):
         return found  # rounds run under ordinary autograd in every engine
-    if "recompute" in own:
-        found["recompute"] = Variant(every_node, {**own, "recompute": True})
-    found["cat_levels"] = Variant(every_node, {**own, "engine": "autograd"})
-    return found
+    return {**found, "cat_levels": Variant(every_node, "autograd")}
 
 
 def _forward(experiment: Experiment, variant: Variant) -> object:
     """The loss, which holds all that backward needs."""
-    for name, value in variant.settings.items():
-        setattr(experiment.model.network, name, value)
+    experiment.model.network.engine = variant.engine
     return experiment.loss(experiment.model(variant.batch), variant.batch)
 
 

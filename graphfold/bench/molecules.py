@@ -5,15 +5,18 @@ experiment lipophilicity_dmpnn, Yang et al. (2019), https://arxiv.org/abs/1904.0
 `gine` and `gcn`, three layers of each. All end in a mean over the atoms and a head of two layers. A
 training step is forward, squared error, backward and a step of torch's fused Adam, for all variants
 alike; the batches, the first of an epoch, are made beforehand for every variant in the form that it
-takes. Features are one-hot for the others, of the codes that occur. Baselines of the same run, on
-the same weights:
+takes. Features are one-hot for the others, of the codes that occur. Nodes with equal surroundings
+are equal nodes. Variants of one run, on the same weights:
 
-- `unfused`: graphfold without kernels of its own (model.fuse=false);
-- `every_node`: graphfold with a plan that computes equal surroundings again and again;
-- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`);
+- `graphfold`: as in `graphfold train`, with kernels of its own where there is a C compiler; equal
+  nodes once;
+- `untraced`: the same engine and plan with the cells' own code (model.fuse=false); equal nodes
+  once;
+- `every_node`: graphfold with a plan that shares nothing; every node;
+- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`); every node;
 - `chemprop`: its message passing and predictor (`dmpnn` only), where it is installed:
-  `pip install -c constraints.txt chemprop`;
-- `product_floor`: the matrix products of graphfold's own plan alone.
+  `pip install -c constraints.txt chemprop`; every node;
+- `product_floor`: the matrix products of graphfold's own plan alone; equal nodes once.
 
     graphfold bench molecules --batch-size 64,512 --hidden-size 300
 """
@@ -31,7 +34,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch, Rounds, build_schedule
-from graphfold.bench.engine_variants import fusions
+from graphfold.bench.engine_variants import EVERY_NODE, fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure
@@ -129,7 +132,7 @@ def _variant_rows(setting: Row, experiment: Experiment) -> Iterator[Row]:
     ours = variants["graphfold"]
     for name, variant in variants.items():
         require_equal(name, variant.results(), ours.results())
-    floors = [_product_floor(experiment.model, batch) for batch in ours.batches]
+    floors = [product_floor(experiment.model, batch) for batch in ours.batches]
     for phase in ("train", "inference"):
         works = {name: variant.work(phase) for name, variant in variants.items()}
         floor = Work(partial(_run_products, floors, phase), works["graphfold"].examples)
@@ -150,7 +153,7 @@ def _variants(experiment: Experiment, shape: str) -> dict[str, Variant]:
     found = {}
     for name, share, fuse in (
         *((name, True, fuse) for name, fuse in fusions(model.network).items()),
-        ("every_node", False, model.network.fuse),
+        (EVERY_NODE, False, model.network.fuse),
     ):
         plans = [build_schedule(dag, model.passes, share=share) for dag in dags]
         found[name] = variant(copy.deepcopy(model), list(map(Batch, dags, plans)))
@@ -171,7 +174,7 @@ def _loss(model: GraphModel, raw: Tensor, targets: Tensor) -> Tensor:
     return model.head.losses(raw, targets).mean()
 
 
-def _product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
+def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
     """Every linear layer of a cell over the rows of each round, and those of the head."""
     calls: dict[nn.Linear, list[int]] = {}
     passes = zip(model.passes, model.network.cells, batch.schedule.passes, strict=True)

@@ -1,4 +1,4 @@
-"""The matrix products of a computation alone, by torch: what no engine with them can save."""
+"""The matrix products of a plan alone, by torch: what is left of its time without the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class ProductFloor:
     """Takes products of given sizes in memory that is there already.
 
     Nothing is gathered, added or activated. The gradient of a weight is one product over the rows
-    of all calls: their number is the least that still respects the order of the levels.
+    of all calls: their number is the least that still respects the order of the levels. It is a
+    floor for one plan and for torch's products: a plan of fewer rows has fewer of them, and kernels
+    of graphfold's own may take theirs in less time.
 
     Args:
         products: what to take.
@@ -31,6 +33,11 @@ class ProductFloor:
 
     def __init__(self, products: Sequence[Product]) -> None:
         self._operands = [_Operands(product) for product in products]
+
+    @property
+    def rows(self) -> list[int]:
+        """How many rows go through each weight."""
+        return [sum(operands.calls) for operands in self._operands]
 
     def run(self, phase: str) -> None:
         """The products of a phase, "train" or "inference"."""

@@ -3,14 +3,16 @@
 Sentences of the Stanford Sentiment Treebank as chains: each token has one child, the token before
 it; the first has an absent one. `NaryTreeLSTMCell` of arity 1 then is an LSTM. Every token has a
 random vector that needs no gradient. A step of training is forward and backward to the weights,
-the input projection included; every state takes part in the loss. The cell has kernels of its own
-where there is a C compiler, as models of `graphfold train` have. Baselines of the same run:
+the input projection included; every state takes part in the loss. No two tokens are equal, so there
+is nothing to share: every variant computes every node. Variants of one run, on the same weights:
 
-- `unfused`: graphfold without these kernels (`Network(fuse=False)`);
-- `packed_lstm`: `torch.nn.LSTM` on the same weights over packed sequences, packed beforehand;
-- `cat_levels`: the levels joined by torch.cat under autograd;
-- `one_by_one`: a loop over the tokens of the first batch;
-- `product_floor`: the matrix products alone.
+- `graphfold`: with kernels of the cell's own where there is a C compiler, as in `graphfold train`;
+  every node;
+- `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`); every node;
+- `packed_lstm`: `torch.nn.LSTM` over packed sequences, packed beforehand; every node;
+- `cat_levels`: the levels joined by torch.cat under autograd; every node;
+- `one_by_one`: a loop over the tokens of the first batch; every node;
+- `product_floor`: the matrix products of graphfold's own plan alone; every node.
 
     graphfold bench sequence --batch-size 64 --hidden-size 256
 """
@@ -32,7 +34,7 @@ from graphfold.bench.chains import SCHEMA, Chains, regrouped, torch_lstm
 from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import load_data
-from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure
+from graphfold.bench.measure import Row, Work, measure
 from graphfold.bench.one_by_one import TreeLSTMLoop
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.layers import NaryTreeLSTMCell
@@ -82,8 +84,7 @@ class Variants:
     def __init__(self, lengths: Sequence[Sequence[int]], hidden_size: int) -> None:
         self.cell = NaryTreeLSTMCell(hidden_size, hidden_size, arity=1)
         fuse = is_quick(torch.device("cpu"))
-        cells = [{"token": self.cell}]
-        self.network = Network(SCHEMA, [Up()], cells, trace_after=TRACE_AFTER, fuse=fuse)
+        self.network = Network(SCHEMA, [Up()], [{"token": self.cell}], fuse=fuse)
         self.lstm = torch_lstm(self.cell, hidden_size)
         self.batches = [Chains(part, hidden_size) for part in lengths]
         self.floors = [self._floor(chains.batch) for chains in self.batches]

@@ -4,13 +4,22 @@ The model of the experiment sst_tree_lstm, Tai et al. (2015), https://arxiv.org/
 words of width 300 and without dropout, so that all variants compute the same. A training step is
 forward, the loss of all nodes, backward and the optimizer's step; the batches, the first of an
 epoch, are planned beforehand. The row of `sst_epoch` is a whole pass over the training part, with
-the planning. As in `graphfold train`, cells have kernels of their own where there is a C compiler;
-they are compiled before the clock starts. Baselines of the same run:
+the planning. The classifier reads the state of every node, whatever the plan. All variants run in
+one process, on the same weights:
 
-- `unfused`: graphfold without these kernels (model.fuse=false);
-- `cat_levels`: the levels joined by torch.cat under autograd;
-- `one_by_one`: a loop over the nodes of the first batch, the classifier once for all of them;
-- `product_floor`: the matrix products alone.
+- `graphfold`: as in `graphfold train`: kernels of the cells' own where there is a C compiler,
+  compiled before the clock starts; equal nodes once;
+- `untraced`: the same engine and plan with the cells' own code (model.fuse=false); equal nodes
+  once;
+- `every_node`: graphfold with a plan that shares nothing; every node;
+- `cat_levels`: the levels joined by torch.cat under autograd; every node;
+- `one_by_one`: a loop over the nodes of the first batch, the classifier once for all of them; every
+  node;
+- `product_floor`: the matrix products of graphfold's own plan alone; equal nodes once;
+- `product_floor_every_node`: those of the plan of `every_node`; every node.
+
+So what sharing gains is `graphfold` against `every_node`, and what the engine gains over
+`cat_levels` is `every_node` against it.
 
     graphfold bench sst --batch-size 25,256
 """
@@ -26,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, build_schedule
-from graphfold.bench.engine_variants import UNFUSED, fusions
+from graphfold.bench.engine_variants import EVERY_NODE, fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, Forward, load_data, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure
@@ -71,33 +80,35 @@ def rows(
 
 
 class Variants:
-    """The ways to compute the raw outputs of one model, and the least they cost.
+    """The ways to compute the raw outputs of one model, and the matrix products they take.
 
     Args:
         experiment: the model, with what trains it.
-        batches: what a call goes through; the loop over nodes takes the first of them.
+        batches: what a call goes through, planned as for training; the loop over nodes takes the
+            first of them.
     """
 
     def __init__(self, experiment: Experiment, batches: Sequence[Batch]) -> None:
         self.experiment = experiment
         self.batches = batches
-        # The baselines compute every node, whatever the loader's plans share.
-        passes = experiment.model.passes
-        self.plain = [Batch(batch.dag, build_schedule(batch.dag, passes)) for batch in batches]
-        self.floors = [_product_floor(experiment.model, batch) for batch in self.plain]
         model = experiment.model
+        self.plain = [Batch(b.dag, build_schedule(b.dag, model.passes)) for b in batches]
+        self.floors = {
+            "product_floor": [product_floor(model, batch) for batch in batches],
+            "product_floor_every_node": [product_floor(model, batch) for batch in self.plain],
+        }
+        fuses = fusions(model.network)
+        self.own = frozenset(fuses)
         self.forwards: Mapping[str, Forward] = {
-            **{
-                name: partial(_run_engine, model, "fast", fuse)
-                for name, fuse in fusions(model.network).items()
-            },
+            **{name: partial(_run_engine, model, "fast", fuse) for name, fuse in fuses.items()},
+            EVERY_NODE: partial(_run_engine, model, "fast", model.network.fuse),
             "cat_levels": partial(_run_engine, model, "autograd", None),
             "one_by_one": partial(_run_loop, model),
         }
 
     def require_equal(self) -> None:
         """Raises RuntimeError if they differ in outputs or gradients on the first batch."""
-        results = {name: self._results(forward) for name, forward in self.forwards.items()}
+        results = {name: self._results(name) for name in self.forwards}
         for name, got in results.items():
             require_equal(name, got, results["graphfold"])
 
@@ -109,12 +120,15 @@ class Variants:
             batches = self._batches(name)
             function = partial(self._train if phase == "train" else self._infer, forward, batches)
             works[name] = Work(function, total_graphs(batches))
-        floor = partial(self._products, phase)
-        return {**works, "product_floor": Work(floor, total_graphs(self.batches))}
+        for name, floors in self.floors.items():
+            works[name] = Work(partial(_run_products, floors, phase), total_graphs(self.batches))
+        return works
 
     def _batches(self, name: str) -> Sequence[Batch]:
-        shared = dict.fromkeys(("graphfold", UNFUSED), self.batches)
-        return {**shared, "one_by_one": self.plain[:1]}.get(name, self.plain)
+        """As planned for training for graphfold's own plan; every node for the others."""
+        if name in self.own:
+            return self.batches
+        return self.plain[:1] if name == "one_by_one" else self.plain
 
     def _train(self, forward: Forward, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -125,13 +139,10 @@ class Variants:
             for batch in batches:
                 forward(batch)
 
-    def _products(self, phase: str) -> None:
-        for floor in self.floors:
-            floor.run(phase)
-
-    def _results(self, forward: Forward) -> list[Tensor]:
-        raw = forward(self.batches[0])
-        loss = self.experiment.loss(raw, self.batches[0])
+    def _results(self, name: str) -> list[Tensor]:
+        batch = self._batches(name)[0]
+        raw = self.forwards[name](batch)
+        loss = self.experiment.loss(raw, batch)
         parameters = list(self.experiment.model.parameters())
         return [raw, *torch.autograd.grad(loss, parameters)]
 
@@ -180,16 +191,22 @@ def _run_loop(model: GraphModel, batch: Batch) -> Tensor:
     return raw
 
 
-def _product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
-    """All words at once, the phrases by group, the classifier of all nodes at once."""
+def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
+    """The groups of the batch's plan, and all rows of the classifier at once."""
     (leaf_type, leaf), (inner_type, inner) = _cells(model)
     products = [
-        Product(leaf.from_x.weight, [batch.dag.num_nodes_by_type[leaf_type]]),
+        Product(leaf.from_x.weight, group_sizes(batch, leaf_type)),
         Product(inner.from_h.weight, group_sizes(batch, inner_type)),
     ]
+    num_rows = len(model.head.row_graph(batch.dag))
     linear = [module for module in model.head.modules() if isinstance(module, nn.Linear)]
-    products += [Product(module.weight, [batch.dag.num_nodes]) for module in linear]
+    products += [Product(module.weight, [num_rows]) for module in linear]
     return ProductFloor(products)
+
+
+def _run_products(floors: Sequence[ProductFloor], phase: str) -> None:
+    for floor in floors:
+        floor.run(phase)
 
 
 def _cells(model: GraphModel) -> tuple[tuple[int, LeafLSTMCell], tuple[int, NaryTreeLSTMCell]]:

@@ -1,16 +1,19 @@
 """Fold's Tree-FC benchmark: binary trees of 128 leaves, one fully connected layer per node.
 
 Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1. A step of training is forward and
-backward to the weights and to the leaves; trees and plan are there beforehand. `graphfold` has
-compiled kernels, as commands have where there is a C compiler. Both shapes take turns with each
-other, so that they can be compared. Baselines of the same run:
+backward to the weights and to the leaves; trees and plan are there beforehand. The leaves' states
+are given and all different, so there are no equal nodes to share: every variant computes every
+node. Both shapes take turns with each other, so that they can be compared. Variants of one run:
 
-- `unfused`: graphfold without these kernels (`Network(fuse=False)`);
-- `hand_batched` (identical shapes only): the perfect tree written out as dense tensors;
+- `graphfold`: with kernels of the cell's own, as commands have where there is a C compiler; every
+  node;
+- `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`); every node;
+- `hand_batched` (identical shapes only): the perfect tree written out as dense tensors; every node;
 - `level_loop`: a loop over the levels, forward and backward written by hand for this very cell;
-- `cat_levels`: the levels joined by torch.cat under autograd;
-- `one_by_one`: a loop over the nodes of one tree after another, two trees at most;
-- `product_floor`: the matrix products alone.
+  every node;
+- `cat_levels`: the levels joined by torch.cat under autograd; every node;
+- `one_by_one`: a loop over the nodes of one tree after another, two trees at most; every node;
+- `product_floor`: the matrix products of graphfold's own plan alone; every node.
 
     graphfold bench treefc --batch-size 1,32,128 --hidden-size 256,1024
 """
@@ -33,7 +36,7 @@ from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.level_loop import LevelLoop
-from graphfold.bench.measure import TRACE_AFTER, Row, Work, measure_together
+from graphfold.bench.measure import Row, Work, measure_together
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
@@ -103,7 +106,7 @@ class Variants:
         self.cell = TreeFCCell(hidden_size)
         cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
         fuse = is_quick(torch.device("cpu"))
-        self.network = Network(SCHEMA, [Up()], [cells], trace_after=TRACE_AFTER, fuse=fuse)
+        self.network = Network(SCHEMA, [Up()], [cells], fuse=fuse)
         self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
         self.nothing = torch.empty(dag.num_nodes_by_type[NODE], 0)  # what is known of other nodes
         self.batch = Batch(dag, build_schedule(dag, [Up()]))

@@ -20,9 +20,7 @@ KILO = 1024
 def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     root = write_corpora(tmp_path_factory.mktemp("data"))
     settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}", "model.hidden_size=16"]
-    found = load_experiment([*sst.OVERRIDES, *settings, "data.batch_size=12"])
-    found.model.network.trace_after = 0
-    return found
+    return load_experiment([*sst.OVERRIDES, *settings, "data.batch_size=12"])
 
 
 def copies(experiment: Experiment, times: int) -> TypedDAG:
@@ -30,14 +28,10 @@ def copies(experiment: Experiment, times: int) -> TypedDAG:
     return select(dag, list(range(dag.num_graphs)) * times)
 
 
-def variant(experiment: Experiment, times: int, **settings: object) -> Variant:
+def settled(experiment: Experiment, times: int, share: bool = False) -> dict[str, int]:
     dag = copies(experiment, times)
-    plain = {"engine": "fast", "recompute": False}
-    return Variant(Batch(dag, build_schedule(dag, experiment.model.passes)), {**plain, **settings})
-
-
-def settled(experiment: Experiment, times: int, **settings: object) -> dict[str, int]:
-    made = variant(experiment, times, **settings)
+    plan = build_schedule(dag, experiment.model.passes, share=share)
+    made = Variant(Batch(dag, plan), "fast")
     figures(experiment, made, CPU)  # the first call traces
     return figures(experiment, made, CPU)
 
@@ -70,7 +64,8 @@ def test_memory_is_linear_in_nodes(experiment: Experiment) -> None:
     assert many["peak_bytes_per_node"] > many["bytes_per_node"]
 
 
-def test_recomputing_holds_less(experiment: Experiment) -> None:
-    kept = settled(experiment, 10)
-    again = settled(experiment, 10, recompute=True)
-    assert again["bytes_per_node"] < 0.95 * kept["bytes_per_node"]
+def test_equal_nodes_once_hold_less(experiment: Experiment) -> None:
+    every_node = settled(experiment, 10)
+    shared = settled(experiment, 10, share=True)
+    assert shared["nodes"] == every_node["nodes"]
+    assert shared["bytes_per_node"] < 0.95 * every_node["bytes_per_node"]

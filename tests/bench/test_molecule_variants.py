@@ -19,7 +19,7 @@ from graphfold.bench.molecule_baselines import Parts, has_chemprop, message_weig
 from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
 
 #: The variants that are graphfold.
-OWN = ["graphfold", *(["unfused"] if can_compile() else []), "every_node"]
+OWN = ["graphfold", *(["untraced"] if can_compile() else []), "every_node"]
 
 
 @pytest.fixture(scope="module")

@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from training.tiny_runs import MOLECULES, write_corpora
 
 from graphfold.batching import Batch, Up, build_schedule
+from graphfold.batching.kernels.c_compiler import can_compile
+from graphfold.bench import molecules, sequence, sst, treefc
+from graphfold.bench.experiment import Experiment, load_experiment
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.treefc import NODE, random_trees
 
 
+class CountProducts(TorchDispatchMode):
+    """Adds up the floating point operations of torch's matrix products."""
+
+    flops = 0
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm):
+            left, right = args[-2:]
+            self.flops += 2 * left.shape[0] * left.shape[1] * right.shape[1]
+        return func(*args, **(kwargs or {}))
+
+
+def count_flops(function: Callable[[], object]) -> int:
+    with CountProducts() as counter:
+        function()
+    return counter.flops
+
+
 def flops(floor: ProductFloor, phase: str) -> int:
-    with FlopCounterMode(display=False) as counter:
-        floor.run(phase)
-    return counter.get_total_flops()
+    return count_flops(lambda: floor.run(phase))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_corpora(tmp_path_factory.mktemp("data"))
+    rng = random.Random(0)
+    lines = [f"{smiles},{rng.gauss(0, 1):.2f}" for smiles in MOLECULES * 3]
+    text = "\n".join(["smiles,exp", *lines]) + "\n"
+    (folder / "lipophilicity" / "Lipophilicity.csv").write_text(text)
+    return folder
+
+
+def experiment(root: Path, *overrides: str) -> Experiment:
+    """A tiny model whose products are torch's, so that they can be counted."""
+    settings = [f"data.root={root}", f"data.cache_dir={root}/cache", "data.batch_size=9"]
+    return load_experiment([*overrides, "model.hidden_size=8", "model.fuse=false", *settings])
 
 
 def test_forward_and_backward_take_the_products_of_linear_layers() -> None:
@@ -28,3 +77,57 @@ def test_group_sizes_are_those_of_the_schedule() -> None:
     sizes = group_sizes(Batch(dag, build_schedule(dag, [Up()])), NODE)
     assert sum(sizes) == 3 * 127
     assert len(sizes) == int(dag.depth.max())
+
+
+def require_floor(
+    experiment: Experiment, floor_of: Callable[..., ProductFloor], share: bool
+) -> ProductFloor:
+    """The floor of a plan, whose products are as many as those of the model."""
+    model, (first,) = experiment.model, experiment.batches(1)
+    batch = Batch(first.dag, build_schedule(first.dag, model.passes, share=share))
+    floor = floor_of(model, batch)
+
+    def infer() -> None:
+        with torch.no_grad():
+            model(batch)
+
+    assert flops(floor, "inference") == count_flops(infer)
+    assert flops(floor, "train") == count_flops(lambda: experiment.step(batch))
+    return floor
+
+
+def test_sst_has_the_products_of_the_plan_that_runs(root: Path) -> None:
+    found = experiment(root, *sst.OVERRIDES)
+    shared, every_node = (require_floor(found, sst.product_floor, share) for share in (True, False))
+    assert flops(shared, "train") < flops(every_node, "train")
+
+
+def test_variants_of_sst_have_floors_of_their_own_plans(root: Path) -> None:
+    found = experiment(root, *sst.OVERRIDES)
+    variants = sst.Variants(found, found.batches(1))
+    variants.require_equal()
+    (shared,), (every_node,) = variants.floors.values()
+    assert list(variants.floors) == ["product_floor", "product_floor_every_node"]
+    leaves, phrases, classifier = shared.rows
+    assert leaves < every_node.rows[0] == variants.batches[0].dag.num_nodes_by_type[0]
+    assert phrases <= every_node.rows[1]
+    assert classifier == every_node.rows[2] == variants.batches[0].dag.num_nodes
+
+
+@pytest.mark.parametrize("shape", molecules.SHAPES)
+def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: str) -> None:
+    found = experiment(root, *molecules.SHAPES[shape])
+    shared, every_node = (
+        require_floor(found, molecules.product_floor, share) for share in (True, False)
+    )
+    assert flops(shared, "train") < flops(every_node, "train")
+
+
+@pytest.mark.parametrize("phase", ["train", "inference"])
+def test_trees_and_sequences_have_the_products_of_their_plans(phase: str) -> None:
+    trees = treefc.Variants(random_trees(3), 4, is_identical=False)
+    work = trees.works(phase)["cat_levels"].function
+    assert flops(trees.floor, phase) == count_flops(work)
+    chains = sequence.Variants([[3, 1, 2]], 4)
+    work = chains.works(phase)["untraced" if can_compile() else "graphfold"].function
+    assert flops(chains.floors[0], phase) == count_flops(work)

@@ -38,7 +38,7 @@ def test_a_wrong_variant_is_refused(attribute: str, make: Callable[[], Any]) -> 
 
 def test_doing_without_kernels_is_a_variant_where_there_are_some() -> None:
     network = sequence.Variants([[2]], 3).network
-    for fuse, more in ((True, {"unfused": False}), (False, {}), (None, {})):
+    for fuse, more in ((True, {"untraced": False}), (False, {}), (None, {})):
         network.fuse = fuse
         assert engine_variants.fusions(network) == {"graphfold": fuse, **more}
 
