@@ -2,10 +2,11 @@
 
 The models are those of the experiments sst_blocks and sst_tree_lstm without dropout, with the same
 weights. A step is as in benchmark sst. Blocks are lowered beforehand, which is done once for a
-model and its data: the row of `blocks_lowering` is all of the training part. Variants:
+model and its data: the row of `blocks_lowering` is all of the training part. Variants, both with
+the plan of `graphfold train`:
 
-- `graphfold`: the blocks;
-- `cells`: the cells.
+- `graphfold`: the blocks; equal nodes once;
+- `cells`: the cells; equal nodes once.
 
     graphfold bench blocks --batch-size 25,256
 """

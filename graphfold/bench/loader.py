@@ -1,8 +1,9 @@
 """The loader: how many examples per second it selects, plans and hands over.
 
 An epoch of the training part of SST and of a corpus of molecules (Lipophilicity), without workers
-and with two. Workers are started beforehand. The time is that of a program that does nothing with
-the batches, so with workers it is also that of a program which computes meanwhile.
+and with two. The plans are of every node. Workers are started beforehand. The time is that of a
+program that does nothing with the batches, so with workers it is also that of a program which
+computes meanwhile.
 
     graphfold bench loader --batch-size 256
 """

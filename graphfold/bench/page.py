@@ -8,18 +8,17 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
 from graphfold.bench.page_table import markdown, tables
-from graphfold.bench.peers import CLAIMS, PEERS, RECORDED_ON
 from graphfold.bench.treefc import NUM_LEAVES
 from graphfold.errors import ConfigError
 
 #: What tells a file of `graphfold bench` from another one.
-_FACTS = {"cpu", "torch", "products"}
+_FACTS = {"cpu", "isa", "torch", "products"}
 
 #: What the page begins with.
 INTRODUCTION = """\
@@ -31,9 +30,15 @@ wrote with `--json`. Run them with nothing else on the machine.
 Figures are examples per second, from the median time of turns that the variants of a line take one
 after another in one process, on the same weights and threads. Before they are timed, their results
 are compared. All variants have the product kernels of torch that the line above a table names, but
-graphfold's cells, where they have kernels of their own. `product_floor` is torch's matrix products
-alone, in memory that is there already: no engine with these kernels can be faster, and on another
-machine the figures move with it. Kernels of graphfold's own can, where groups are small."""
+graphfold's cells, where they have kernels of their own.
+
+Each section says of every variant what it shares: either it computes equal nodes of a batch once,
+or it computes every node. Ratios of variants that differ in this contain what sharing gains.
+
+`product_floor` is the matrix products of graphfold's own plan alone, by torch, in memory that is
+there already, and "of the products" is the speed of graphfold over that. It is no bound: kernels of
+graphfold's own take products of small groups in less time than torch does, and a plan that shares
+more has fewer of them. On another machine the figures move with it."""
 
 
 def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:
@@ -56,9 +61,7 @@ def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:
     for name in names:
         parts.append(f"## {name}\n\n{_description(modules[name])}")
         parts += tables([row for row in rows if _section(row) == name])
-        parts += _peers(name)
     parts += [_profile(profile) for profile in profiles]
-    parts.append("## What authors publish\n\n" + "\n".join(f"- {claim}" for claim in CLAIMS))
     return "\n\n".join(parts) + "\n"
 
 
@@ -82,10 +85,12 @@ def _section(row: Mapping[str, Any]) -> str:
 
 def _machine(rows: Sequence[Mapping[str, Any]]) -> str:
     """Where the figures come from."""
-    machines = dict.fromkeys((row["cpu"], row["torch"], row["products"]) for row in rows)
+    machines = dict.fromkeys(
+        (row["cpu"], row["isa"], row["torch"], row["products"]) for row in rows
+    )
     lines = [
-        f"Measured on: {cpu}, torch {version}, {products} products."
-        for cpu, version, products in machines
+        f"Measured on: {cpu}, {isa}, torch {version}, {products} products."
+        for cpu, isa, version, products in machines
     ]
     speed = max(map(_products_speed, rows), default=0.0)
     if speed:
@@ -109,14 +114,6 @@ def _description(module: str) -> str:
     """What the benchmark's own file says of it, its command as a block of code."""
     text = cleandoc(importlib.import_module(module).__doc__ or "")
     return re.sub(r"^    (graphfold .*)$", r"```sh\n\1\n```", text, flags=re.MULTILINE)
-
-
-def _peers(name: str) -> Iterator[str]:
-    """What others reached, where it was recorded."""
-    if name in PEERS:
-        table = PEERS[name]
-        yield f"Recorded earlier on {RECORDED_ON}; inference / training unless it says otherwise:"
-        yield markdown(table.headings, table.lines)
 
 
 def _profile(profile: Mapping[str, Any]) -> str:

@@ -12,21 +12,27 @@ Line: TypeAlias = Mapping[str, Mapping[str, Any]]
 _SETTING = ("shape", "hidden_size", "batch_size", "phase")
 
 #: What a table is about.
-_TABLE = ("benchmark", "threads", "products", "cpu", "torch")
+_TABLE = ("benchmark", "threads", "isa", "products", "cpu", "torch")
+
+#: Heading -> a variant of graphfold, and the products of its plan alone: the share of their speed.
+_SHARES = {
+    "of the products": ("graphfold", "product_floor"),
+    "every_node of its products": ("every_node", "product_floor_every_node"),
+}
 
 #: Keys of every row that have no column of their own.
 _FIGURES = ("variant", "examples_per_second", "ratio", "spread")
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A table for each benchmark, number of threads and machine.
+    """A table for each benchmark, number of threads, instruction set and machine.
 
     Further figures in which the variants of a line differ have a table each.
     """
     for about in dict.fromkeys(tuple(row[key] for key in _TABLE) for row in rows):
         own = [row for row in rows if tuple(row[key] for key in _TABLE) == about]
-        name, threads, products, *_ = about
-        title = f"{name}, {threads} thread{'s' * (threads > 1)}, {products} products"
+        name, threads, isa, products, *_ = about
+        title = f"{name}, {threads} thread{'s' * (threads > 1)}, {isa}, {products} products"
         yield f"{title}:\n\n{table(own)}"
         for figure in _varied(own):
             yield f"{title}, {figure.replace('_', ' ')}:\n\n{table(own, figure)}"
@@ -50,7 +56,7 @@ def table(rows: Sequence[Mapping[str, Any]], figure: str = "") -> str:
     for row in rows:
         lines.setdefault(tuple(row.get(key) for key in keys), {})[row["variant"]] = row
     variants = list(dict.fromkeys(row["variant"] for row in rows))
-    shares = ["of the products"] if "product_floor" in variants and not figure else []
+    shares = [name for name, pair in _SHARES.items() if {*pair} <= {*variants} and not figure]
     headings = [*(key.removesuffix("_size") for key in keys), *variants, *shares, *numbers]
     return markdown(
         [heading.replace("_", " ") if heading in numbers else heading for heading in headings],
@@ -58,7 +64,7 @@ def table(rows: Sequence[Mapping[str, Any]], figure: str = "") -> str:
             [
                 *map(str, setting),
                 *(_cell(line.get(variant), figure) for variant in variants),
-                *(_share(line) for _ in shares),
+                *(_share(line, *_SHARES[name]) for name in shares),
                 *(_number(line, name) for name in numbers),
             ]
             for setting, line in lines.items()
@@ -95,11 +101,11 @@ def _cell(row: Mapping[str, Any] | None, figure: str) -> str:
     return _text(row.get(figure)) if figure else f"{row['examples_per_second']:,.0f}"
 
 
-def _share(line: Line) -> str:
-    """How much of the speed of the products alone graphfold reaches."""
-    if not {"graphfold", "product_floor"} <= line.keys():
+def _share(line: Line, variant: str, products: str) -> str:
+    """How much of the speed of the products of its plan alone a variant reaches."""
+    if not {variant, products} <= line.keys():
         return ""
-    own, floor = (line[name]["examples_per_second"] for name in ("graphfold", "product_floor"))
+    own, floor = (line[name]["examples_per_second"] for name in (variant, products))
     return f"{own / floor:.0%}"
 
 

@@ -5,9 +5,10 @@ rounds of message passing, and generated graphs with several op types at mixed d
 `graphfold.bench.mixed_graphs`. The graphs are collated beforehand; a call plans a whole batch. For
 SST the rows say which share of a training step planning would be, were it not done by workers.
 
-Variant `shared` plans by depth and computes equal nodes once, as training does where it may; which
-nodes are equal is known beforehand for all batches, as a loader knows it of its corpus.
-`shared_alone` finds that out for each batch, as `build_schedule` does of itself.
+The variants named by a policy (`graphfold` is `depth`) plan every node. `shared` plans by depth and
+computes equal nodes once, as training does where it may; which nodes are equal is known beforehand
+for all batches, as a loader knows it of its corpus. `shared_alone` finds that out for each batch,
+as `build_schedule` does of itself.
 `launches` are the calls of cells that a batch takes, the mean over the batches; `lower_bound` is
 what no schedule can go below: the sum over op types of the longest chain of that type.
 

@@ -2,10 +2,12 @@
 
 The model, the data and the steps are those of benchmark sst. Variants:
 
-- `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else;
-- `with_loader`: the same loop over the loader, which selects and plans each batch;
+- `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else; equal
+  nodes once;
+- `with_loader`: the same loop over the loader, which selects and plans each batch; equal nodes
+  once;
 - `graphfold_train`: the command's own epochs: Lightning, loader, logging, then the metrics of the
-  val part and the checkpoints.
+  val part and the checkpoints; equal nodes once.
 
 An epoch of the command lasts from one of the lines that it prints at their ends to the next, so the
 first does not count, nor do reading the data and the final scores. All of them take the records in
