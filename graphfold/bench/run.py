@@ -30,6 +30,7 @@ BENCHMARKS = {
     "loader": "graphfold.bench.loader",
     "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
+    "predict": "graphfold.bench.predict",
 }
 
 #: What else the command does.

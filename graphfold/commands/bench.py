@@ -11,6 +11,7 @@ NAME is a benchmark:
   loader      selecting and planning batches, with and without workers
   memory      bytes that a training step holds, per node
   train       graphfold train against a bare loop
+  predict     one tree at a time, from its text to its prediction
 or
   profile     where a training step's time goes, and what was not batched:
               graphfold bench profile experiment=NAME [overrides]

@@ -22,7 +22,7 @@ Bench = Callable[..., Rows]
 
 KEYS = {
     "benchmark", "variant", "shape", "batch_size", "hidden_size", "phase", "threads",
-    "examples_per_second", "ratio", "spread", "cpu", "torch", "products",
+    "examples_per_second", "ratio", "spread", "cpu", "isa", "torch", "products",
 }  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 #: The variants that are graphfold.
-OWN = ["graphfold", "unfused"] if can_compile() else ["graphfold"]
+OWN = ["graphfold", "untraced"] if can_compile() else ["graphfold"]
 
 
 def variants(rows: Rows, **where: Any) -> list[str]:
@@ -91,7 +91,8 @@ def test_blocks(bench: Bench) -> None:
 
 def test_sst(bench: Bench) -> None:
     rows = bench("sst", "--batch-size", "3,8", "--hidden-size", "4")
-    names = [*OWN, "cat_levels", "one_by_one", "product_floor"]
+    floors = ["product_floor", "product_floor_every_node"]
+    names = [*OWN, "every_node", "cat_levels", "one_by_one", *floors]
     for phase in ("train", "inference"):
         assert variants(rows, benchmark="sst", phase=phase, batch_size=8) == names
     assert variants(rows, benchmark="sst_epoch") == OWN
@@ -131,9 +132,9 @@ def test_schedule(bench: Bench) -> None:
 
 def test_memory(bench: Bench) -> None:
     rows = bench("memory", "--batch-size", "3,9", "--hidden-size", "8")
-    trees = ["graphfold", "shared", "recompute", "cat_levels"]
-    assert variants(rows, workload="sst", batch_size=9) == trees
-    assert variants(rows, workload="molecules", batch_size=9) == ["graphfold", "shared"]
+    molecules = ["graphfold", "every_node"]
+    assert variants(rows, workload="sst", batch_size=9) == [*molecules, "cat_levels"]
+    assert variants(rows, workload="molecules", batch_size=9) == molecules
     for row in rows:
         assert row["phase"] == "train"
         assert row["peak_bytes_per_node"] > row["bytes_per_node"] > 0
@@ -151,6 +152,13 @@ def test_train(bench: Bench) -> None:
     assert all(row["seconds_per_epoch"] > 0 for row in rows)
 
 
+def test_predict(bench: Bench) -> None:
+    rows = bench("predict", "--hidden-size", "4")
+    assert variants(rows, phase="inference", batch_size=1) == [*OWN, "logits", "planned"]
+    for row in rows:
+        assert row["examples_per_second"] == pytest.approx(1000 / row["milliseconds"])
+
+
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("bench", "--help") == 0
     text = capsys.readouterr().out
@@ -166,6 +174,8 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
         ("treefc --json /nowhere/x.json", r"the folder /nowhere does not exist"),
         ("sst data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file\. Get it from"),
         ("sequence data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file"),
+        ("predict --batch-size 3", r"one record at a time\. Leave out --batch-size"),
+        ("sst --isa avx3", r"no isa 'avx3'\. Did you mean 'avx2'\?"),
         ("sst data.batch_size=3", r"'data\.batch_size=3': bench has --batch-size for it"),
         ("train model.hidden_size=3", r"bench has --hidden-size for it"),
         ("profile threads=2", r"bench has --threads for it"),
