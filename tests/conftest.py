@@ -10,8 +10,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from graphfold.batching.kernels.onednn import choose_onednn, is_onednn_chosen
-
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
 settings.register_profile(
     "default",
@@ -30,11 +28,9 @@ torch.set_num_threads(1)
 def _process_as_before() -> Iterator[None]:
     """What commands choose for their process, threads and precision, is undone after each test."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    is_chosen = is_onednn_chosen()
     yield
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
-    choose_onednn(is_chosen)
 
 
 @pytest.fixture(scope="session")

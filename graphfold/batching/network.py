@@ -16,8 +16,6 @@ from graphfold.batching.states import States
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 
-#: Tracing takes about as long as a thousand groups save.
-TRACE_AFTER = 1000
 ENGINES = ("fast", "autograd", "reference")
 CellsByType = Mapping[str, Cell | Sequence[Cell]]
 
@@ -37,17 +35,12 @@ class Network(nn.Module):
             a time.
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, see `graphfold.batching.kernels.segment_kernels`.
-        trace_after: how many groups a cell runs before the fast engine replaces it by its trace,
-            straight-line code that gives the same numbers with less overhead; None for never. A
-            group counts once more for every hundred nodes of it.
-        recompute: whether backward runs the cells again instead of keeping what they computed
-            besides their state: less memory for more time. Not with the reference.
-        fuse: whether traced cells have kernels of their own, one for all elementwise operations
-            and, on a CPU, those for products: True for every cell that allows it and from the
-            first batch on, which needs Triton on CUDA and a C compiler on a CPU; None for where
-            that is measured to be faster, never on a CPU. With True, rounds on a CPU have some for
-            sums of messages and for linear layers. Their numbers are those of the cell but for
-            rounding.
+        fuse: whether cells are compiled, see docs/engine.md: True for every cell, or it raises;
+            None for those that can be, with a warning for the others; False for none. On other
+            devices than a CPU, and under autocast, cells run as they are.
+
+    Attributes:
+        ways: type name -> how its cell ran the last time: "compiled", or "as it is" and why.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -63,18 +56,11 @@ class Network(nn.Module):
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
-        trace_after: int | None = TRACE_AFTER,
-        recompute: bool = False,
         fuse: bool | None = None,
     ) -> None:
         super().__init__()
         if engine not in ENGINES:
             raise ConfigError(f"there is no engine '{engine}'. Use one of {', '.join(ENGINES)}.")
-        if fuse and trace_after is None:
-            raise ConfigError(
-                "fuse=True writes kernels for traced cells, but trace_after=None leaves cells as "
-                "they are. Leave one of the two out."
-            )
         if len(passes) != len(cells):
             raise ConfigError(
                 f"there are {len(passes)} passes but cells for {len(cells)}. Give each its own."
@@ -83,9 +69,8 @@ class Network(nn.Module):
         self.passes = tuple(passes)
         self.engine = engine
         self.kernel = kernel
-        self.trace_after = trace_after
-        self.recompute = recompute
         self.fuse = fuse
+        self.ways: dict[str, str] = {}
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
@@ -119,9 +104,8 @@ class Network(nn.Module):
             absent=dict(self.absent.items()),
             engine=self.engine,
             kernel=self.kernel,
-            trace_after=self.trace_after,
-            recompute=self.recompute,
             fuse=self.fuse,
+            ways=self.ways,
         )
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
@@ -133,6 +117,11 @@ class Network(nn.Module):
                 for name in (*cell.fields, *run.after(op_type, cell)):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)
+
+    def extra_repr(self) -> str:
+        return "\n".join(
+            [f"engine={self.engine}", *(f"{name}: {how}" for name, how in self.ways.items())]
+        )
 
     def _turns(self, index: int, num_turns: int = 1) -> list[dict[int, Cell]]:
         """The cells of a pass by op type; of rounds, those of each."""

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
-from graphfold.batching.engine.captured import refuse_changed_buffers
+from graphfold.batching.engine.compiled.choice import find_compiled
+from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.eager import run_eager
-from graphfold.batching.engine.fast import run_fast
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.programs.fusion.choice import has_kernels
 from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
+from graphfold.batching.engine.refusals import refuse_changed_buffers
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.rounds import RoundsRun, first_plan, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.segment_kernels import get_kernel
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.states import States
@@ -48,9 +48,8 @@ class RunInputs:
     absent: Mapping[str, Tensor]  # field -> [width], learned
     engine: str
     kernel: str
-    trace_after: int | None
-    recompute: bool
     fuse: bool | None
+    ways: dict[str, str]  # type name -> how its cell ran, written as it runs
 
     def of_type(self, op_type: int) -> NodeInput:
         """The input of a type, under a shared schedule that of its sources.
@@ -122,19 +121,27 @@ class RowRun:
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
-            trace_after=self.inputs.trace_after,
-            recompute=self.inputs.recompute,
-            fuse=self.inputs.fuse,
         )
-        fast = self.inputs.engine == "fast"
-        self.fields = run_fast(inputs) if fast else run_eager(inputs)
-        self.sparse = self.sparse | inputs.fields.keys() if fast else set()
+        is_fast = self.inputs.engine == "fast"
+        compiled = find_compiled(inputs, self.inputs.fuse) if is_fast else "engine=autograd"
+        if isinstance(compiled, str):
+            self.fields, self.sparse = run_eager(inputs), set()
+            self._note(cells, f"as it is ({compiled})")
+        else:
+            self.fields = run_compiled(inputs, compiled)
+            self.sparse = self.sparse | inputs.fields.keys()
+            self._note(cells, "compiled")
+
+    def _note(self, cells: Mapping[int, Cell], how: str) -> None:
+        """Notes how cells run, for whoever asks the network."""
+        for op_type in cells:
+            self.inputs.ways[self.batch.dag.schema.types[op_type].name] = how
 
     def _rounds(self, item: Rounds, plan: PassSchedule, turns: Sequence[dict[int, Cell]]) -> None:
         given = self.fields
         if not isinstance(given, TypedFields):
             given = self._given(first_plan(plan))
-        self.fuse = self.inputs.engine == "fast" and has_kernels(self.inputs.fuse, plan.row.device)
+        self.fuse = self.inputs.engine == "fast" and self.inputs.fuse is not False
         inputs = RoundInputs(
             plan=plan,
             relation=self.batch.dag.relations[item.relation],
@@ -142,7 +149,6 @@ class RowRun:
             absent=self.inputs.absent,
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
-            recompute=self.inputs.recompute,
             fuse=self.fuse,
         )
         rounds = RoundsRun(inputs, given)
@@ -183,12 +189,12 @@ class RowRun:
         x = self.inputs.of_type(op_type)
         if type(cell).before is Cell.before:
             return x
-        with FastKernels():
+        with NativeLinear():
             return cell.before(x)
 
     @staticmethod
     def _after(cell: Cell, own: State) -> State:
-        with FastKernels():
+        with NativeLinear():
             return cell.after(own)
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.batching.network import CellsByType
 from graphfold.bench.mixed_graphs import letters_to_sentences, random_dags, word_lattices
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
@@ -151,9 +150,9 @@ def _plans(device: torch.device) -> Iterator[tuple[str, Plan, float]]:
     if device.type != "cpu" or torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         yield "bfloat16 autocast", Plan(torch.float32, autocast=True), BFLOAT16
     yield "float32", Plan(torch.float32), FLOAT32
-    if device.type == "cuda" or is_quick(device):  # where cells can have kernels
-        yield "float64, fused", Plan(fuse=True), FLOAT64
-        yield "float32, fused", Plan(torch.float32, fuse=True), FLOAT32
+    if device.type == "cpu":  # where cells are compiled
+        yield "float64, compiled", Plan(fuse=True), FLOAT64
+        yield "float32, compiled", Plan(torch.float32, fuse=True), FLOAT32
 
 
 def _results(network: Network, problem: Problem, plan: Plan, device: torch.device) -> list[Tensor]:

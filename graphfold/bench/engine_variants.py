@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphfold.batching import Network
 
-#: graphfold with the cells' own code, over the same plan: neither traced nor with kernels.
+#: graphfold with the cells' own code, over the same plan.
 UNTRACED = "untraced"
 
 #: graphfold as it is, over a plan that computes equal nodes again and again.
@@ -12,6 +12,5 @@ EVERY_NODE = "every_node"
 
 
 def fusions(network: Network) -> dict[str, bool | None]:
-    """Variant -> its `fuse`: that of the network, and False where that has kernels."""
-    own = {"graphfold": network.fuse}
-    return {**own, UNTRACED: False} if network.fuse else own
+    """Variant -> its `fuse`: compiled cells, or else an error; and none."""
+    return {"graphfold": True, UNTRACED: False} if network.fuse is not False else {}

@@ -17,11 +17,9 @@ from graphfold.datasets.sampler import BatchSampler
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
-from graphfold.training.cell_kernels import settle_kernels
 from graphfold.training.compose import compose
 from graphfold.training.sharing import choose_sharing
 from graphfold.training.train import make_learner
-from graphfold.training.trained import choose_device
 
 #: From a batch to the raw outputs of its rows.
 Forward: TypeAlias = Callable[[Batch], Tensor]
@@ -89,7 +87,6 @@ def load_trainable(overrides: Sequence[str], data: DataModule | None = None) -> 
         GraphfoldError: if the config or the data cannot be used.
     """
     config = compose(overrides).config
-    config = settle_kernels(config, choose_device(config["trainer"]))
     data = load_data(overrides) if data is None else data
     data.batch_size = config["data"]["batch_size"]
     learner, complete = make_learner(config, data)

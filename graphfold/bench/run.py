@@ -13,7 +13,6 @@ from typing import Any
 from graphfold.bench.machine import use_machine
 from graphfold.bench.measure import Row
 from graphfold.bench.page import render
-from graphfold.bench.profile_report import run_profile
 from graphfold.bench.tables import print_rows
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.files import check_output, write_text
@@ -34,7 +33,7 @@ BENCHMARKS = {
 }
 
 #: What else the command does.
-PROFILE, PAGE = "profile", "page"
+PAGE = "page"
 
 #: Keys of the config that are options of the command, so that the rows say what was measured.
 PROCESS_OPTIONS = {"threads": "--threads", "products": "--products"}
@@ -57,7 +56,7 @@ def run_bench(
     """Runs one benchmark with its baselines; returns the exit code.
 
     Args:
-        name: the benchmark, "profile" or "page".
+        name: the benchmark, or "page".
         overrides: of the config of its experiment, for those that have one; for "page" the JSON
             files that it is made of.
         threads: of torch.
@@ -73,10 +72,6 @@ def run_bench(
         print(render([Path(word) for word in overrides], BENCHMARKS), end="")
         return 0
     _refuse_options(name, overrides)
-    if name == PROFILE:
-        check_output(json_path)
-        run_profile(overrides, use_machine(threads, products), json_path)
-        return 0
     measure = _find(name)
     arguments: dict[str, Any] = {}
     if "overrides" in inspect.signature(measure).parameters:
@@ -95,11 +90,10 @@ def run_bench(
 
 def _refuse_options(name: str, overrides: Sequence[str]) -> None:
     """Raises ConfigError for an override that has an option instead."""
-    options = PROCESS_OPTIONS if name == PROFILE else OPTIONS
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key in options:
-            raise ConfigError(f"override '{override}': bench has {options[key]} for it. Use that.")
+        if key in OPTIONS:
+            raise ConfigError(f"override '{override}': bench has {OPTIONS[key]} for it. Use that.")
 
 
 def _collect(rows: Iterable[Row]) -> list[Row]:
@@ -117,7 +111,7 @@ def _collect(rows: Iterable[Row]) -> list[Row]:
 def _find(name: str) -> Callable[..., Iterable[Row]]:
     """The function `rows` of a benchmark."""
     if name not in BENCHMARKS:
-        names = [*BENCHMARKS, PROFILE, PAGE]
+        names = [*BENCHMARKS, PAGE]
         hint = did_you_mean(name, names)
         raise ConfigError(f"there is no benchmark '{name}'.{hint} Use {', '.join(names)}.")
     rows: Callable[..., Iterable[Row]] = importlib.import_module(BENCHMARKS[name]).rows

@@ -29,7 +29,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from graphfold.batching import Batch, Network, Up
-from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.bench.chains import SCHEMA, Chains, regrouped, torch_lstm
 from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
@@ -83,7 +82,7 @@ class Variants:
 
     def __init__(self, lengths: Sequence[Sequence[int]], hidden_size: int) -> None:
         self.cell = NaryTreeLSTMCell(hidden_size, hidden_size, arity=1)
-        fuse = is_quick(torch.device("cpu"))
+        fuse = True
         self.network = Network(SCHEMA, [Up()], [{"token": self.cell}], fuse=fuse)
         self.lstm = torch_lstm(self.cell, hidden_size)
         self.batches = [Chains(part, hidden_size) for part in lengths]

@@ -32,7 +32,6 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.engine.programs.fusion.choice import is_quick
 from graphfold.bench.engine_variants import fusions
 from graphfold.bench.equality import require_equal
 from graphfold.bench.level_loop import LevelLoop
@@ -105,7 +104,7 @@ class Variants:
     def __init__(self, dag: TypedDAG, hidden_size: int, is_identical: bool) -> None:
         self.cell = TreeFCCell(hidden_size)
         cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
-        fuse = is_quick(torch.device("cpu"))
+        fuse = True
         self.network = Network(SCHEMA, [Up()], [cells], fuse=fuse)
         self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
         self.nothing = torch.empty(dag.num_nodes_by_type[NODE], 0)  # what is known of other nodes

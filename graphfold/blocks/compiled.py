@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, Network, States, Up, build_schedule
 from graphfold.batching.engine.randomness import refuse_random
-from graphfold.batching.network import TRACE_AFTER
 from graphfold.blocks.cells import LeafCell
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.examples import is_single, require_several, single_example
@@ -41,8 +40,6 @@ def compile(
     kernel: str = "native",
     ragged: bool = False,
     share: bool = False,
-    trace_after: int | None = TRACE_AFTER,
-    recompute: bool = False,
     fuse: bool | None = None,
 ) -> CompiledModel:
     """The model of a root block.
@@ -57,16 +54,13 @@ def compile(
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
             with dropout or batch normalisation in training.
-        trace_after: how many groups a node type runs before straight-line code takes its place;
-            None for never. See `graphfold.batching.Network`, also for what follows.
-        recompute: whether backward runs the functions again, for less memory and more time.
         fuse: whether traced functions have kernels of their own; None for where they are faster.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
         BlockValueError: if there is a cycle.
     """
-    return CompiledModel(root, engine, policy, kernel, ragged, share, trace_after, recompute, fuse)
+    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse)
 
 
 class CompiledModel(nn.Module):
@@ -81,8 +75,6 @@ class CompiledModel(nn.Module):
         kernel: see there.
         ragged: see there.
         share: see there.
-        trace_after: see there.
-        recompute: see there.
         fuse: see there.
     """
 
@@ -94,9 +86,7 @@ class CompiledModel(nn.Module):
         kernel: str = "native",
         ragged: bool = False,
         share: bool = False,
-        trace_after: int | None = TRACE_AFTER,
-        recompute: bool = False,
-        fuse: bool | None = None,
+                fuse: bool | None = None,
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
@@ -109,8 +99,6 @@ class CompiledModel(nn.Module):
         self.policy = policy
         self.kernel = kernel
         self.share = share
-        self.trace_after = trace_after
-        self.recompute = recompute
         self.fuse = fuse
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
         floats = {k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point}
@@ -211,7 +199,6 @@ class CompiledModel(nn.Module):
             self._network[:] = [Network(schema, PASSES, [cells], self.engine)]
         network = self._network[0]
         network.engine, network.kernel = self.engine, self.kernel
-        network.trace_after, network.recompute = self.trace_after, self.recompute
         network.fuse = self.fuse
         for name in names:
             self.node_types.cell(name).training = self.training

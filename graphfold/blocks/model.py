@@ -41,7 +41,6 @@ class BlockModel(Model):
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
-        recompute: whether backward runs the functions again, to save memory; see `Network`.
         fuse: whether traced functions have kernels of their own; see `Network`.
 
     Raises:
@@ -58,7 +57,6 @@ class BlockModel(Model):
         scalers: Mapping[str, tuple[float, float]] | None = None,
         engine: str = "fast",
         kernel: str = "native",
-        recompute: bool = False,
         fuse: bool | None = None,
     ) -> None:
         super().__init__()
@@ -71,7 +69,7 @@ class BlockModel(Model):
         self.level = level
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
         root_block = build(root, schema=schema, level=level)
-        self.network = compile(root_block, engine, kernel=kernel, recompute=recompute, fuse=fuse)
+        self.network = compile(root_block, engine, kernel=kernel, fuse=fuse)
         self.head = build(
             head,
             input_size=self._rows_type().shape[-1],
@@ -90,7 +88,6 @@ class BlockModel(Model):
             "level": self.level,
             "engine": self.network.engine,
             "kernel": self.network.kernel,
-            "recompute": self.network.recompute,
             "fuse": self.network.fuse,
         }
         tensors = [*self.parameters(), *self.buffers()]

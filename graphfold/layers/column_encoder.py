@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphfold.batching.kernels.fast_kernels import FastKernels
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
@@ -72,7 +72,7 @@ class ColumnEncoder(nn.Module):
         if self.linear is not None:
             dtype = self.linear.weight.dtype
             numbers = _side_by_side([columns[column.name].to(dtype) for column in self.numbers])
-            with FastKernels():
+            with NativeLinear():
                 product = self.linear(numbers.nan_to_num(0.0))
             terms.append(product if ptr is None else segment_sum(product, ptr))
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]

@@ -45,8 +45,7 @@ class GraphModel(Model):
         engine: "fast", "autograd" or "reference".
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
-        recompute: whether backward runs the cells again, to save memory; see `Network`.
-        fuse: whether traced cells have kernels of their own; see `Network`.
+        fuse: whether cells are compiled; see `Network`.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -67,7 +66,6 @@ class GraphModel(Model):
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
-        recompute: bool = False,
         fuse: bool | None = None,
     ) -> None:
         super().__init__()
@@ -92,7 +90,6 @@ class GraphModel(Model):
                     engine,
                     learned_absent,
                     kernel,
-                    recompute=recompute,
                     fuse=fuse,
                 )
             with faults.collect():

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Pass, States
-from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.lowered_batch import plan_batch
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import TypedDAG
 from graphfold.layers.head import Head
 
@@ -61,7 +61,7 @@ class Model(nn.Module, ABC):
         """[num_rows, ...] the head's raw outputs."""
         states = self.states(batch)
         rows = self.rows(states, batch)
-        with FastKernels(compiled=states.fuse):
+        with NativeLinear():
             raw: Tensor = self.head(rows)
         return raw
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching.kernels import segment
-from graphfold.batching.kernels.fast_kernels import FastKernels
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
@@ -116,7 +116,7 @@ class AttentionReadout(Pooling):
         self.score = nn.Linear(input_size, 1, bias=False)
 
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
-        with FastKernels():
+        with NativeLinear():
             score = self.score(torch.tanh(self.hidden(rows)))
         weight = segment.segment_softmax(score, ptr)
         return segment.segment_sum(weight * rows, ptr)

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.onednn import choose_onednn
-
 #: Name of a kernel -> the precision by which PyTorch chooses it.
 KERNELS = {"default": "highest", "onednn": "medium"}
 
@@ -50,7 +48,6 @@ def products_in_use() -> str:
 def use_products(name: str) -> None:
     """Multiplies with a kernel from now on, everywhere in the process; only commands call this."""
     torch.set_float32_matmul_precision(KERNELS[name])
-    choose_onednn(name == "onednn")
 
 
 def probe_kernels() -> list[Kernel]:
@@ -112,4 +109,3 @@ def _restored() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-        choose_onednn(products_in_use() == "onednn")

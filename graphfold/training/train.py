@@ -16,11 +16,11 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from graphfold.files import write_json
 from graphfold.layers import Model
-from graphfold.training.cell_kernels import available_kernels, describe_kernels, settle_kernels
 from graphfold.training.check_parts import check_parts
 from graphfold.training.checkpoint import Checkpoint
 from graphfold.training.checkpoints import write_history
 from graphfold.training.compose import Composed
+from graphfold.training.earlier_configs import upgraded
 from graphfold.training.evaluate import score_part
 from graphfold.training.fit import fit
 from graphfold.training.graph_hash import hash_graphs
@@ -34,7 +34,7 @@ from graphfold.training.report import write_report
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.scoring import Rows, metric_names
 from graphfold.training.tables import describe_data, metrics_table
-from graphfold.training.trained import TrainedModel, choose_device, named_packages
+from graphfold.training.trained import TrainedModel, named_packages
 
 
 def train_command(composed: Composed) -> int:
@@ -75,13 +75,12 @@ def train(
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
-    device = choose_device(config["trainer"])
-    config = settle_kernels({**config, "products": products_in_use()}, device)
+    config = {**config, "products": products_in_use()}
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
-    about = about_process, describe_kernels(config), describe_data(data)
+    about = about_process, describe_data(data)
     print("\n".join(filter(None, about)), flush=True)
     learner, complete = make_learner(config, data)
     folder.create(config, anew)
@@ -100,8 +99,7 @@ def resume_run(folder: RunFolder) -> Metrics:
         GraphfoldError: if it is no run folder, or its data changed.
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
-    config = folder.read_config()
-    config = available_kernels(config, choose_device(config["trainer"]))
+    config = upgraded(folder.read_config())
     folder.remove_leftovers()
     if not folder.last.is_file():
         print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)

@@ -15,8 +15,8 @@ from graphfold.datasets.feature_spec import FeatureSpec
 from graphfold.datasets.registry import adapter_paths
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
 from graphfold.layers import Model
-from graphfold.training.cell_kernels import available_kernels
 from graphfold.training.checkpoint import Checkpoint
+from graphfold.training.earlier_configs import upgraded
 from graphfold.training.instantiate import refuse_unregistered, third_party
 from graphfold.training.metrics import Metrics
 from graphfold.training.model import build_model
@@ -52,7 +52,7 @@ class TrainedModel:
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
             device = choose_device(checkpoint.config["trainer"])
-            config = available_kernels(checkpoint.config, device)
+            config = upgraded(checkpoint.config)
             model = build_model(config["model"], spec.schema, spec.scalers)
             model.to(parameter_dtype(config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)

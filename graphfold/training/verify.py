@@ -23,7 +23,6 @@ from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_json
 from graphfold.layers import Model
-from graphfold.training.cell_kernels import settle_kernels
 from graphfold.training.compose import compose
 from graphfold.training.run_folder import RunFolder
 from graphfold.training.sharing import can_share
@@ -191,7 +190,7 @@ def _from_run(run: Path) -> tuple[Model, TypedDAG]:
 
 
 def _from_config(overrides: Sequence[str]) -> tuple[Model, TypedDAG]:
-    config = settle_kernels(compose(overrides).config, torch.device("cpu"))
+    config = compose(overrides).config
     data = DataModule(**config["data"])
     data.prepare()
     learner, _ = make_learner(config, data)

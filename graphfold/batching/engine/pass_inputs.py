@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.engine.cell_modules import modules_of, parameters_of
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 from graphfold.errors import ShapeError
 
@@ -29,32 +29,11 @@ class PassInputs:
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
     shared: Mapping[str, Tensor]
     kernel: Kernel
-    trace_after: int | None = None  # groups that a cell runs before it is traced; None: never
-    recompute: bool = False  # whether backward runs the groups again
-    fuse: bool | None = None  # whether programs have kernels; None: where measured to be faster
 
-    def hollow(self) -> PassInputs:
-        """The same without the memory of what cells read; backward needs no more."""
-        x: dict[int, NodeInput] = {
-            op_type: {name: self.hollow_x[op_type, name] for name, _ in parts(value)}
-            for op_type, value in self.x.items()
-        }
-        given = {name: hollow(tensor) for name, tensor in self.given.items()}
-        return replace(self, x=x, given=given, edge=self.hollow_edge)
-
-    @cached_property
-    def hollow_x(self) -> dict[tuple[int, str], Tensor]:
-        """(op type, name of the part) -> what stands for a part of x."""
-        return {
-            (op_type, name): hollow(tensor)
-            for op_type, value in self.x.items()
-            for name, tensor in parts(value)
-        }
-
-    @cached_property
-    def hollow_edge(self) -> dict[str, Tensor]:
-        """Column -> what stands for it."""
-        return {name: hollow(tensor) for name, tensor in self.edge.items()}
+    @property
+    def is_native(self) -> bool:
+        """Whether the usual kernel reduces over children."""
+        return self.kernel is NATIVE
 
     @cached_property
     def modules(self) -> dict[int, list[nn.Module]]:
@@ -125,12 +104,6 @@ def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dt
     given = (tensor for value in x for _, tensor in parts(value))
     floats = (t.dtype for t in chain(parameters, given) if t.is_floating_point())
     return next(floats, torch.get_default_dtype())
-
-
-def hollow(tensor: Tensor) -> Tensor:
-    """What stands for a tensor where its numbers are not needed: one element, expanded."""
-    stand_in = tensor.new_empty(()).expand(tensor.shape)
-    return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
 
 def check_state(cell: Cell, state: State, group: Group) -> None:

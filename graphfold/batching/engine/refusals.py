@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.captured import refuse_changed_buffers
+from graphfold.batching.engine.cell_modules import modules_of
 from graphfold.errors import EngineError
 
 CHANGED_BY_GROUP = (
@@ -22,6 +23,36 @@ NORMALISED_BY_GROUP = (
     "node's state would depend on the schedule and on other graphs. Use LayerNorm, or move it to "
     "before, after or rounds of message passing."
 )
+
+
+@contextmanager
+def refuse_changed_buffers(cells: Iterable[Cell], why: str) -> Iterator[None]:
+    """Raises if modules of cells change their buffers in training while the block runs.
+
+    Args:
+        cells: what the block runs.
+        why: when it does so, what is wrong with that, and what to do.
+
+    Raises:
+        EngineError: with the name of the buffer.
+    """
+    if torch.is_inference_mode_enabled():
+        yield
+        return
+    before = [
+        (cell, module, name, buffer, buffer._version)
+        for cell in cells
+        if cell.training
+        for module in modules_of(cell)
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    yield
+    for cell, module, name, buffer, version in before:
+        if module._buffers.get(name) is not buffer or buffer._version != version:
+            place = next(prefix for prefix, m in cell.named_modules() if m is module)
+            full = f"{place}.{name}" if place else name
+            raise EngineError(f"{type(cell).__name__} changes its buffer '{full}' {why}")
 
 
 @contextmanager

@@ -24,7 +24,6 @@ class RoundInputs:
     absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
     shared: Mapping[str, Tensor]
     kernel: Kernel
-    recompute: bool = False  # whether backward runs the cells again
     fuse: bool = False  # whether sums of messages have kernels of their own
 
     @cached_property

@@ -8,28 +8,21 @@ and field, as the cells return it; it is neither joined nor copied between round
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.engine.captured import refuse_changed_buffers
 from graphfold.batching.engine.links import Links, OldState, RoundReader
 from graphfold.batching.engine.pass_inputs import cell_dtype, check_state
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.selected import Selected
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.fast_kernels import FastKernels
 from graphfold.batching.kernels.gather import select_rows
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
-
-CHANGED_TWICE = (
-    "while it runs, and would again in backward. Do not recompute (model.recompute=false), or use "
-    "a module without running statistics."
-)
-
 
 class RoundsRun:
     """The rounds of one pass, one after another.
@@ -58,7 +51,7 @@ class RoundsRun:
         for group in plan.groups:
             if group.op_type in cells:
                 cell = cells[group.op_type]
-                with FastKernels():
+                with NativeLinear():
                     state = cell.initial(x_rows(x[group.op_type], plan, group.op_type))
                 check_state(cell, state, group)
                 for name in lacking.keys() & cell.fields.keys():
@@ -93,24 +86,9 @@ class RoundsRun:
     def _call(
         self, cell: Cell, group: Group, plan: PassSchedule, old: OldState, x: NodeInput
     ) -> State:
-        if self.inputs.recompute and torch.is_grad_enabled():
-            return self._call_again_later(cell, group, plan, old.state, x)
         if group.op_type not in self._links:
             self._links[group.op_type] = self._link(plan, group, old.state)
         return self._run(cell, group, plan, self._links[group.op_type], old, x)
-
-    def _call_again_later(
-        self, cell: Cell, group: Group, plan: PassSchedule, state: TypedFields, x: NodeInput
-    ) -> State:
-        """What is computed within must not outlive the call, so nothing there is shared."""
-
-        def run() -> State:
-            links, old = self._link(plan, group, state), OldState(state, plan)
-            return self._run(cell, group, plan, links, old, x)
-
-        with refuse_changed_buffers([cell], CHANGED_TWICE):
-            new: State = checkpoint(run, use_reentrant=False)
-        return new
 
     def _link(self, plan: PassSchedule, group: Group, state: TypedFields) -> Links:
         return Links(plan, group, state.groups, self.inputs)
@@ -132,7 +110,7 @@ class RoundsRun:
             self.inputs.shared,
             self.inputs.kernel,
         )
-        with FastKernels(compiled=self.inputs.fuse):
+        with NativeLinear() if self.inputs.fuse else nullcontext():
             new: State = cell(x_rows(x, plan, group.op_type), children)
         check_state(cell, new, group)
         return {name: new[name] for name in cell.fields}

@@ -25,5 +25,6 @@ def compile_kernels(name: str, dtype: torch.dtype, defined: str = "") -> ctypes.
         EngineError: if they cannot be compiled.
     """
     folder = Path(__file__).parent
-    sources = [folder.joinpath(part).read_text() for part in ("vectors.h", name)]
+    paths = (folder.with_name("native") / "vectors.h", folder / name)
+    sources = [path.read_text() for path in paths]
     return compile_c("\n".join([f"#define real {REALS[dtype]}", defined, *sources]))

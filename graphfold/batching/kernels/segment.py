@@ -16,7 +16,6 @@ from torch import Tensor
 
 from graphfold.batching.kernels.gather import gather_sum as gather_sum
 from graphfold.batching.kernels.gather import parents
-from graphfold.batching.kernels.opaque import is_open, opaque
 
 #: Below so many numbers the few operations of `sum_by_index_add` are quicker on a CPU.
 SMALL = 1 << 16
@@ -144,36 +143,27 @@ class _Max(torch.autograd.Function):
 
 
 def _is_small(rows: Tensor, sizes: Sequence[int]) -> bool:
-    """Whether so many rows of these sizes are few numbers on a CPU; not where a trace runs."""
-    return rows.is_cpu and not is_open(rows) and rows.shape[0] * math.prod(sizes) < SMALL
+    """Whether so many rows of these sizes are few numbers on a CPU."""
+    return rows.is_cpu and rows.shape[0] * math.prod(sizes) < SMALL
 
 
-def _empty(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-    """[num_segments, ...] memory for a reduction."""
-    return values.new_empty(ptr.shape[0] - 1, *values.shape[1:])
-
-
-@opaque(_empty)
 def _total(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     is_small = _is_small(values, values.shape[1:])
     return (sum_by_index_add if is_small else _total_by_runs)(values, ptr, parent)
 
 
-@opaque(_empty)
 def _total_by_runs(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     rows = values.reshape(len(values), math.prod(values.shape[1:]))
     total = gather_sum(rows, torch.arange(len(values), device=ptr.device), ptr)
     return total.view(len(ptr) - 1, *values.shape[1:])
 
 
-@opaque(_empty)
 def _highest(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     index = parent.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
     zeros = values.new_zeros(ptr.shape[0] - 1, *values.shape[1:])
     return zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
 
 
-@opaque(lambda grad, values, *_: torch.empty_like(values))
 def _shares(grad: Tensor, values: Tensor, highest: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     """[num_rows, ...] the gradient of `segment_max`."""
     is_highest = highest.detach().index_select(0, parent)  # and its memory is used again

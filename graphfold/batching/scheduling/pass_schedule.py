@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -154,6 +155,59 @@ class PassSchedule:
     @cached_property
     def _child_rows(self) -> dict[int, Tensor]:
         return self.split_edges(self.child_row)
+
+    @cached_property
+    def group_table(self) -> Tensor:
+        """[num_groups, 7] what native code knows of a group, see native/pass.c."""
+        seen: dict[int, int] = {}
+        rows = []
+        for group in self.groups:
+            type_edge = seen.get(group.op_type, 0)
+            seen[group.op_type] = type_edge + group.num_edges
+            rows.append(
+                [
+                    group.op_type,
+                    group.start,
+                    group.size,
+                    group.edge_start,
+                    group.num_edges,
+                    group.type_start,
+                    type_edge,
+                ]
+            )
+        return torch.tensor(rows, dtype=torch.int64).view(-1, 7)
+
+    @cached_property
+    def link_table(self) -> Tensor:
+        """[5] where native code finds who reads whom, see native/program.h."""
+        arrays = (
+            self.child_ptr,
+            self.reader_ptr,
+            self.reader_edge,
+            self.reader,
+            self.reader_of_row,
+        )
+        return torch.tensor([0 if array is None else array.data_ptr() for array in arrays])
+
+    def count_rows(self, op_type: int) -> int:
+        """How many rows a type has."""
+        return sum(group.size for group in self.groups_by_type.get(op_type, ()))
+
+    def count_edges(self, op_type: int) -> int:
+        """How many edges the nodes of a type have."""
+        return sum(group.num_edges for group in self.groups_by_type.get(op_type, ()))
+
+    def type_child_row(self, op_type: int) -> Tensor:
+        """[num_edges_of_type] the row that each edge of a type reads, in order."""
+        if op_type not in self._type_child_rows:
+            parts = [self.child_row[g.edges] for g in self.groups_by_type.get(op_type, ())]
+            joined = torch.cat(parts) if parts else self.child_row[:0]
+            self._type_child_rows[op_type] = joined
+        return self._type_child_rows[op_type]
+
+    @cached_property
+    def _type_child_rows(self) -> dict[int, Tensor]:
+        return {}
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> PassSchedule:
         """A copy with `function` applied to every tensor."""

@@ -1,0 +1,192 @@
+"""CompiledBackward: backward of a pass of compiled cells, and the gradients of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.engine.compiled.compiled_cell import Rows, WeightGradient
+from graphfold.batching.engine.compiled.memory import address
+from graphfold.batching.engine.compiled.program import ALL_EDGES, ROWS, Key
+
+if TYPE_CHECKING:
+    from graphfold.batching.engine.compiled.run import CompiledPass, Named
+
+#: Fewer multiplications than these are not shared out among threads.
+FEW_MULTIPLICATIONS = 1 << 20
+
+
+class CompiledBackward:
+    """Backward of one pass.
+
+    Args:
+        run: the pass.
+        states: what forward gave.
+        tensors: what cells read.
+        kept: what forward kept.
+        grads: what is asked of the states.
+    """
+
+    def __init__(
+        self,
+        run: CompiledPass,
+        states: Sequence[Tensor],
+        tensors: Sequence[Tensor],
+        kept: Mapping[Named, Tensor],
+        grads: Sequence[Tensor | None],
+    ) -> None:
+        self._pass, self._plan, self._tensors = run, run.plan, tensors
+        self._memory = run.memory(tensors)
+        run.place_states(self._memory, states)
+        for (op_type, key), tensor in kept.items():
+            self._memory.own[op_type][key] = tensor  # type: ignore[index]
+        for name, grad in zip(run.fields, grads, strict=True):
+            if grad is not None:
+                self._place_outside(name, grad)
+
+    def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
+        """The gradient of each tensor that needs one."""
+        self._reserve()
+        cells = self._pass.cells
+        programs = {t: cell.backward for t, cell in cells.items() if cell.backward is not None}
+        self._memory.run(programs, is_backward=True)
+        found = self._constants()
+        for named, tensor, need in zip(self._pass.names, self._tensors, needs, strict=True):
+            if need and named[1][0] != "constant":
+                found[named] = self._gradient(named, tensor)
+        # What no node of this batch used gets zeros, not None, as it does in a layer.
+        return [
+            (found[named] if named in found else torch.zeros_like(tensor)) if need else None
+            for named, tensor, need in zip(self._pass.names, self._tensors, needs, strict=True)
+        ]
+
+    def _place_outside(self, name: str, grad: Tensor) -> None:
+        """What is asked of a field from outside: of all rows, or of a few."""
+        shared, dtype = self._memory.shared, self._pass.dtype
+        if grad.is_sparse:
+            grad = grad.coalesce()
+            row = grad.indices()[0]
+            places = torch.full((self._plan.num_rows + 1,), -1, dtype=torch.int64)
+            places[row] = torch.arange(len(row))
+            shared["outside_row", name] = places
+            grad = grad.values()
+        shared["outside", name] = grad.to(dtype).contiguous()
+
+    def _reserve(self) -> None:
+        """Memory for all that backward writes."""
+        memory, run = self._memory, self._pass
+        written: dict[Key, int] = {}  # how many edges belong to types that write it
+        for op_type, cell in run.cells.items():
+            for key, (space, size) in cell.buffers.items():
+                if space in (ROWS, ALL_EDGES):
+                    if key not in memory.shared:
+                        memory.shared[key] = run.new(op_type, space, size)
+                    written[key] = written.get(key, 0) + self._plan.count_edges(op_type)
+                elif key[0] != "saved":
+                    memory.own[op_type][key] = run.new(op_type, space, size)
+            for number, size in cell.accumulated.items():
+                sums = torch.zeros(run.num_threads, size, dtype=run.dtype)
+                memory.own[op_type]["accumulated", str(number)] = sums
+        num_edges = self._plan.child_row.shape[0]
+        for (kind, name), count in written.items():
+            both = {("edge_grad", name), ("node_grad", name)} <= written.keys()
+            if kind == "given_grad" or both or count < num_edges:
+                memory.shared[kind, name].zero_()
+
+    def _constants(self) -> dict[Named, Tensor]:
+        """The gradients of constants, such as weights."""
+        found: dict[Named, Tensor] = {}
+        for op_type, cell in self._pass.cells.items():
+            own = self._memory.own[op_type]
+
+            def add(number: int, grad: Tensor, op_type: int = op_type) -> None:
+                named = op_type, ("constant", str(number))
+                found[named] = found[named] + grad if named in found else grad
+
+            for product in cell.products:
+                weight, bias = self._sum_products(op_type, product)
+                add(product.weight, weight.t())
+                if product.bias is not None:
+                    add(product.bias, bias)
+            for number in cell.accumulated:
+                sums = own["accumulated", str(number)].sum(0)
+                add(number, sums.view(own["constant", str(number)].shape))
+        return found
+
+    def _sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor]:
+        """[m, k] the gradient of a transposed weight, and [m] that of the bias."""
+        plan, run, (x, grad) = self._plan, self._pass, (product.x, product.grad)
+        k, m = self._memory.own[op_type]["constant", str(product.weight)].shape
+        weight, bias = torch.empty(m, k, dtype=run.dtype), torch.zeros(m, dtype=run.dtype)
+        num_rows = plan.count_edges(op_type) if grad.of_edges else plan.count_rows(op_type)
+        num_parts = max(x.parts, 1)
+        is_done = run.library.sum_products(
+            self._address(op_type, grad),
+            grad.row,
+            m,
+            self._address(op_type, x),
+            address(plan.type_child_row(op_type)) if x.parts else None,
+            x.row,
+            num_parts,
+            k // num_parts,
+            weight.data_ptr(),
+            None if product.bias is None else bias.data_ptr(),
+            num_rows,
+            False,
+            run.num_threads if num_rows * k * m >= FEW_MULTIPLICATIONS else 1,
+        )
+        if not is_done:
+            raise MemoryError("there is no memory for the gradient of a weight")
+        return weight, bias
+
+    def _address(self, op_type: int, rows: Rows) -> int:
+        own, shared = self._memory.own[op_type], self._memory.shared
+        tensor = own[rows.key] if rows.key in own else shared[rows.key]
+        return tensor.data_ptr() + rows.offset * tensor.element_size()
+
+    def _gradient(self, named: Named, tensor: Tensor) -> Tensor:
+        """The gradient of what is no constant."""
+        op_type, (kind, name) = named
+        if op_type is not None:
+            found = self._memory.own[op_type].get(("x_grad", name))
+        elif kind == "edge":
+            found = self._memory.shared.get(("column_grad", name))
+        elif kind == "absent":
+            return self._of_absent(name, tensor)
+        else:
+            return self._of_given(name, tensor)
+        return torch.zeros_like(tensor) if found is None else found.view(tensor.shape)
+
+    def _of_absent(self, name: str, tensor: Tensor) -> Tensor:
+        """What is asked of what an absent child reads: of row 0."""
+        total = self._memory.pull(name, 0, 1, len(tensor))[0].to(tensor.dtype)
+        return total + self._outside(name, slice(0, 1))[0]
+
+    def _of_given(self, name: str, tensor: Tensor) -> Tensor:
+        """What is asked of a field of earlier passes."""
+        memory, width = self._memory, tensor.shape[1]
+        own = memory.shared.get(("given_grad", name))
+        total = torch.zeros_like(tensor) if own is None else own
+        if name not in self._pass.fields:
+            return total + memory.pull(name, 0, self._plan.num_rows + 1, width)
+        for group in self._plan.groups:
+            if name in self._pass.carried[group.op_type]:
+                total[group.rows] += memory.pull(name, group.start, group.size, width)
+                total[group.rows] += self._outside(name, group.rows)
+        return total
+
+    def _outside(self, name: str, rows: slice) -> Tensor:
+        """[num_rows, width] what is asked of some rows from outside."""
+        shared, count = self._memory.shared, rows.stop - rows.start
+        if ("outside", name) not in shared:
+            return shared["state", name].new_zeros(count, shared["state", name].shape[1])
+        values = shared["outside", name]
+        if ("outside_row", name) not in shared:
+            return values[rows]
+        place = shared["outside_row", name][rows]
+        found = values.new_zeros(count, values.shape[1])
+        found[place >= 0] = values[place[place >= 0]]
+        return found

@@ -1,0 +1,134 @@
+"""Which cells are compiled: all that can be, and a word about those that cannot."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+
+from graphfold.batching.cell import Cell
+from graphfold.batching.engine.compiled.check import check
+from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
+from graphfold.batching.engine.compiled.signature import signature_of
+from graphfold.batching.engine.compiled.trace import Signature
+from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.transforms import is_transformed
+from graphfold.batching.engine.watch import Unwatchable, Watch
+from graphfold.batching.native.library import why_missing
+from graphfold.errors import EngineError
+
+#: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
+#: every batch would gather programs without end.
+MAX_KNOWN = 8
+
+
+class Known(NamedTuple):
+    """What became of a cell: its programs, or why it has none."""
+
+    compiled: CompiledCell | None
+    reason: str = ""
+    watch: Watch | None = None
+
+
+_KNOWN: WeakKeyDictionary[Cell, dict[Hashable, Known]] = WeakKeyDictionary()
+_SAID: set[tuple[str, str]] = set()
+_COMPILING = threading.RLock()
+
+
+def find_compiled(inputs: PassInputs, fuse: bool | None) -> Mapping[int, CompiledCell] | str:
+    """The programs of all cells of a pass, or why the cells run as they are.
+
+    A cell that cannot be compiled is named in a warning, once for each reason.
+
+    Args:
+        inputs: the pass.
+        fuse: True if each cell has to be compiled, False if none shall be.
+
+    Raises:
+        EngineError: if a cell has to be compiled and cannot be.
+    """
+    if fuse is False:
+        return "fuse=False"
+    elsewhere = _elsewhere(inputs)
+    if elsewhere is not None:
+        if fuse:
+            raise EngineError(f"fuse=True compiles every cell, but {elsewhere}. Leave fuse out.")
+        return elsewhere
+    missing = why_missing(inputs.dtype(next(iter(inputs.fields))))
+    found: dict[int, CompiledCell] = {}
+    for op_type, cell in inputs.cells.items():
+        known = _find(inputs, op_type, cell) if missing is None else Known(None, missing)
+        if known.compiled is None:
+            return _refuse(type(cell).__name__, known.reason, fuse)
+        found[op_type] = known.compiled
+    return found
+
+
+def _elsewhere(inputs: PassInputs) -> str | None:
+    """What else the pass needs than compiled cells on a CPU; None if nothing."""
+    if inputs.device.type != "cpu":
+        return f"compiled cells run on CPUs, and the model is on '{inputs.device.type}'"
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast is on"
+    if not inputs.fields:
+        return "no cell of the pass has fields"
+    if not inputs.is_native:
+        return "another kernel than 'native' is chosen for sums over children"
+    if is_transformed():
+        return "a transform of torch.func or forward-mode differentiation is on"
+    return None
+
+
+def _find(inputs: PassInputs, op_type: int, cell: Cell) -> Known:
+    """What is known of a cell, found out now if it is new or has changed."""
+    signature = signature_of(inputs, op_type, torch.is_grad_enabled())
+    key = signature, frozenset(inputs.fields)
+    known = _KNOWN.get(cell, {}).get(key)
+    if known is not None and (known.watch is None or known.watch.is_unchanged()):
+        return known
+    with _COMPILING:
+        found = _compile(cell, *key)
+        own = _KNOWN.setdefault(cell, {})
+        own.pop(key, None)
+        while len(own) >= MAX_KNOWN:
+            del own[next(iter(own))]
+        own[key] = found
+        return found
+
+
+def _compile(cell: Cell, signature: Signature, written: frozenset[str]) -> Known:
+    watch = None
+    # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
+    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+        try:
+            watch = Watch(cell)
+            compiled = compile_cell(cell, signature, written)
+            check(cell, compiled, signature, written)
+            if not watch.is_unchanged():
+                raise Untraceable("it changes what it reads, such as an attribute, while it runs")
+        except (Untraceable, Unwatchable) as reason:
+            return Known(None, str(reason), watch)
+    return Known(compiled, "", watch)
+
+
+def _refuse(name: str, reason: str, fuse: bool | None) -> str:
+    """Says, and gives, the reason why a cell is not compiled."""
+    message = f"{name} is not compiled: {reason}."
+    if fuse:
+        raise EngineError(
+            f"{message} fuse=True demands that it is; with fuse=None (model.fuse=null) it runs as "
+            "it is, and slower."
+        )
+    if (name, reason) not in _SAID:
+        _SAID.add((name, reason))
+        warnings.warn(
+            f"{message} It runs as it is, group by group, and slower; see docs/engine.md. "
+            "fuse=False (model.fuse=false) accepts that.",
+            stacklevel=2,
+        )
+    return f"{name}: {reason}"

@@ -1,0 +1,345 @@
+"""Derivatives: the values of backward, from those of forward.
+
+A rule says what an operation asks of each of its inputs, given what is asked of its result. What
+is asked of an input is asked of a view: of a value, all that its views are asked is added up, each
+at its place; where a view stretches a dimension, the numbers along it are added up, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from graphfold.batching.engine.compiled.builder import ValueBuilder
+from graphfold.batching.engine.compiled.values import (
+    CONSTANT,
+    EDGE,
+    EDGES,
+    NODES,
+    PREVIOUS,
+    WHOLE,
+    Untraceable,
+    Value,
+    View,
+    X,
+)
+
+#: (what asks, what is asked of its result) -> for some inputs, what is asked of them.
+Asked: TypeAlias = Iterator[tuple[View, View]]
+
+
+@dataclass(frozen=True)
+class Product:
+    """The gradient of a weight [k, m]: x.T @ grad, over all rows of the pass at once."""
+
+    weight: Value
+    bias: Value | None
+    x: View
+    grad: View
+
+
+@dataclass
+class Gradients:
+    """What backward computes.
+
+    Args:
+        values: in the order in which they are computed.
+        sources: (operation, name) of what the cell reads -> its gradient.
+        products: the gradients of weights.
+        constants: of constants that are no weights, what is added up over all rows.
+    """
+
+    values: list[Value]
+    sources: dict[tuple[str, str], View] = field(default_factory=dict)
+    products: list[Product] = field(default_factory=list)
+    constants: dict[Value, list[tuple[View, View]]] = field(default_factory=dict)
+
+
+def differentiate(
+    values: list[Value],
+    outputs: Mapping[str, View],
+    needed: Callable[[Value], bool],
+    arity: int | None,
+) -> Gradients:
+    """The gradients of a cell.
+
+    Args:
+        values: of its forward, in order.
+        outputs: field -> the view that is its state.
+        needed: whether the gradient of a source or constant is wanted.
+        arity: the number of children, or None if it differs.
+    """
+    return _Backward(values, outputs, needed, arity).run()
+
+
+class _Backward:
+    def __init__(
+        self,
+        values: list[Value],
+        outputs: Mapping[str, View],
+        needed: Callable[[Value], bool],
+        arity: int | None,
+    ) -> None:
+        self._forward, self._outputs, self._needed = values, outputs, needed
+        self.to = ValueBuilder(arity)
+        self._asked: dict[Value, list[tuple[View, View]]] = {}
+        self._found = Gradients(self.to.values)
+        self._active = self._find_active()
+
+    def run(self) -> Gradients:
+        for name, view in self._outputs.items():
+            if view.value in self._active:
+                seed = self.to.add("pull", NODES, view.shape, name=name)
+                self._ask(view, seed)
+        for value in reversed(self._forward):
+            if value not in self._active or value not in self._asked:
+                continue
+            grad = self._assembled(value)
+            if value.operation in (X, EDGE, PREVIOUS, "gather", "gather_sum"):
+                self._found.sources[value.operation, value.name] = grad
+            elif value.operation.partition(":")[0] in _RULES:
+                rule = _RULES[value.operation.partition(":")[0]]
+                for view, asked in rule(self, value, grad):
+                    self._ask(view, asked)
+        self._found.constants = {
+            value: asked for value, asked in self._asked.items() if value.operation == CONSTANT
+        }
+        return self._found
+
+    def _find_active(self) -> set[Value]:
+        """The values through which gradients go."""
+        active: set[Value] = set()
+        for value in self._forward:
+            if value.operation in (X, EDGE, PREVIOUS, "gather", "gather_sum"):
+                is_active = self._needed(value)
+            else:
+                is_active = value.operation.partition(":")[0] in _RULES and any(
+                    self._is_active(view.value, active) for view in value.inputs
+                )
+            if is_active:
+                active.add(value)
+        return active
+
+    def _is_active(self, value: Value, active: set[Value]) -> bool:
+        return value in active or (value.operation == CONSTANT and self._needed(value))
+
+    def _ask(self, view: View, asked: View) -> None:
+        if self.wants(view):
+            self._asked.setdefault(view.value, []).append((view, asked))
+
+    def wants(self, view: View) -> bool:
+        """Whether the gradient of an input is wanted."""
+        return self._is_active(view.value, self._active)
+
+    def _assembled(self, value: Value) -> View:
+        """All that is asked of a value, added up."""
+        asked = self._asked[value]
+        if len(asked) == 1:
+            view, grad = asked[0]
+            if view.is_all and not _is_stretched(view) and grad.shape == view.shape:
+                return self._as_value(self.to.contiguous(grad), value)
+        made = self.to.add("assemble", value.space, value.shape, [grad for _, grad in asked])
+        made.value.number = tuple(view for view, _ in asked)  # where each goes
+        return made
+
+    def _as_value(self, grad: View, value: Value) -> View:
+        """What is asked of all of a value, in its own space and shape."""
+        if grad.space == value.space:
+            return self.to.reshape(grad, value.shape)
+        if value.space == NODES:
+            return self.to.reshape(self.to.in_space(grad, NODES), value.shape)
+        by_edge = self.to.reshape(grad, (self.to.arity or 1, *value.shape))
+        return self.to.in_space(by_edge, EDGES)
+
+    # What follows is called by rules.
+
+    def product(self, value: Value, grad: View) -> None:
+        """Notes the gradients of a weight and a bias."""
+        x, weight, *bias = value.inputs
+        wants_bias = bool(bias) and self.wants(bias[0])
+        if self.wants(weight):
+            own = bias[0].value if wants_bias else None
+            self._found.products.append(Product(weight.value, own, x, self.to.contiguous(grad)))
+        elif wants_bias:
+            self._ask(bias[0], grad)
+
+    def do(self, operation: str, *operands: View | float) -> View:
+        """An elementwise operation of backward."""
+        return self.to.apply(operation, *operands)
+
+
+def _is_stretched(view: View) -> bool:
+    return any(s == 0 and size > 1 for s, size in zip(view.steps, view.shape, strict=True))
+
+
+def _add(b: _Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    yield x, g
+    yield y, g
+
+
+def _sub(b: _Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    yield x, g
+    if b.wants(y):
+        yield y, b.do("neg", g)
+
+
+def _mul(b: _Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    if b.wants(x):
+        yield x, b.do("mul", g, y)
+    if b.wants(y):
+        yield y, b.do("mul", g, x)
+
+
+def _div(b: _Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    share = b.do("div", g, y)
+    yield x, share
+    if b.wants(y):
+        yield y, b.do("neg", b.do("mul", share, v.view))
+
+
+def _fma(b: _Backward, v: Value, g: View) -> Asked:
+    x, y, z = v.inputs
+    if b.wants(x):
+        yield x, b.do("mul", g, y)
+    if b.wants(y):
+        yield y, b.do("mul", g, x)
+    yield z, g
+
+
+def _pow(b: _Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    if b.wants(x):
+        less = b.do("pow", x, b.do("sub", y, 1.0)) if y.space != WHOLE else _less(b, x, y)
+        yield x, b.do("mul", g, b.do("mul", y, less))
+    if b.wants(y):
+        grown = b.do("mul", v.view, b.do("log", x))
+        yield y, b.do("mul", g, b.do("where", b.do("eq", v.view, 0.0), 0.0, grown))
+
+
+def _less(b: _Backward, x: View, y: View) -> View:
+    """x to the power of y - 1, for a number y of the code."""
+    if y.value.number is None or y.value.name:
+        raise Untraceable("it takes powers of a parameter")
+    return b.do("pow", x, float(y.value.number) - 1)
+
+
+def _where(b: _Backward, v: Value, g: View) -> Asked:
+    condition, x, y = v.inputs
+    if b.wants(x):
+        yield x, b.do("where", condition, g, 0.0)
+    if b.wants(y):
+        yield y, b.do("where", condition, 0.0, g)
+
+
+def _extreme(b: _Backward, v: Value, g: View) -> Asked:
+    """Maximum and minimum: equal numbers share alike, as in torch."""
+    x, y = v.inputs
+    half = b.do("mul", g, 0.5)
+    is_x = "gt" if v.operation == "maximum" else "lt"
+    for own, other in ((x, y), (y, x)):
+        if b.wants(own):
+            rest = b.do("where", b.do("eq", own, other), half, 0.0)
+            yield own, b.do("where", b.do(is_x, own, other), g, rest)
+
+
+def _unary(rule: Callable[[_Backward, View, View, View], View]) -> Callable[..., Asked]:
+    """A rule from what is asked, the input and the result."""
+
+    def asked(b: _Backward, v: Value, g: View) -> Asked:
+        yield v.inputs[0], rule(b, g, v.inputs[0], v.view)
+
+    return asked
+
+
+def _cat(b: _Backward, v: Value, g: View) -> Asked:
+    dim, start = int(v.operation.partition(":")[2]), 0
+    for view in v.inputs:
+        shape = list(g.shape)
+        shape[dim] = view.shape[dim]
+        yield view, g.arranged(shape, g.steps, g.offset + start * g.steps[dim])
+        start += view.shape[dim]
+
+
+def _multiply(b: _Backward, v: Value, g: View) -> Asked:
+    x, weight = v.inputs[:2]
+    g = b.to.contiguous(g)
+    b.product(v, g)
+    if b.wants(x):
+        yield x, b.to.add("multiply_transposed", g.space, x.shape, [g, weight])
+
+
+def _reduce_sum(b: _Backward, v: Value, g: View) -> Asked:
+    (x,) = v.inputs
+    yield x, g.expanded(x.shape)
+
+
+def _reduce_max(b: _Backward, v: Value, g: View) -> Asked:
+    (x,) = v.inputs
+    is_highest = b.do("eq", x, v.view)
+    count = b.to.add("reduce_sum", v.space, v.shape, [is_highest])
+    yield x, b.do("mul", b.do("div", g, count), is_highest)
+
+
+def _sum_edges(b: _Backward, v: Value, g: View) -> Asked:
+    yield v.inputs[0], b.to.add("expand", EDGES, g.shape, [b.to.contiguous(g)])
+
+
+def _max_edges(b: _Backward, v: Value, g: View) -> Asked:
+    (x,) = v.inputs
+    expanded = b.to.add("expand", EDGES, v.shape, [v.view])
+    is_highest = b.do("eq", x, expanded)
+    count = b.to.add("sum_edges", NODES, v.shape, [is_highest])
+    share = b.do("div", g, b.do("maximum", count, 1.0))
+    yield x, b.do("mul", b.to.add("expand", EDGES, v.shape, [share]), is_highest)
+
+
+def _expand(b: _Backward, v: Value, g: View) -> Asked:
+    yield v.inputs[0], b.to.add("sum_edges", NODES, g.shape, [b.to.contiguous(g)])
+
+
+_ERF = 2 / math.sqrt(math.pi)
+
+_RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
+    "copy": _unary(lambda b, g, x, y: g),
+    "neg": _unary(lambda b, g, x, y: b.do("neg", g)),
+    "abs": _unary(lambda b, g, x, y: b.do("mul", g, b.do("sign", x))),
+    "exp": _unary(lambda b, g, x, y: b.do("mul", g, y)),
+    "log": _unary(lambda b, g, x, y: b.do("div", g, x)),
+    "log1p": _unary(lambda b, g, x, y: b.do("div", g, b.do("add", x, 1.0))),
+    "expm1": _unary(lambda b, g, x, y: b.do("mul", g, b.do("add", y, 1.0))),
+    "sqrt": _unary(lambda b, g, x, y: b.do("div", g, b.do("mul", y, 2.0))),
+    "rsqrt": _unary(lambda b, g, x, y: b.do("mul", b.do("mul", g, -0.5), b.do("div", y, x))),
+    "reciprocal": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("mul", y, y)))),
+    "sigmoid": _unary(lambda b, g, x, y: b.do("sigmoid_grad", g, y)),
+    "tanh": _unary(lambda b, g, x, y: b.do("tanh_grad", g, y)),
+    "relu": _unary(lambda b, g, x, y: b.do("relu_grad", g, y)),
+    "sin": _unary(lambda b, g, x, y: b.do("mul", g, b.do("cos", x))),
+    "cos": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("sin", x)))),
+    "erf": _unary(
+        lambda b, g, x, y: b.do(
+            "mul", g, b.do("mul", b.do("exp", b.do("neg", b.do("mul", x, x))), _ERF)
+        )
+    ),
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "fma": _fma,
+    "pow": _pow,
+    "where": _where,
+    "maximum": _extreme,
+    "minimum": _extreme,
+    "cat": _cat,
+    "multiply": _multiply,
+    "reduce_sum": _reduce_sum,
+    "reduce_max": _reduce_max,
+    "sum_edges": _sum_edges,
+    "max_edges": _max_edges,
+    "expand": _expand,
+}

@@ -1,0 +1,151 @@
+"""What each elementwise operation of torch is in native ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from graphfold.batching.engine.compiled.builder import Operand, ValueBuilder
+from graphfold.batching.engine.compiled.values import Untraceable, View
+
+aten = torch.ops.aten
+
+#: Operations of torch that are one native operation of the same arguments.
+SAME: Mapping[Any, str] = {
+    aten.neg: "neg",
+    aten.abs: "abs",
+    aten.exp: "exp",
+    aten.log: "log",
+    aten.log1p: "log1p",
+    aten.expm1: "expm1",
+    aten.sqrt: "sqrt",
+    aten.rsqrt: "rsqrt",
+    aten.reciprocal: "reciprocal",
+    aten.sigmoid: "sigmoid",
+    aten.tanh: "tanh",
+    aten.relu: "relu",
+    aten.erf: "erf",
+    aten.sin: "sin",
+    aten.cos: "cos",
+    aten.sign: "sign",
+    aten.mul: "mul",
+    aten.maximum: "maximum",
+    aten.minimum: "minimum",
+    aten.eq: "eq",
+    aten.ne: "ne",
+    aten.lt: "lt",
+    aten.le: "le",
+    aten.gt: "gt",
+    aten.ge: "ge",
+    aten.logical_and: "logical_and",
+    aten.logical_or: "logical_or",
+    aten.logical_not: "logical_not",
+    aten.where: "where",
+}
+
+
+class Composed:
+    """Operations of torch that are several native ones; a method for each, named as in torch."""
+
+    def __init__(self, to: ValueBuilder) -> None:
+        self._do = to.apply
+
+    def add(self, x: Operand, y: Operand, alpha: float = 1) -> View:
+        return self._do("add", x, y if alpha == 1 else self._times(y, alpha))
+
+    def sub(self, x: Operand, y: Operand, alpha: float = 1) -> View:
+        return self._do("sub", x, y if alpha == 1 else self._times(y, alpha))
+
+    def rsub(self, x: Operand, y: Operand, alpha: float = 1) -> View:
+        return self._do("sub", y, x if alpha == 1 else self._times(x, alpha))
+
+    def div(self, x: Operand, y: Operand, rounding_mode: str | None = None) -> View:
+        if rounding_mode is not None:
+            raise Untraceable("it divides and rounds")
+        return self._do("mul", x, 1 / y) if isinstance(y, float) and y else self._do("div", x, y)
+
+    def square(self, x: View) -> View:
+        return self._do("mul", x, x)
+
+    def pow(self, x: Operand, exponent: Operand) -> View:
+        if exponent == 2 and isinstance(x, View):
+            return self.square(x)
+        if exponent == 3 and isinstance(x, View):
+            return self._do("mul", self.square(x), x)
+        if exponent in (0.5, -0.5, -1):
+            return self._do({0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}[exponent], x)  # type: ignore[index]
+        return self._do("pow", x, exponent)
+
+    def addcmul(self, x: View, y: View, z: View, value: float = 1) -> View:
+        return self._do("fma", y if value == 1 else self._times(y, value), z, x)
+
+    def addcdiv(self, x: View, y: View, z: View, value: float = 1) -> View:
+        return self.add(x, self._do("div", y, z), value)
+
+    def lerp(self, x: View, end: View, weight: Operand) -> View:
+        return self._do("fma", self._do("sub", end, x), weight, x)
+
+    def clamp(self, x: View, min: Operand | None = None, max: Operand | None = None) -> View:
+        x = x if min is None else self.clamp_min(x, min)
+        return x if max is None else self.clamp_max(x, max)
+
+    def clamp_min(self, x: View, min: Operand) -> View:
+        return self._do("where", self._do("lt", x, min), min, x)
+
+    def clamp_max(self, x: View, max: Operand) -> View:
+        return self._do("where", self._do("gt", x, max), max, x)
+
+    def hardtanh(self, x: View, min_val: float = -1, max_val: float = 1) -> View:
+        return self.clamp(x, float(min_val), float(max_val))
+
+    def leaky_relu(self, x: View, negative_slope: float = 0.01) -> View:
+        return self._do("where", self._do("gt", x, 0.0), x, self._times(x, negative_slope))
+
+    def elu(self, x: View, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> View:
+        low = self._times(self._do("expm1", self._times(x, input_scale)), alpha * scale)
+        return self._do("where", self._do("gt", x, 0.0), self._times(x, scale), low)
+
+    def silu(self, x: View) -> View:
+        return self._do("mul", x, self._do("sigmoid", x))
+
+    def gelu(self, x: View, approximate: str = "none") -> View:
+        if approximate == "none":
+            inner = self._do("erf", self._times(x, math.sqrt(0.5)))
+        else:
+            cubed = self._do("fma", self._times(self.pow(x, 3), 0.044715), 1.0, x)
+            inner = self._do("tanh", self._times(cubed, math.sqrt(2 / math.pi)))
+        return self._do("mul", self._times(x, 0.5), self._do("add", inner, 1.0))
+
+    def softplus(self, x: View, beta: float = 1, threshold: float = 20) -> View:
+        scaled = self._times(x, beta)
+        # Without overflow: max(x, 0) + log(1 + exp(-|x|)).
+        low = self._do("log1p", self._do("exp", self._do("neg", self._do("abs", scaled))))
+        soft = self._times(self._do("add", self._do("relu", scaled), low), 1 / beta)
+        return self._do("where", self._do("gt", scaled, float(threshold)), x, soft)
+
+    def log_sigmoid_forward(self, x: View) -> View:
+        return self._do("neg", self.softplus(self._do("neg", x)))
+
+    def masked_fill(self, x: View, mask: View, value: Operand) -> View:
+        return self._do("where", mask, value, x)
+
+    def _times(self, x: Operand, factor: float) -> Operand:
+        return x if factor == 1 else self._do("mul", x, float(factor))
+
+
+def elementwise(to: ValueBuilder) -> dict[Any, Callable[..., View]]:
+    """Operation of torch -> what writes it down."""
+
+    def same(name: str) -> Callable[..., View]:
+        return lambda *operands: to.apply(name, *operands)
+
+    composed = Composed(to)
+    named = {
+        getattr(aten, name): getattr(composed, name)
+        for name in vars(Composed)
+        if not name.startswith("_")
+    }
+    return {**{packet: same(name) for packet, name in SAME.items()}, **named}

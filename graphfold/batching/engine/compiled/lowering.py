@@ -1,0 +1,519 @@
+"""Lowering: from the graph of a traced cell to the values that native code computes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from graphfold.batching.cell import Cell
+from graphfold.batching.engine.compiled.builder import ValueBuilder
+from graphfold.batching.engine.compiled.elementwise import elementwise
+from graphfold.batching.engine.compiled.tensors import TensorOf, find_tensors
+from graphfold.batching.engine.compiled.trace import Signature, Trace
+from graphfold.batching.engine.compiled.values import (
+    CONSTANT,
+    EDGE,
+    EDGES,
+    NODES,
+    PREVIOUS,
+    WHOLE,
+    Untraceable,
+    Value,
+    View,
+    X,
+)
+
+aten = torch.ops.aten
+
+#: Operations that give what they are given.
+_HANDLES = (
+    aten.detach,
+    aten.alias,
+    aten.clone,
+    aten.lift_fresh_copy,
+    aten.lift_fresh,
+    aten._to_copy,
+    aten.contiguous,
+)
+#: Where values are filled with one number: the number, or the name of its argument.
+_FILLS: Mapping[Any, float | str] = {
+    aten.zeros_like: 0,
+    aten.ones_like: 1,
+    aten.full_like: "fill_value",
+    aten.zeros: 0,
+    aten.ones: 1,
+    aten.full: "fill_value",
+    aten.new_zeros: 0,
+    aten.new_ones: 1,
+    aten.new_full: "fill_value",
+}
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What a cell computes.
+
+    Args:
+        values: in the order in which they are computed.
+        outputs: field -> the view that is its state.
+        constants: what depends on parameters alone, in the order of `fixed`'s results.
+        fixed: (tensors of the cell ..., shared tensors ...) -> the constants, by torch.
+        tensors: where the tensors of the cell are that `fixed` takes.
+        shared: the names of the shared tensors that it takes.
+        learned: the numbers of the constants that depend on what requires a gradient.
+    """
+
+    values: list[Value]
+    outputs: dict[str, View]
+    constants: list[Value]
+    fixed: Callable[..., Sequence[Tensor]]
+    tensors: tuple[TensorOf, ...]
+    shared: tuple[str, ...]
+    learned: frozenset[int]
+
+
+def lower(cell: Cell, trace: Trace, signature: Signature) -> Lowered:
+    """The values of a traced cell.
+
+    Raises:
+        Untraceable: if it does something that native code does not.
+    """
+    lowering = _Lowering(trace, signature)
+    outputs = dict(zip(cell.fields, lowering.run(), strict=True))
+    return lowering.finish(cell, outputs)
+
+
+class _Lowering:
+    """Goes through a graph node by node."""
+
+    def __init__(self, trace: Trace, signature: Signature) -> None:
+        self._trace, self._signature = trace, signature
+        self._nodes, self._edges = trace.sizes.nodes, signature.count_edges(trace.sizes)
+        self.to = ValueBuilder(signature.arity)
+        self._views: dict[fx.Node, Any] = {}
+        self._fixed: dict[fx.Node, None] = {}  # nodes that depend on parameters alone
+        self._constants: dict[fx.Node, Value] = {}
+        self._changed: set[fx.Node] = set()
+        self._argument: dict[fx.Node, str] = {}
+        self._learned_shared = {name for name, *_, wanted in signature.shared if wanted}
+        self._elementwise = elementwise(self.to)
+        self._others: dict[Any, Callable[[fx.Node], Any]] = {
+            aten.view: self._reshape,
+            aten._unsafe_view: self._reshape,
+            aten.reshape: self._reshape,
+            aten.unsqueeze: self._reshape,
+            aten.squeeze: self._reshape,
+            aten.expand: self._expand,
+            aten.slice: self._slice,
+            aten.select: self._select,
+            aten.split: self._split,
+            aten.split_with_sizes: self._split,
+            aten.unbind: self._unbind,
+            aten.permute: self._permute,
+            aten.transpose: self._permute,
+            aten.cat: self._cat,
+            aten.mm: self._product,
+            aten.addmm: self._product,
+            aten.sum: self._sum,
+            aten.mean: self._mean,
+            aten.amax: self._max,
+            aten._softmax: self._softmax,
+            aten.native_layer_norm: self._layer_norm,
+            aten.bitwise_not: lambda n: self.to.apply("logical_not", *self._operands(n)),
+            aten.bitwise_and: lambda n: self.to.apply("logical_and", *self._operands(n)),
+            aten.bitwise_or: lambda n: self.to.apply("logical_or", *self._operands(n)),
+            torch.ops.graphfold.sum_edges: lambda n: self._of_edges(n, "sum_edges", NODES),
+            torch.ops.graphfold.max_edges: lambda n: self._of_edges(n, "max_edges", NODES),
+            torch.ops.graphfold.expand_nodes: lambda n: self._of_edges(n, "expand", EDGES),
+        }
+
+    def run(self) -> list[View]:
+        """The views that the graph returns."""
+        names = iter(self._trace.arguments)
+        for node in self._trace.graph.nodes:
+            if node.op == "placeholder":
+                self._place(node, *next(names))
+            elif node.op == "get_attr":
+                self._fixed[node] = None
+            elif node.op == "call_function":
+                self._views[node] = self._call(node)
+        (returned,) = self._trace.graph.output_node().args
+        return [self._output(node) for node in returned]  # type: ignore[union-attr]
+
+    def finish(self, cell: Cell, outputs: dict[str, View]) -> Lowered:
+        """The values, with the code of the constants."""
+        graph, copies = fx.Graph(), {}
+        used = _ancestors(self._constants)
+        tensors = [node for node in self._fixed if node.op == "get_attr" and node in used]
+        shared = [node for node in self._fixed if node.op == "placeholder" and node in used]
+        for node in (*tensors, *shared):
+            copies[node] = graph.placeholder(node.name)
+        for node in self._fixed:
+            if node in used and node not in copies:
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        graph.output([copies[node] for node in self._constants])
+        owners = find_tensors(cell, [self._trace.constants[str(n.target)] for n in tensors])
+        learned = {n for n in tensors if self._trace.constants[str(n.target)].requires_grad}
+        learned |= {n for n in shared if self._argument[n] in self._learned_shared}
+        return Lowered(
+            self.to.values,
+            outputs,
+            list(self._constants.values()),
+            fx.GraphModule(torch.nn.Module(), graph).forward,
+            tuple(owners),
+            tuple(self._argument[node] for node in shared),
+            frozenset(
+                number
+                for number, node in enumerate(self._constants)
+                if not learned.isdisjoint(_ancestors([node]))
+            ),
+        )
+
+    def _place(self, node: fx.Node, how: str, name: str) -> None:
+        shape = tuple(node.meta["val"].shape[1:])
+        if how == "shared":
+            self._fixed[node] = None
+            self._argument[node] = name
+        elif how in ("x", "edge", "previous") and node.users:
+            self._require_real(node)
+            space = EDGES if how == "edge" else NODES
+            operation = {"x": X, "edge": EDGE, "previous": PREVIOUS}[how]
+            self._views[node] = self.to.add(operation, space, shape, name=name)
+        elif how in ("rows", "sum") and node.users:
+            operation, space = ("gather", EDGES) if how == "rows" else ("gather_sum", NODES)
+            self._views[node] = self.to.add(operation, space, shape, name=name)
+        elif how == "count" and node.users:
+            self._views[node] = self.to.add("count_edges", NODES, ())
+        elif how == "child_count" and node.users:
+            self._views[node] = self.to.add("integer", EDGES, (), name="child_count")
+
+    def _call(self, node: fx.Node) -> Any:
+        inputs = node.all_input_nodes
+        if any(source in self._changed for source in inputs):
+            raise Untraceable("it reads a tensor again that it has changed in place")
+        if not self._has_rows(node) and all(source in self._fixed for source in inputs):
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                raise Untraceable("it draws random numbers")
+            self._fixed[node] = None
+            return None
+        if node.target is operator.getitem:
+            return self._views[node.args[0]][node.args[1]]  # type: ignore[index]
+        packet, view = self._packet(node), None
+        if packet in _HANDLES:
+            return self._handle(node)
+        if packet in _FILLS:
+            return self._fill(node, _FILLS[packet])
+        if packet in self._others:
+            return self._others[packet](node)
+        if packet in self._elementwise:
+            view = self._elementwise[packet](*self._operands(node), **self._options(node))
+        if view is None:
+            raise Untraceable(f"it calls {node.target}, which native code does not have")
+        return self._shaped(node, view)
+
+    def _packet(self, node: fx.Node) -> Any:
+        """The operation, of one that changes its first argument the one that does not."""
+        packet = getattr(node.target, "overloadpacket", None)
+        name = getattr(packet, "__name__", "")
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            return packet
+        changed = node.args[0]
+        plain = getattr(aten, name.removesuffix("_"), None)
+        if plain is None or not name.endswith("_"):
+            raise Untraceable(f"it calls {node.target}, which changes a tensor in place")
+        self._refuse_seen_change(changed)  # type: ignore[arg-type]
+        return plain
+
+    def _refuse_seen_change(self, node: fx.Node) -> None:
+        """A change in place is one to a new value, unless memory of something else is changed."""
+        if node.op != "call_function" or _may_share_memory(node):
+            raise Untraceable("it changes a tensor in place that something else may read")
+        if any(_may_share_memory(user) for user in node.users):
+            raise Untraceable("it changes a tensor in place of which there are views")
+        self._changed.add(node)
+
+    def _operands(self, node: fx.Node) -> list[Any]:
+        return [self._operand(argument) for argument in node.args]
+
+    def _options(self, node: fx.Node) -> dict[str, Any]:
+        names = ("alpha", "value", "min", "max", "rounding_mode", "approximate")
+        return {k: self._operand(v) for k, v in node.kwargs.items() if k in names}
+
+    def _operand(self, argument: Any) -> Any:
+        if isinstance(argument, fx.Node):
+            return self._view(argument)
+        if isinstance(argument, (bool, int)):
+            return float(argument)
+        return argument
+
+    def _view(self, node: Any) -> View:
+        """What a node is; a constant if it depends on parameters alone."""
+        if node in self._fixed:
+            return self._constant(node).view
+        view = self._views.get(node)
+        if not isinstance(view, View):
+            raise Untraceable("it reads what native code does not have, such as `children.parent`")
+        return view
+
+    def _constant(self, node: fx.Node) -> Value:
+        if node not in self._constants:
+            value = node.meta.get("val")
+            if value is None:
+                value = self._trace.constants[str(node.target)]
+            dtype = value.dtype
+            if dtype != self._signature.dtype and dtype.is_floating_point:
+                raise Untraceable(f"a parameter is {dtype}, others are {self._signature.dtype}")
+            if not dtype.is_floating_point:
+                raise Untraceable(f"it computes with a tensor of {dtype}")
+            number = len(self._constants)
+            self._constants[node] = Value(CONSTANT, WHOLE, tuple(value.shape), (), "", number)
+            self._constants[node].name = str(number)
+        return self._constants[node]
+
+    def _has_rows(self, node: fx.Node) -> bool:
+        """Whether a value has a row for each node or edge."""
+        value = node.meta.get("val")
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        known = (self._nodes, self._edges, self._nodes + 1)
+        return any(
+            isinstance(part, Tensor) and part.dim() > 0 and part.shape[0] in known for part in parts
+        )
+
+    def _space(self, node: fx.Node) -> str:
+        value = node.meta["val"]
+        if value.dim() and value.shape[0] == self._nodes:
+            return NODES
+        if value.dim() and value.shape[0] == self._edges:
+            return EDGES
+        raise Untraceable("it makes a tensor without a row for each node or edge")
+
+    def _shaped(self, node: fx.Node, view: View) -> View:
+        """Checks a view against what torch says of it."""
+        shape = tuple(node.meta["val"].shape[1:])
+        if self._space(node) != view.space:
+            view = self.to.in_space(view, self._space(node))
+        if view.shape != shape:
+            raise Untraceable(f"{node.target} has the shape {list(view.shape)}, not {list(shape)}")
+        return view
+
+    def _require_real(self, node: fx.Node) -> None:
+        dtype = node.meta["val"].dtype
+        if dtype != self._signature.dtype:
+            raise Untraceable(f"it reads a tensor of {dtype} among ones of {self._signature.dtype}")
+
+    def _output(self, node: Any) -> View:
+        if not isinstance(node, fx.Node) or self._space(node) != NODES:
+            raise Untraceable("it returns something else than a row for each node")
+        if node in self._fixed:
+            raise Untraceable("it returns the same for all nodes")
+        self._require_real(node)
+        return self._view(node)
+
+    def _handle(self, node: fx.Node) -> View:
+        view, value = self._view(node.args[0]), node.meta["val"]
+        if self._packet(node) == aten.detach and self._signature.differentiate and node.users:
+            return self.to.add("detach", view.space, view.shape, [view])
+        source: Any = node.args[0]
+        is_cut = source.meta["val"].is_floating_point() and not value.is_floating_point()
+        if is_cut or value.dtype not in (self._signature.dtype, torch.int64, torch.bool):
+            raise Untraceable(f"it converts to {value.dtype}")
+        return view
+
+    def _fill(self, node: fx.Node, number: float | str) -> View:
+        if number == "fill_value":
+            place = {aten.full_like: 1, aten.full: 1, aten.new_full: 2}[self._packet(node)]
+            number = node.args[place]  # type: ignore[assignment]
+        shape = node.meta["val"].shape[1:]
+        return self.to.add(
+            "fill", self._space(node), shape, [self.to.number(float(number)).expanded(shape)]
+        )
+
+    def _reshape(self, node: fx.Node) -> View:
+        """All that changes the shape and leaves the order."""
+        view, space = self._view(node.args[0]), self._space(node)
+        shape = tuple(node.meta["val"].shape[1:])
+        if view.space == WHOLE:
+            raise Untraceable("it makes rows of a parameter")
+        if view.space == space:
+            return self.to.reshape(view, shape)
+        if space == NODES:
+            return self.to.reshape(self.to.in_space(view, NODES), shape)
+        arity = self._signature.arity or 0
+        return self.to.in_space(self.to.reshape(view, (arity, *shape)), EDGES)
+
+    def _expand(self, node: fx.Node) -> View:
+        view, shape = self._view(node.args[0]), tuple(node.meta["val"].shape[1:])
+        if view.space == WHOLE:  # one row for all
+            return self.to.add("copy", self._space(node), shape, [view.expanded(shape)])
+        return view.expanded(shape)
+
+    def _dim(self, node: fx.Node, place: int, default: int = 0) -> int:
+        """A dimension that an operation names, counted after the rows."""
+        dim: Any = node.args[place] if len(node.args) > place else node.kwargs.get("dim", default)
+        return self._after_rows(node.args[0], dim)
+
+    def _after_rows(self, source: Any, dim: int) -> int:
+        dim = dim % source.meta["val"].dim()
+        if dim == 0:
+            raise Untraceable("it works across the nodes of a group")
+        return dim - 1
+
+    def _cut(self, view: View, dim: int, start: int, size: int) -> View:
+        shape, offset = list(view.shape), view.offset + start * view.steps[dim]
+        shape[dim] = size
+        return view.arranged(shape, view.steps, offset)
+
+    def _slice(self, node: fx.Node) -> View:
+        view, dim = self._view(node.args[0]), self._dim(node, 1)
+        args = [*node.args, *[None] * 5]
+        start, stop, step = slice(args[2], args[3], args[4]).indices(view.shape[dim])  # type: ignore[arg-type]
+        found = self._cut(view, dim, start, len(range(start, stop, step)))
+        steps = list(found.steps)
+        steps[dim] *= step
+        return found.arranged(found.shape, steps)
+
+    def _select(self, node: fx.Node) -> View:
+        view, dim = self._view(node.args[0]), self._dim(node, 1)
+        index: Any = node.args[2]
+        return self._without(self._cut(view, dim, index % view.shape[dim], 1), dim)
+
+    def _without(self, view: View, dim: int) -> View:
+        shape = view.shape[:dim] + view.shape[dim + 1 :]
+        return view.arranged(shape, view.steps[:dim] + view.steps[dim + 1 :])
+
+    def _split(self, node: fx.Node) -> list[View]:
+        view, dim = self._view(node.args[0]), self._dim(node, 2)
+        sizes = [part.shape[dim + 1] for part in node.meta["val"]]
+        starts = [sum(sizes[:number]) for number in range(len(sizes))]
+        return [self._cut(view, dim, *part) for part in zip(starts, sizes, strict=True)]
+
+    def _unbind(self, node: fx.Node) -> list[View]:
+        view, dim = self._view(node.args[0]), self._dim(node, 1)
+        parts = (self._cut(view, dim, number, 1) for number in range(view.shape[dim]))
+        return [self._without(part, dim) for part in parts]
+
+    def _permute(self, node: fx.Node) -> View:
+        view, source = self._view(node.args[0]), node.args[0]
+        if self._packet(node) == aten.transpose:
+            order = list(range(len(view.shape)))
+            one, other = (self._after_rows(source, dim) for dim in node.args[1:3])  # type: ignore[arg-type]
+            order[one], order[other] = order[other], order[one]
+        else:
+            dims: Any = node.args[1]
+            if dims[0] % len(dims) != 0:
+                raise Untraceable("it works across the nodes of a group")
+            order = [self._after_rows(source, dim) for dim in dims[1:]]
+        return view.arranged([view.shape[d] for d in order], [view.steps[d] for d in order])
+
+    def _cat(self, node: fx.Node) -> View:
+        parts: Any = node.args[0]
+        dims = node.meta["val"].dim()
+        dim: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        if dim % dims == 0:
+            raise Untraceable("it works across the nodes of a group")
+        views = [self._view(part) for part in parts if part.meta["val"].dim() == dims]
+        space, shape = self._space(node), node.meta["val"].shape[1:]
+        made = self.to.add(f"cat:{dim % dims - 1}", space, shape, views)
+        if any(view.space != space for view in views):
+            raise Untraceable("it joins rows with a parameter")
+        return made
+
+    def _product(self, node: fx.Node) -> View:
+        """x @ weight, or that with a bias; the weight and the bias depend on parameters alone."""
+        *bias, x, weight = node.args
+        if node.kwargs or weight not in self._fixed or (bias and bias[0] not in self._fixed):
+            raise Untraceable(f"it multiplies by what is no parameter ({node.target})")
+        rows = self._view(x)
+        if rows.space == WHOLE or len(rows.shape) != 1:
+            raise Untraceable("it multiplies a parameter by rows")
+        inputs = [self.to.contiguous(rows), self._view(weight)]
+        if bias:
+            inputs.append(self._view(bias[0]))
+            if inputs[2].shape != node.meta["val"].shape[1:]:
+                raise Untraceable("the bias of a product has not one number for each column")
+        return self.to.add("multiply", rows.space, node.meta["val"].shape[1:], inputs)
+
+    def _reduce(self, node: fx.Node, operation: str) -> View:
+        """A sum or maximum over some dimensions of a row."""
+        view = self._view(node.args[0])
+        dims: Any = node.args[1] if len(node.args) > 1 else ()
+        if not dims:
+            raise Untraceable("it works across the nodes of a group")
+        return self._reduced(view, [self._after_rows(node.args[0], d) for d in dims], operation)
+
+    def _reduced(self, view: View, dims: Sequence[int], operation: str) -> View:
+        """Reduced over dimensions, which stay as ones."""
+        shape = [1 if dim in dims else size for dim, size in enumerate(view.shape)]
+        return self.to.add(operation, view.space, shape, [view])
+
+    def _sum(self, node: fx.Node) -> View:
+        return self._reshaped(node, self._reduce(node, "reduce_sum"))
+
+    def _mean(self, node: fx.Node) -> View:
+        total = self._reduce(node, "reduce_sum")
+        count = self._view(node.args[0]).shape
+        factor = math.prod(total.shape) / max(math.prod(count), 1)
+        return self._reshaped(node, self.to.apply("mul", total, factor))
+
+    def _max(self, node: fx.Node) -> View:
+        return self._reshaped(node, self._reduce(node, "reduce_max"))
+
+    def _reshaped(self, node: fx.Node, view: View) -> View:
+        return self.to.reshape(view, tuple(node.meta["val"].shape[1:]))
+
+    def _softmax(self, node: fx.Node) -> View:
+        view, dim = self._view(node.args[0]), self._dim(node, 1)
+        highest = self._reduced(view, [dim], "reduce_max")
+        highest = self.to.add("detach", highest.space, highest.shape, [highest])
+        weight = self.to.apply("exp", self.to.apply("sub", view, highest))
+        return self.to.apply("div", weight, self._reduced(weight, [dim], "reduce_sum"))
+
+    def _layer_norm(self, node: fx.Node) -> list[View]:
+        x, sizes, weight, bias, epsilon = node.args
+        view, to = self._view(x), self.to
+        count = len(sizes)  # type: ignore[arg-type]
+        dims = range(len(view.shape) - count, len(view.shape))
+        if count > len(view.shape):
+            raise Untraceable("it works across the nodes of a group")
+        share = 1 / math.prod(sizes)  # type: ignore[arg-type]
+        mean = to.apply("mul", self._reduced(view, dims, "reduce_sum"), share)
+        centred = to.apply("sub", view, mean)
+        square = self._reduced(to.apply("mul", centred, centred), dims, "reduce_sum")
+        scale = to.apply("rsqrt", to.apply("add", to.apply("mul", square, share), epsilon))  # type: ignore[arg-type]
+        found = to.apply("mul", centred, scale)
+        found = found if weight is None else to.apply("mul", found, self._view(weight))
+        found = found if bias is None else to.apply("add", found, self._view(bias))
+        return [found, mean, scale]
+
+    def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
+        view = self._view(node.args[0])
+        view = self.to.contiguous(self.to.in_space(view, EDGES if space == NODES else NODES))
+        return self.to.add(operation, space, view.shape, [view])
+
+
+def _may_share_memory(node: fx.Node) -> bool:
+    """Whether a node may have the memory of what it is computed from."""
+    if node.target is operator.getitem:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or schema.is_mutable:
+        return False
+    return any(result.alias_info is not None for result in schema.returns)
+
+
+def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """The nodes and all that they are computed from."""
+    stack, found = list(nodes), set()
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += node.all_input_nodes
+    return found

@@ -1,0 +1,469 @@
+"""Programs: the values of a cell as instructions for native code, with a place for each.
+
+A value lies in scratch memory of the block, in a place that later values may take again, unless it
+is one of the results, which lie in buffers of the pass. The layout of instructions and the numbers
+of operations are those of native/program.h and native/elementwise.h.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphfold.batching.engine.compiled.values import (
+    CONSTANT,
+    EDGES,
+    NODES,
+    WHOLE,
+    Untraceable,
+    Value,
+    View,
+    contiguous,
+)
+
+#: What lies in a buffer of the pass: a kind and a name.
+Key: TypeAlias = tuple[str, str]
+
+#: What lies in scratch memory.
+SCRATCH: Key = "scratch", ""
+
+#: Where the rows of a buffer are counted from, as in native/program.h.
+SCRATCH_NODES, SCRATCH_EDGES, ROWS, TYPE_ROWS, ALL_EDGES, TYPE_EDGES, ONE, PER_THREAD = range(8)
+
+#: The numbers of elementwise operations.
+ELEMENTWISE = {
+    **dict.fromkeys(("copy", "detach", "fill"), 0),
+    **{
+        name: number
+        for number, name in enumerate(
+            ["neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sigmoid", "tanh", "relu", "sign", "logical_not", "erf", "sin", "cos", "log1p", "expm1"],
+            start=1,
+        )
+    },
+    **{
+        name: number
+        for number, name in enumerate(
+            ["add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "pow", "sigmoid_grad", "tanh_grad", "relu_grad"],
+            start=32,
+        )
+    },
+    "where": 64,
+    "fma": 65,
+}
+ACCUMULATE, ACCUMULATE_MAX = 80, 81
+(
+    MULTIPLY,
+    GATHER,
+    GATHER_SUM,
+    SUM_EDGES,
+    MAX_EDGES,
+    EXPAND,
+    COUNT_EDGES,
+    INTEGER,
+    PULL,
+) = range(82, 91)
+_ON_ROWS = {
+    "sum_edges": SUM_EDGES,
+    "max_edges": MAX_EDGES,
+    "expand": EXPAND,
+    "count_edges": COUNT_EDGES,
+}
+
+#: As in native/pass.c.
+MAX_BUFFERS = 256
+MAX_DIMS = 3
+
+
+class Place(NamedTuple):
+    """A buffer of the pass.
+
+    Args:
+        key: what lies there.
+        space: where its rows are counted from.
+        size: how many numbers a row has; of a value of nodes that lies there by edges, those of an
+            edge.
+    """
+
+    key: Key
+    space: int
+    size: int
+
+
+class Weight(NamedTuple):
+    """A packed weight: the numbers of two constants, and whether it is transposed."""
+
+    weight: int
+    bias: int | None
+    is_transposed: bool
+
+    @property
+    def key(self) -> Key:
+        return "packed", f"{self.weight}:{self.bias}:{self.is_transposed}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions for one direction of a cell.
+
+    Args:
+        instructions: [num_instructions, 30] int64.
+        buffers: [num_buffers, 3] int64: space, numbers per row, and of scratch memory the numbers
+            per row before it.
+        keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of
+            integers that it reads.
+        numbers: the numbers of the code.
+        scratch: how many numbers of scratch memory it takes per node and per edge.
+        weights: the packed weights that it reads.
+    """
+
+    instructions: Tensor
+    buffers: Tensor
+    keys: tuple[Key, ...]
+    numbers: Tensor
+    scratch: tuple[int, int]
+    weights: tuple[Weight, ...]
+
+    @cached_property
+    def head(self) -> list[int]:
+        """How it begins in native memory; the addresses of `keys` follow."""
+        return [
+            self.buffers.data_ptr(),
+            self.instructions.data_ptr(),
+            len(self.buffers),
+            len(self.instructions),
+            *self.scratch,
+        ]
+
+
+def write_program(
+    dtype: torch.dtype,
+    values: Sequence[Value],
+    places: Mapping[Value, Place],
+    results: Sequence[tuple[View, Place]] = (),
+    accumulated: Mapping[Value, Sequence[tuple[View, View]]] | None = None,
+) -> Program:
+    """The program that computes some values.
+
+    Args:
+        dtype: of all numbers.
+        values: what to compute, in order.
+        places: values that lie in buffers of the pass: computed here, or given.
+        results: views that are copied to buffers of the pass.
+        accumulated: constant -> what its views are asked, added up over all rows.
+
+    Raises:
+        Untraceable: if they take more buffers or dimensions than there are.
+    """
+    writer = _Writer(places)
+    asked = accumulated or {}
+    writer.allocate(values, [view for view, _ in results], asked)
+    for value in values:
+        writer.compute(value)
+    for view, place in results:
+        writer.store(view, place)
+    for constant, pairs in asked.items():
+        writer.accumulate(constant, pairs)
+    return writer.finish(dtype)
+
+
+class _Operand(NamedTuple):
+    buffer: int
+    offset: int
+    row: int
+    steps: tuple[int, ...]
+
+
+class _Writer:
+    def __init__(self, places: Mapping[Value, Place]) -> None:
+        self._places = places
+        self._buffers: dict[tuple[int, int, int, Key | None], int] = {}
+        self._scratch: dict[Value, int] = {}
+        self._indices: dict[Key, int] = {}
+        self._numbers: list[float] = []
+        self._number_of: dict[Value, int] = {}
+        self._weights: dict[Weight, None] = {}
+        self._instructions: list[list[int]] = []
+        self._sizes = {NODES: 0, EDGES: 0}
+
+    def allocate(
+        self,
+        values: Sequence[Value],
+        results: Sequence[View],
+        asked: Mapping[Value, Sequence[tuple[View, View]]],
+    ) -> None:
+        """Finds places in scratch memory; the first gap that is large enough."""
+        last = {view.value: at for at, value in enumerate(values) for view in value.inputs}
+        at_end = [*results, *(grad for pairs in asked.values() for _, grad in pairs)]
+        last |= dict.fromkeys((view.value for view in at_end), len(values))
+        live: dict[str, list[tuple[int, int, Value]]] = {NODES: [], EDGES: []}
+        for at, value in enumerate(values):
+            if value in self._places:
+                continue
+            own = live[value.space]
+            own[:] = [piece for piece in own if last.get(piece[2], -1) >= at]
+            start = 0
+            for begin, end, _ in sorted(own, key=lambda piece: piece[:2]):
+                if begin - start >= value.size:
+                    break
+                start = max(start, end)
+            own.append((start, start + value.size, value))
+            self._scratch[value] = start
+            self._sizes[value.space] = max(self._sizes[value.space], start + value.size)
+
+    def compute(self, value: Value) -> None:
+        """Writes the instructions for a value."""
+        name, _, dim = value.operation.partition(":")
+        out = value.view
+        if name in ELEMENTWISE:
+            self._elementwise(ELEMENTWISE[name], out, value.inputs)
+        elif name == "cat":
+            start = 0
+            for view in value.inputs:
+                offset = start * out.steps[int(dim)]
+                self._elementwise(0, out.arranged(view.shape, out.steps, offset), [view])
+                start += view.shape[int(dim)]
+        elif name in ("reduce_sum", "reduce_max"):
+            (view,) = value.inputs
+            is_sum = name == "reduce_sum"
+            self._fill(out, 0.0 if is_sum else -math.inf)
+            operation = ACCUMULATE if is_sum else ACCUMULATE_MAX
+            self._elementwise(operation, out.expanded(view.shape), [view])
+        elif name == "assemble":
+            self._assemble(value)
+        elif name in ("multiply", "multiply_transposed"):
+            self._multiply(value, name == "multiply_transposed")
+        else:
+            self._rows(value, name)
+
+    def store(self, view: View, place: Place) -> None:
+        """Copies a view to a buffer of the pass."""
+        buffer = self._buffer(place.space, place.size, 0, place.key)
+        out = _Operand(buffer, 0, place.size, contiguous(view.shape))
+        self._emit_elementwise(0, view.space, view.shape, out, [self._operand(view)])
+
+    def accumulate(self, constant: Value, pairs: Sequence[tuple[View, View]]) -> None:
+        """Adds to what is asked of a constant."""
+        buffer = self._buffer(PER_THREAD, constant.size, 0, ("accumulated", constant.name))
+        for view, grad in pairs:
+            view = view.expanded(grad.shape)
+            out = _Operand(buffer, view.offset, 0, view.steps)
+            self._emit_elementwise(ACCUMULATE, grad.space, grad.shape, out, [self._operand(grad)])
+
+    def finish(self, dtype: torch.dtype) -> Program:
+        """The program."""
+        if len(self._buffers) > MAX_BUFFERS:
+            raise Untraceable(f"it needs more than {MAX_BUFFERS} buffers")
+        columns = [(space, size, start) for space, size, start, _ in self._buffers]
+        keys = [SCRATCH if key is None else key for *_, key in self._buffers]
+        return Program(
+            torch.tensor(self._instructions, dtype=torch.int64).view(-1, 30),
+            torch.tensor(columns, dtype=torch.int64).view(-1, 3),
+            (*keys, *self._indices),
+            torch.tensor(self._numbers, dtype=dtype),
+            (self._sizes[NODES], self._sizes[EDGES]),
+            tuple(self._weights),
+        )
+
+    def _buffer(self, space: int, size: int, start: int, key: Key | None) -> int:
+        return self._buffers.setdefault((space, size, start, key), len(self._buffers))
+
+    def _operand(self, view: View) -> _Operand:
+        value, offset = view.value, view.offset
+        if value in self._places:
+            place = self._places[value]
+            buffer = self._buffer(place.space, place.size, 0, place.key)
+        elif value.operation == CONSTANT and value.name:
+            buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
+        elif value.operation == CONSTANT:
+            buffer = self._buffer(ONE, 0, 0, ("numbers", ""))
+            if value not in self._number_of:
+                self._number_of[value] = len(self._numbers)
+                self._numbers.append(float(value.number))
+            offset += self._number_of[value]
+        else:
+            space = SCRATCH_NODES if value.space == NODES else SCRATCH_EDGES
+            buffer = self._buffer(space, 0, self._scratch[value], None)
+        return _Operand(buffer, offset, view.row, view.steps)
+
+    def _elementwise(self, operation: int, out: View, inputs: Sequence[View]) -> None:
+        """An elementwise operation on views of one shape, that of `out`."""
+        operands = [self._operand(view.expanded(out.shape)) for view in inputs]
+        self._emit_elementwise(operation, out.space, out.shape, self._operand(out), operands)
+
+    def _fill(self, out: View, number: float) -> None:
+        value = Value(CONSTANT, WHOLE, (), number=number)
+        self._elementwise(0, out, [value.view])
+
+    def _emit_elementwise(
+        self,
+        operation: int,
+        space: str,
+        shape: Sequence[int],
+        out: _Operand,
+        inputs: Sequence[_Operand],
+    ) -> None:
+        sizes, steps = _collapsed(shape, [out, *inputs])
+        placed = [
+            [x.buffer, x.offset, x.row, *own] for x, own in zip([out, *inputs], steps, strict=True)
+        ]
+        self._emit(operation, space, sizes, 0, placed)
+
+    def _emit(
+        self,
+        operation: int,
+        space: str,
+        sizes: Sequence[int],
+        index: int,
+        operands: list[list[int]],
+    ) -> None:
+        missing = [[0] * 6] * (4 - len(operands))
+        flat = [number for operand in [*operands, *missing] for number in operand]
+        self._instructions.append([operation, int(space == EDGES), *sizes, index, *flat])
+
+    def _assemble(self, value: Value) -> None:
+        """Adds up what the views of a value are asked; what is asked first is copied."""
+        regions: tuple[View, ...] = value.number
+        written = _Written(value)
+        kinds = [written.add(region) for region in regions]
+        if None in kinds or not written.is_everything:
+            self._fill(value.view, 0.0)
+            kinds = [ACCUMULATE] * len(kinds)
+        for region, grad, kind in zip(regions, value.inputs, kinds, strict=True):
+            out = self._operand(View(value, *_arrangement(region)))
+            self._emit_elementwise(kind or 0, region.space, grad.shape, out, [self._operand(grad)])
+
+    def _multiply(self, value: Value, is_transposed: bool) -> None:
+        x, weight, *bias = value.inputs
+        number = int(bias[0].value.name) if bias else None
+        packed = Weight(int(weight.value.name), number, is_transposed)
+        self._weights[packed] = None
+        buffer = self._buffer(ONE, 0, 0, packed.key)
+        rows, out = self._operand(x), self._operand(value.view)
+        sizes = (x.shape[-1], 1, value.shape[-1])
+        operands = [
+            [out.buffer, out.offset, out.row, 0, 0, 1],
+            [rows.buffer, rows.offset, rows.row, 0, 0, 1],
+            [buffer, 0, 0, 0, 0, 1],
+        ]
+        self._emit(MULTIPLY, value.space, sizes, 0, operands)
+
+    def _rows(self, value: Value, name: str) -> None:
+        """What works on whole rows."""
+        out = self._operand(value.view)
+        operands = [[out.buffer, out.offset, out.row, 0, 0, 1]]
+        sizes, index = (1, 1, value.size), 0
+        if name in ("gather", "gather_sum"):
+            index = self._index(("child_row", ""))
+            buffer = self._buffer(ONE, 0, 0, ("read", value.name))
+            operands.append([buffer, 0, value.size, 0, 0, 1])
+        elif name == "integer":
+            index = self._index((value.name, ""))
+        elif name == "pull":
+            index = self._index(("outside_row", value.name))
+            for kind in ("outside", "edge_grad", "node_grad"):
+                buffer = self._buffer(ONE, 0, 0, (kind, value.name))
+                operands.append([buffer, 0, value.size, 0, 0, 1])
+        else:
+            for view in value.inputs:
+                given = self._operand(view)
+                operands.append([given.buffer, given.offset, given.row, 0, 0, 1])
+        numbers = {"gather": GATHER, "gather_sum": GATHER_SUM, "integer": INTEGER, "pull": PULL}
+        operation = {**_ON_ROWS, **numbers}.get(name)
+        if operation is None:
+            raise Untraceable(f"there is no native operation '{name}'")
+        self._emit(operation, value.space, sizes, index, operands)
+
+    def _index(self, key: Key) -> int:
+        return self._indices.setdefault(key, len(self._indices))
+
+
+class _Written:
+    """Which numbers of a value have been written, so that the first of a place is copied."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+        self._arity = 1
+        self._seen: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        return self._seen is not None and bool(self._seen.all())
+
+    def add(self, region: View) -> int | None:
+        """0 (copy) if a region is new, ACCUMULATE if all of it is there; None for neither."""
+        value = self._value
+        if region.space != value.space:  # a row holds those of all edges of a node
+            self._widen(region.row // value.size)
+        places = np.zeros((), dtype=np.int64) + region.offset
+        for size, step in zip(region.shape, region.steps, strict=True):
+            places = np.add.outer(places, np.arange(size) * step)
+        places = places.reshape(-1)
+        if region.space == value.space:
+            places = np.add.outer(np.arange(self._arity) * value.size, places).reshape(-1)
+        if self._seen is None:
+            self._seen = np.zeros(value.size * self._arity, dtype=np.bool_)
+        is_new = not self._seen[places].any() and len(np.unique(places)) == len(places)
+        is_there = bool(self._seen[places].all())
+        self._seen[places] = True
+        return 0 if is_new else ACCUMULATE if is_there else None
+
+    def _widen(self, arity: int) -> None:
+        if self._arity == 1 and arity > 1:
+            self._arity = arity
+            if self._seen is not None:
+                self._seen = np.tile(self._seen, arity)
+
+
+def _arrangement(view: View) -> tuple[str, tuple[int, ...], tuple[int, ...], int, int]:
+    return view.space, view.shape, view.steps, view.offset, view.row
+
+
+def _collapsed(
+    shape: Sequence[int], operands: Sequence[_Operand]
+) -> tuple[list[int], list[list[int]]]:
+    """Three sizes and the steps of every operand, with dimensions joined where they lie so.
+
+    The last dimension is one of steps 1 or 0; the run over it is the inner loop.
+
+    Raises:
+        Untraceable: if there are more dimensions.
+    """
+    dims: list[tuple[int, list[int]]] = []
+    for position, size in enumerate(shape):
+        steps = [operand.steps[position] for operand in operands]
+        if size == 1:
+            continue
+        if dims and all(old == new * size for old, new in zip(dims[-1][1], steps, strict=True)):
+            dims[-1] = dims[-1][0] * size, steps
+        else:
+            dims.append((size, steps))
+    if not dims or any(step not in (0, 1) for step in dims[-1][1]) or dims[-1][1][0] not in (0, 1):
+        dims.append((1, [int(operand.row != 0) for operand in operands]))
+    missing = MAX_DIMS - len(dims)
+    if missing < 0:
+        raise Untraceable(f"it has tensors of more than {MAX_DIMS} dimensions after the rows")
+    dims = [(1, [0] * len(operands))] * missing + dims
+    sizes = [size for size, _ in dims]
+    return sizes, [[steps[number] for _, steps in dims] for number in range(len(operands))]
+
+
+def needed_values(
+    values: Sequence[Value], wanted: Iterator[Value] | Sequence[Value]
+) -> list[Value]:
+    """Those of some values, in order, which others are computed from."""
+    needed = set()
+    stack = list(wanted)
+    while stack:
+        value = stack.pop()
+        if value not in needed:
+            needed.add(value)
+            stack += [view.value for view in value.inputs]
+    return [value for value in values if value in needed]

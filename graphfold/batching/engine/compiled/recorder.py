@@ -1,0 +1,76 @@
+"""Recorder: the operations of torch that some code calls, as a graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+
+class Recorder(TorchDispatchMode):
+    """Inside, every operation becomes a node of `graph`.
+
+    Tensors that are neither arguments nor results of recorded operations, such as parameters, become
+    constants.
+
+    Args:
+        arguments: the tensors that stand for the graph's arguments.
+
+    Attributes:
+        graph: what has been recorded.
+        constants: name in the graph -> the tensor itself.
+    """
+
+    def __init__(self, arguments: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.graph = fx.Graph()
+        self.constants: dict[str, Tensor] = {}
+        self._held: list[Tensor] = []  # so that no other tensor gets the identity of one
+        self._nodes: dict[int, fx.Node] = {}
+        for number, tensor in enumerate(arguments):
+            self._note(tensor, self.graph.placeholder(f"argument_{number}"))
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if not any(isinstance(part, Tensor) for part in tree_leaves(result)):
+            return result  # a size, a device
+        given = tree_map_only(Tensor, self.node_of, (args, kwargs))
+        node = self.graph.call_function(func, given[0], given[1])
+        node.meta["val"] = result
+        if isinstance(result, Tensor):
+            self._note(result, node)
+        elif isinstance(result, (list, tuple)):
+            for number, part in enumerate(result):
+                if isinstance(part, Tensor):
+                    self._note(part, self.graph.call_function(operator.getitem, (node, number)))
+        return result
+
+    def node_of(self, tensor: Tensor) -> fx.Node:
+        """The node of a tensor."""
+        if id(tensor) not in self._nodes:
+            name = f"constant_{len(self.constants)}"
+            self.constants[name] = tensor
+            self._note(tensor, self.graph.create_node("get_attr", name, name=name))
+        return self._nodes[id(tensor)]
+
+    def _note(self, tensor: Tensor, node: fx.Node) -> None:
+        self._held.append(tensor)
+        self._nodes[id(tensor)] = node
+        node.meta["val"] = tensor
+
+
+def record(function: Callable[..., Sequence[Tensor]], arguments: Sequence[Tensor]) -> Recorder:
+    """The graph of a function of tensors without numbers."""
+    with Recorder(arguments) as recorder:
+        returned = function(*arguments)
+    recorder.graph.output([recorder.node_of(tensor) for tensor in returned])
+    return recorder
+
+

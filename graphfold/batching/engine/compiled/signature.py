@@ -1,0 +1,32 @@
+"""The signatures of the cells of a pass."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from graphfold.batching.engine.compiled.trace import Signature
+from graphfold.batching.engine.pass_inputs import PassInputs, parts
+
+
+def signature_of(inputs: PassInputs, op_type: int, differentiate: bool) -> Signature:
+    """What a cell may read in a pass, as far as its program depends on it."""
+    widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
+
+    def kind(name: str, value: Tensor) -> tuple[str, tuple[int, ...], object, bool]:
+        return name, tuple(value.shape[1:]), value.dtype, differentiate and value.requires_grad
+
+    return Signature(
+        dtype=inputs.dtype(next(iter(inputs.fields))),
+        arity=inputs.cells[op_type].arity,
+        x=tuple(kind(name, value) for name, value in parts(inputs.x[op_type])),  # type: ignore[arg-type]
+        edge=tuple(kind(name, value) for name, value in inputs.edge.items()),  # type: ignore[arg-type]
+        fields=tuple(widths.items()),
+        given=tuple(
+            (name, differentiate and value.requires_grad) for name, value in inputs.given.items()
+        ),
+        shared=tuple(
+            (name, tuple(value.shape), value.dtype, differentiate and value.requires_grad)
+            for name, value in inputs.shared.items()
+        ),
+        differentiate=differentiate,
+    )

@@ -1,0 +1,61 @@
+"""Where a cell keeps its tensors, so that each run finds those that are there by then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from graphfold.batching.engine.compiled.values import Untraceable
+
+
+@dataclass(frozen=True, eq=False)
+class TensorOf:
+    """A tensor that a cell reads.
+
+    Args:
+        path: the names of the modules on the way to it.
+        name: of the parameter or buffer.
+        held: the tensor itself if it is neither.
+    """
+
+    path: tuple[str, ...] = ()
+    name: str = ""
+    held: Tensor | None = None
+
+    def find(self, cell: nn.Module) -> Tensor:
+        """The tensor that is there now."""
+        if self.held is not None:
+            return self.held
+        module: nn.Module = cell
+        for name in self.path:
+            module = module._modules[name]  # type: ignore[assignment]
+        found = module._parameters.get(self.name)
+        return module._buffers[self.name] if found is None else found  # type: ignore[return-value]
+
+
+def find_tensors(cell: nn.Module, tensors: Sequence[Tensor]) -> list[TensorOf]:
+    """Where each of some tensors is kept.
+
+    Raises:
+        Untraceable: if one requires a gradient and is no parameter of the cell.
+    """
+    names = {
+        id(tensor): name
+        for named in (cell.named_buffers, cell.named_parameters)
+        for name, tensor in named(remove_duplicate=False)
+    }
+    found = []
+    for tensor in tensors:
+        *path, name = names.get(id(tensor), "").split(".")
+        if name:
+            found.append(TensorOf(tuple(path), name))
+        elif tensor.requires_grad:
+            raise Untraceable(
+                f"it reads a tensor of shape {list(tensor.shape)} that requires a gradient and is "
+                "neither an argument nor a registered parameter"
+            )
+        else:
+            found.append(TensorOf(held=tensor))
+    return found

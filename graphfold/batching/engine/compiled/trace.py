@@ -1,0 +1,293 @@
+"""Tracing: from the code of a cell to a graph of torch's operations.
+
+The cell runs once on tensors without numbers, of so many nodes and edges as no other size is. Where
+one of these sizes appears in the graph, it stands for the number of nodes or edges. The cell runs a
+second time with other sizes: if the graphs differ in more than that, its code depends on how many
+nodes there are. The cell itself is left as it is, parameters too, so any thread may use it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.children import Children
+from graphfold.batching.engine.compiled.recorder import record
+from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.errors import GraphfoldError
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many nodes and edges there are in a trace."""
+
+    nodes: int
+    edges: int
+
+
+#: Primes, so that a product with one of them is told from all others.
+SIZES = (Sizes(1_000_003, 2_000_003), Sizes(1_000_033, 3_000_017))
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a cell may read, as far as its program depends on it.
+
+    Args:
+        dtype: of all numbers.
+        arity: the number of children, or None if it differs.
+        x: part of the input -> (shape of a row, dtype, whether it requires a gradient).
+        edge: column of the edges -> the same.
+        fields: field -> its width, of those that can be read from children.
+        given: fields that earlier passes computed -> whether they require a gradient.
+        shared: tensor that all nodes may read -> (shape, whether it requires a gradient).
+        differentiate: whether backward follows.
+    """
+
+    dtype: torch.dtype
+    arity: int | None
+    x: tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]
+    edge: tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]
+    fields: tuple[tuple[str, int], ...]
+    given: tuple[tuple[str, bool], ...]
+    shared: tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]
+    differentiate: bool
+
+    def count_edges(self, sizes: Sizes) -> int:
+        """How many edges there are in a trace."""
+        return sizes.edges if self.arity is None else self.arity * sizes.nodes
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The graph of a cell.
+
+    Args:
+        graph: whose placeholders are named in `arguments`, and which returns the fields in order.
+        arguments: what each placeholder is: ("x", part), ("rows", field), ("ptr", "") ...
+        constants: name of an attribute in the graph -> the tensor of the cell that it is.
+        sizes: of the trace.
+    """
+
+    graph: fx.Graph
+    arguments: tuple[tuple[str, str], ...]
+    constants: Mapping[str, Tensor]
+    sizes: Sizes
+
+
+def trace(cell: Cell, signature: Signature, is_known: bool = False) -> Trace:
+    """The graph of a cell.
+
+    Args:
+        cell: the cell.
+        signature: what it may read.
+        is_known: whether its code is known not to depend on how many nodes there are.
+
+    Raises:
+        Untraceable: if its code depends on numbers in tensors or on how many nodes there are.
+    """
+    first = _trace(cell, signature, SIZES[0])
+    if is_known:
+        return first
+    second = _trace(cell, signature, SIZES[1])
+    if _spelled(first, signature) != _spelled(second, signature):
+        raise Untraceable("its code depends on how many nodes are in a group")
+    return first
+
+
+def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
+    # Imported here: it brings much of torch's compiler along.
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        given = {
+            key: torch.empty(shape, dtype=dtype)
+            for key, (shape, dtype) in _arguments(signature, sizes).items()
+        }
+
+    def run(*tensors: Tensor) -> list[Tensor]:
+        read = dict(zip(given, tensors, strict=True))
+        x: NodeInput = {name: t for (how, name), t in read.items() if how == "x"}
+        state = cell.forward(
+            x[""] if list(x) == [""] else x, TracedChildren(read, signature, sizes)
+        )
+        return [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
+
+    _operations()
+    with torch.set_grad_enabled(signature.differentiate), _as_untraceable(), mode:
+        found = record(run, list(given.values()))
+    return Trace(found.graph, tuple(given), found.constants, sizes)
+
+
+def _arguments(
+    signature: Signature, sizes: Sizes
+) -> dict[tuple[str, str], tuple[tuple[int, ...], torch.dtype]]:
+    """All that a cell may read: (how, name) -> shape and dtype."""
+    nodes, edges = sizes.nodes, signature.count_edges(sizes)
+    found: dict[tuple[str, str], tuple[tuple[int, ...], torch.dtype]] = {}
+    for name, shape, dtype, _ in signature.x:
+        found["x", name] = (nodes, *shape), dtype
+    for name, shape, dtype, _ in signature.edge:
+        found["edge", name] = (edges, *shape), dtype
+    for name, shape, dtype, _ in signature.shared:
+        found["shared", name] = shape, dtype
+    for name, width in signature.fields:
+        found["rows", name] = (edges, width), signature.dtype
+        found["sum", name] = (nodes, width), signature.dtype
+    for name, _ in signature.given:
+        found["previous", name] = (nodes, dict(signature.fields)[name]), signature.dtype
+    found["count", ""] = (nodes,), torch.int64
+    found["ptr", ""] = (nodes + 1,), torch.int64
+    found["parent", ""] = found["child_count", ""] = (edges,), torch.int64
+    return found
+
+
+def _checked(state: Mapping[str, Tensor], name: str, width: int, sizes: Sizes) -> Tensor:
+    """A field as the cell returns it; what is wrong with it the cell itself shall say."""
+    if name not in state or state[name].shape != (sizes.nodes, width):
+        raise Untraceable(f"it does not return the field '{name}' for each node")
+    return state[name]
+
+
+@contextmanager
+def _as_untraceable() -> Iterator[None]:
+    """Tracing runs foreign code on tensors without numbers, which may raise anything."""
+    try:
+        yield
+    except (Untraceable, GraphfoldError):
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
+        raise Untraceable(reason) from None  # what is kept of it holds no tensors
+
+
+def _spelled(trace: Trace, signature: Signature) -> list[str]:
+    """The graph as text, with names for the sizes that a trace may have."""
+    named = {trace.sizes.nodes: "N", trace.sizes.nodes + 1: "N+1"}
+    named[signature.count_edges(trace.sizes)] = "E"
+
+    def spell(value: Any) -> str:
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(map(spell, value))}]"
+        if isinstance(value, int) and not isinstance(value, bool):
+            for size, name in named.items():
+                if value == size:
+                    return name
+        return str(value)
+
+    return [
+        f"{node.op} {node.target} {spell(node.args)} {spell(list(node.kwargs.items()))}"
+        for node in trace.graph.nodes
+    ]
+
+
+@functools.cache
+def _operations() -> torch.library.Library:
+    """Sums over edges and their kin as operations of which a trace knows the shape alone."""
+    library = torch.library.Library("graphfold", "FRAGMENT")
+    shapes: dict[str, Callable[..., Tensor]] = {
+        "sum_edges": lambda values, ptr: values.new_empty(ptr.shape[0] - 1, *values.shape[1:]),
+        "max_edges": lambda values, ptr: values.new_empty(ptr.shape[0] - 1, *values.shape[1:]),
+        "expand_nodes": lambda values, edges: values.new_empty(edges.shape[0], *values.shape[1:]),
+    }
+    for name, shape in shapes.items():
+        library.define(f"{name}(Tensor values, Tensor other) -> Tensor")
+        library.impl(name, shape, "Meta")
+    return library
+
+
+class TracedChildren(Children):
+    """The children of a trace: what a cell reads of them becomes an argument of the graph.
+
+    Args:
+        given: (how, name) -> what stands for it.
+        signature: what there is to read.
+        sizes: of the trace.
+    """
+
+    def __init__(
+        self, given: Mapping[tuple[str, str], Tensor], signature: Signature, sizes: Sizes
+    ) -> None:
+        self._given = given
+        self._num_edges = signature.count_edges(sizes)
+        self.group_size = sizes.nodes
+        self.arity = signature.arity
+        self.edge = {name: tensor for (how, name), tensor in given.items() if how == "edge"}
+        self.shared = {name: tensor for (how, name), tensor in given.items() if how == "shared"}
+
+    @property
+    def ptr(self) -> Tensor:
+        return self._given["ptr", ""]
+
+    @property
+    def parent(self) -> Tensor:
+        return self._given["parent", ""]
+
+    @property
+    def count(self) -> Tensor:
+        return self._given["count", ""]
+
+    @property
+    def child_count(self) -> Tensor:
+        return self._given["child_count", ""]
+
+    def rows(self, field: str) -> Tensor:
+        return self._read("rows", field)
+
+    def stack(self, field: str) -> Tensor:
+        if self.arity is None:
+            return super().stack(field)
+        rows = self.rows(field)
+        return rows.view(self.group_size, self.arity, rows.shape[1])
+
+    def previous(self, field: str) -> Tensor:
+        return self._read("previous", field)
+
+    def sum(
+        self,
+        field: str | Tensor,
+        weight: Tensor | None = None,
+        own: Tensor | float | None = None,
+    ) -> Tensor:
+        if isinstance(field, str) and weight is None:
+            return self._add_own(self._read("sum", field), field, own)
+        values = self.rows(field) if isinstance(field, str) else field
+        values = values if weight is None else values * weight.unsqueeze(-1)
+        total: Tensor = torch.ops.graphfold.sum_edges(values, self.ptr)
+        return self._add_own(total, field, own) if isinstance(field, str) else total
+
+    def mean(self, field: str | Tensor) -> Tensor:
+        total = self.sum(field)
+        count = self.count.clamp(min=1).to(total.dtype)
+        return total / count.view(-1, *[1] * (total.dim() - 1))
+
+    def max(self, field: str | Tensor) -> Tensor:
+        values = self.rows(field) if isinstance(field, str) else field
+        highest: Tensor = torch.ops.graphfold.max_edges(values, self.ptr)
+        return highest
+
+    def softmax(self, score: Tensor) -> Tensor:
+        weight = torch.exp(score - self.expand(self.max(score.detach())))
+        return weight / self.expand(self.sum(weight))
+
+    def attend(self, field: str | Tensor, score: Tensor) -> Tensor:
+        rows = self.rows(field) if isinstance(field, str) else field
+        return self.sum(self.softmax(score.reshape(-1, 1)) * rows)
+
+    def expand(self, values: Tensor) -> Tensor:
+        rows: Tensor = torch.ops.graphfold.expand_nodes(values, self.parent)
+        return rows
+
+    def _read(self, how: str, field: str) -> Tensor:
+        if (how, field) not in self._given:
+            raise Untraceable(f"it reads the field '{field}', which is not there")
+        return self._given[how, field]

@@ -1,1 +1,0 @@
-"""Programs: the straight-line code that a traced cell runs as."""

@@ -1,0 +1,1 @@
+"""Native code for CPUs: matrix products, and passes of compiled cells."""

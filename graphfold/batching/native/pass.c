@@ -1,0 +1,120 @@
+/* A pass: the groups of a plan one after the other, each block by block.
+ *
+ * Blocks of a group do not depend on each other, so threads share them out; the end of a group is
+ * their barrier. A block has so few rows that what one instruction writes is still in the cache when
+ * the next one reads it.
+ *
+ * Compiled once for each dtype, with `real` defined, and IS_DOUBLE for double. */
+#include <stdlib.h>
+#ifdef _OPENMP
+#include <omp.h>
+#define THREAD omp_get_thread_num()
+#else
+#define THREAD 0
+#endif
+
+#define MAX_PARTS 64
+#define MAX_BUFFERS 256
+#include "vectors.h"
+#include "products.h"
+#include "functions.h"
+#include "elementwise.h"
+#include "program.h"
+
+/* Scratch memory of a block, in bytes: half of a small second cache. */
+#define BLOCK_BYTES (192 * 1024)
+#define MOST_ROWS 96
+/* A thread keeps up to so many bytes of scratch memory for its next pass. */
+#define KEPT_BYTES (8 << 20)
+
+typedef struct {
+  int64_t op_type, first_row, num_rows, first_edge, num_edges, type_row, type_edge;
+} group;
+
+static __thread real *scratch;
+static __thread int64_t scratch_size;
+
+/* Scratch memory for so many numbers; NULL if there is none. */
+static real *reserve(int64_t size) {
+  if (size > scratch_size) {
+    free(scratch);
+    scratch = aligned_alloc(64, (size * sizeof(real) / 64 + 1) * 64);
+    scratch_size = scratch == NULL ? 0 : size;
+  }
+  return scratch;
+}
+
+static void release(void) {
+  if (scratch_size * (int64_t)sizeof(real) > KEPT_BYTES) {
+    free(scratch);
+    scratch = NULL;
+    scratch_size = 0;
+  }
+}
+
+/* How many rows a block of a group has: as many as fit, whole tiles of products, and no fewer
+ * blocks than threads. */
+static int64_t rows_of_block(const group *g, const program *p, int64_t num_threads) {
+  const double edges = (double)g->num_edges / g->num_rows;
+  const double bytes = (p->node_scratch + edges * p->edge_scratch) * sizeof(real);
+  int64_t rows = bytes * MOST_ROWS <= BLOCK_BYTES ? MOST_ROWS : (int64_t)(BLOCK_BYTES / bytes);
+  rows = smaller(rows, pieces(g->num_rows, num_threads));
+  return pieces(rows < 1 ? 1 : rows, MAX_ROWS) * MAX_ROWS;
+}
+
+/* Runs a program on some rows of a group; returns whether there was memory for it. */
+static int64_t run_block(const program *p, const links *l, const group *g, int64_t first,
+                         int64_t num_rows, int64_t thread) {
+  block b = {p, l, g->first_row + first, num_rows, 0, 0};
+  b.first_edge = l->edge_ptr[b.first_row - 1];
+  b.num_edges = l->edge_ptr[b.first_row - 1 + num_rows] - b.first_edge;
+  const int64_t node_numbers = p->node_scratch * num_rows;
+  real *memory = reserve(node_numbers + p->edge_scratch * b.num_edges + 1);
+  if (memory == NULL) return 0;
+  const int64_t skipped[] = {
+      [ROWS] = b.first_row, [TYPE_ROWS] = g->type_row + first, [EDGES] = b.first_edge,
+      [TYPE_EDGES] = g->type_edge + b.first_edge - g->first_edge, [WHOLE] = 0,
+      [PER_THREAD] = thread};
+  for (int64_t i = 0; i < p->num_buffers; i++) {
+    const buffer *own = &p->buffers[i];
+    if (own->space == SCRATCH_NODES) b.at[i] = memory + own->start * num_rows;
+    else if (own->space == SCRATCH_EDGES) b.at[i] = memory + node_numbers + own->start * b.num_edges;
+    else b.at[i] = (real *)p->address[i] + skipped[own->space] * own->size;
+  }
+  for (int64_t i = 0; i < p->num_instructions; i++) run_instruction(&b, &p->instructions[i]);
+  release();
+  return 1;
+}
+
+/* Runs the groups from the first to the last, or from the last to the first.
+ *
+ * table: for each type where in it its program begins, or 0 for types that are left as they are; then
+ * the programs.
+ * Returns whether there was memory for all. */
+int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
+                 const int64_t *table, const links *l, int64_t num_threads) {
+  int64_t is_done = 1;
+  for (int64_t k = 0; k < num_groups && is_done; k++) {
+    const group *g = &groups[is_backward ? num_groups - 1 - k : k];
+    if (table[g->op_type] == 0) continue;
+    const program *p = (const program *)(table + table[g->op_type]);
+    const int64_t size = rows_of_block(g, p, num_threads);
+    const int64_t num_blocks = pieces(g->num_rows, size);
+    if (num_blocks < 2 || num_threads < 2) {
+      for (int64_t i = 0; i < num_blocks && is_done; i++)
+        is_done = run_block(p, l, g, i * size, smaller(size, g->num_rows - i * size), 0);
+      continue;
+    }
+#pragma omp parallel for schedule(static) num_threads(num_threads) reduction(& : is_done)
+    for (int64_t i = 0; i < num_blocks; i++)
+      is_done &= run_block(p, l, g, i * size, smaller(size, g->num_rows - i * size), THREAD);
+  }
+  return is_done;
+}
+
+/* [num_rows, n] what is asked of some rows from outside, by edges and by nodes that read them. */
+void pull_rows(const links *l, int64_t first_row, int64_t num_rows, int64_t n, const real *of_edges,
+               const real *of_nodes, real *to) {
+  for (int64_t r = 0; r < num_rows; r++)
+    pull_row(l, first_row + r, n, NULL, NULL, of_edges, of_nodes, to + r * n);
+}
