@@ -1,0 +1,100 @@
+"""Watch: whether anything has changed that the code of a cell depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import attrgetter
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from graphfold.batching.engine.watched.kinds import is_same
+from graphfold.batching.engine.watched.walk import Unwatchable, Walk
+
+__all__ = ["Unwatchable", "Watch"]
+
+_KIND = attrgetter("shape", "dtype", "device", "requires_grad")
+
+
+class Watch:
+    """All that the code of a cell may depend on, apart from the numbers in tensors.
+
+    That is what its functions, and the functions that they call, can reach: attributes of modules
+    and objects at any depth, items of containers, variables of closures, globals, defaults,
+    classes. Of tensors it is the kind; of registered ones not even the identity.
+
+    Constant by convention are the code and the classes of torch, NumPy, Python's library and
+    graphfold, apart from the `forward` of a class of modules.
+
+    Args:
+        cell: the cell, which is not kept alive.
+
+    Raises:
+        Unwatchable: if the code reads something that cannot be compared, such as a lock, a file, a
+            large array of NumPy, environment variables or the clock, or if there are hooks.
+    """
+
+    def __init__(self, cell: nn.Module) -> None:
+        walk = Walk(cell)
+        self._reads, self._lengths, self._ids = walk.reads, walk.lengths, walk.ids
+        self._plain = walk.plain
+        self._held = list(walk.held.values())  # so that `dead` hears of them
+        self._dead = walk.dead
+        self._hooks = walk.hooks
+        tensors = _Tensors(walk.modules, walk.tensors)
+        self._facts: list[Callable[[], object]] = [tensors, torch.get_default_dtype, *walk.facts]
+        try:
+            self._found = [read() for read in self._facts]
+        except RuntimeError as error:  # such as a lazy module's parameters before its first call
+            raise Unwatchable(f"it has tensors of no kind: {error}") from None
+
+    def is_unchanged(self) -> bool:
+        """Whether all of it is as it was; takes some microseconds."""
+        if self._dead or any(self._hooks) or _has_any_global_hook():  # type: ignore[no-untyped-call]
+            return False
+        try:
+            parts = [read() for read in self._reads]
+            is_equal = list(map(len, parts)) == self._lengths and self._are_same(parts)
+            return is_equal and [read() for read in self._facts] == self._found
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+            return False  # something is gone, or changes at this moment
+
+    def _are_same(self, parts: Sequence[Sequence[object]]) -> bool:
+        ids = list(map(id, chain.from_iterable(parts)))
+        if ids == self._ids:
+            return True
+        now = list(chain.from_iterable(parts))
+        return all(
+            place in self._plain and is_same(now[place], self._plain[place])
+            for place, (one, other) in enumerate(zip(ids, self._ids, strict=True))
+            if one != other
+        )
+
+
+class _Tensors:
+    """Reads the kinds of tensors, and which of them are one and the same.
+
+    Args:
+        modules: give modules, whose parameters and buffers it reads.
+        others: give further tensors.
+    """
+
+    def __init__(
+        self, modules: Sequence[Callable[[], nn.Module]], others: Sequence[Callable[[], Tensor]]
+    ) -> None:
+        # Without tensors at first, it cannot get some unseen: their names are parts.
+        self._modules = [get for get in modules if get()._parameters or get()._buffers]
+        self._others = others
+
+    def __call__(self) -> tuple[object, ...]:
+        tensors: list[Tensor | None] = [get() for get in self._others]
+        for get in self._modules:
+            own = get().__dict__
+            tensors += own["_parameters"].values()
+            tensors += own["_buffers"].values()
+        known = [tensor for tensor in tensors if tensor is not None]
+        ids = list(map(id, known))
+        shared = list(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
+        return list(map(type, tensors)), list(map(_KIND, known)), shared

@@ -1,0 +1,179 @@
+"""What functions, classes and modules of Python refer to, and what code may not refer to."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+
+import numpy as np
+import torch
+
+from graphfold.batching.engine.watched.kinds import is_constant
+from graphfold.batching.engine.watched.names import CodeNames
+from graphfold.batching.engine.watched.parts import ABSENT, Parts
+
+#: What gives other results from call to call, though nothing in the program changes.
+_CHANGING: Sequence[tuple[object, str]] = (
+    (os.environ, "environment variables"),
+    (os.environb, "environment variables"),
+    (os.getenv, "environment variables"),
+    (os.getenvb, "environment variables"),
+    (datetime.datetime, "the clock"),
+    (datetime.date, "the clock"),
+    (io.open, "files"),
+    (torch.load, "files"),
+    (np.load, "files"),
+    (np.loadtxt, "files"),
+    (np.fromfile, "files"),
+    (os.urandom, "random numbers of the system"),
+)
+_CHANGING_MODULES = {
+    "time": "the clock",
+    "random": "random numbers of Python",
+    "secrets": "random numbers of the system",
+    "numpy.random": "random numbers of NumPy",
+}
+_CHANGING_NAMES = {"read_text": "files", "read_bytes": "files"}
+_CHANGING_BUILTINS = {
+    "open": "files",
+    "input": "the keyboard",
+    "eval": "what eval() evaluates",
+    "exec": "what exec() runs",
+    "globals": "what globals() gives",
+}
+_CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
+#: Who uses these may ask for attributes by names that appear nowhere.
+_ASKS_FOR_ANY = frozenset({"getattr", "vars", "dir", "__dict__", "attrgetter", "methodcaller"})
+#: Methods that run for objects that already exist only if code names them.
+_UNCALLED = frozenset({"__repr__", "__str__", "__del__", "__copy__", "__deepcopy__", "__reduce__"})
+_UNCALLED |= {"__reduce_ex__", "__getstate__", "__setstate__", "__init_subclass__"}
+_MAKING = frozenset({"__init__", "__new__", "__post_init__"})
+#: Entries of classes that no code of a cell reads.
+_NOTES = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__slots__"})
+_NOTES |= {
+    "__annotations__",
+    "__annotate__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+    "_abc_impl",
+}
+
+
+def why_changing(value: object) -> str | None:
+    """What a cell reads that uses the value, if that changes unseen."""
+    if issubclass(type(value), ModuleType):
+        return _CHANGING_MODULES.get(value.__name__)  # type: ignore[attr-defined]
+    if type(value) is BuiltinFunctionType and value.__module__ == "time":
+        return "the clock"
+    return next((what for changing, what in _CHANGING if value is changing), None)
+
+
+def why_changing_names(names: CodeNames, function: FunctionType) -> str | None:
+    """The same for what the code of a function names."""
+    found = [what for name, what in _CHANGING_NAMES.items() if name in names.named]
+    own = names.builtins_of(function)
+    found += [what for name, what in _CHANGING_BUILTINS.items() if name in own]
+    return found[0] if found else None
+
+
+def is_constant_function(function: FunctionType) -> bool:
+    """Whether a constant module defines it; it may still call what it closes over."""
+    return is_constant(function.__globals__.get("__name__"))
+
+
+def closure_of(function: FunctionType, get: Callable[[], FunctionType]) -> Parts:
+    """The variables that a function closes over."""
+    names = function.__code__.co_freevars
+    # What `super()` closes over is the class of an object that is known already.
+    order = sorted(range(len(names)), key=lambda n: names[n] != "__class__")
+
+    def read() -> list[object]:
+        cells = get().__closure__ or ()
+        return [_content(cells[number]) for number in order]
+
+    follow = [names[number] for number in order if names[number] != "__class__"]
+    return Parts(read, [f"'s variable {name}" for name in follow])
+
+
+def parts_of_function(
+    function: FunctionType, get: Callable[[], FunctionType], names: CodeNames
+) -> Parts:
+    """What a function reads outside of itself, apart from its closure."""
+    loaded = sorted(name for name in names.loaded if name in function.__globals__)
+    hidden = names.loaded.difference(loaded)  # Python's own, until a global gets such a name
+
+    def read() -> list[object]:
+        now = get()
+        known, own = now.__globals__, now.__dict__
+        return [
+            now.__code__,
+            known.keys().isdisjoint(hidden),
+            *own,
+            now.__defaults__,
+            now.__kwdefaults__,
+            *[known[name] for name in loaded],
+            *own.values(),
+        ]
+
+    follow = ["'s defaults", "'s defaults", *(f"'s global {name}" for name in loaded)]
+    return Parts(read, [*follow, *(f".{name}" for name in function.__dict__)])
+
+
+def parts_of_class(kind: type, get: Callable[[], type]) -> Parts:
+    """The entries of a class, none of which is followed yet."""
+
+    def read() -> list[object]:
+        now = get()
+        own = vars(now)
+        return [now.__mro__, *own, *own.values()]
+
+    return Parts(read, [])
+
+
+def entries_to_follow(kind: type, names: Collection[str], is_made: bool) -> list[str]:
+    """The names of the entries of a class that run or are read.
+
+    Args:
+        kind: the class.
+        names: those that code uses.
+        is_made: whether code may make objects of it.
+    """
+    bases = [base for base in kind.__mro__[1:] if is_constant(base.__module__)]
+    inherited = {name for base in bases for name in vars(base)}
+    wants_any = not _ASKS_FOR_ANY.isdisjoint(names)
+
+    def is_used(name: str) -> bool:
+        if name in names or name in _NOTES:
+            return name not in _NOTES
+        if name in _MAKING:
+            return is_made
+        # Python and the code of libraries call what their own classes have, too.
+        return name not in _UNCALLED and (wants_any or name in inherited or _is_special(name))
+
+    return [name for name in vars(kind) if is_used(name)]
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def parts_of_module(
+    module: ModuleType, get: Callable[[], ModuleType], names: Iterable[str]
+) -> Parts:
+    """Some attributes of a module of Python; of a constant one, only code is followed."""
+    own, takes_all = vars(module), not is_constant(module.__name__)
+    named = [name for name in names if name in own]
+    is_code = {name: isinstance(own[name], _CODE) or why_changing(own[name]) for name in named}
+    follow = [name for name in named if takes_all or is_code[name]]
+    order = [name for name in named if name not in follow] + follow
+    return Parts(lambda: list(map(vars(get()).__getitem__, order)), [f".{name}" for name in follow])
+
+
+def _content(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the variable has no value yet
+        return ABSENT
