@@ -56,8 +56,8 @@ def assemble(schema: Schema, graphs: Sequence[GraphLists], file: str) -> TypedDA
         GraphError: if the inputs have a cycle.
         SchemaError: if a value does not fit its column.
     """
-    counts = torch.tensor([len(g.op_type) for g in graphs], dtype=torch.int64)
-    offsets = pointers(counts).tolist()
+    counts = [len(g.op_type) for g in graphs]
+    offsets = [0, *accumulate(counts)]
     input_ptr, input_index = _inputs(graphs, offsets)
     columns, dictionaries = _columns(schema, graphs)
     relations = {}
@@ -72,10 +72,10 @@ def assemble(schema: Schema, graphs: Sequence[GraphLists], file: str) -> TypedDA
         op_type=_long(chain.from_iterable(g.op_type for g in graphs)),
         input_ptr=input_ptr,
         input_index=input_index,
-        batch=torch.repeat_interleave(torch.arange(len(graphs)), counts),
+        batch=torch.from_numpy(np.arange(len(graphs)).repeat(counts)),
         num_graphs=len(graphs),
         depth=compute_depth(input_ptr, input_index),
-        output_ptr=pointers(_long(len(g.outputs) for g in graphs)),
+        output_ptr=_long([0, *accumulate(len(g.outputs) for g in graphs)]),
         output_index=_long(
             node + offset for g, offset in zip(graphs, offsets, strict=False) for node in g.outputs
         ),

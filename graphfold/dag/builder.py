@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -34,7 +34,7 @@ class GraphBuilder:
         self._spaces = schema.spaces()
         self._types = {t.name: index for index, t in enumerate(schema.types)}
         self._done: list[GraphLists] = []
-        self._graph = GraphLists()
+        self.discard()
 
     @property
     def num_graphs(self) -> int:
@@ -64,8 +64,15 @@ class GraphBuilder:
         Raises:
             SchemaError: if the schema lacks the type or a name.
         """
-        rows = {name: [value] for name, value in values.items()}
-        return self.nodes(type_name, 1, [span], [inputs], **rows)[0]
+        columns = self._node_columns(type_name)
+        _refuse_unknown("node", values, columns)
+        graph = self._graph
+        graph.op_type.append(self._types[type_name])
+        graph.inputs.append(inputs)
+        graph.spans.append(span)
+        for name, rows in columns.items():
+            rows.append(values.get(name))
+        return len(graph.op_type) - 1
 
     def nodes(
         self,
@@ -87,29 +94,25 @@ class GraphBuilder:
         Raises:
             SchemaError: if the schema lacks the type or a name, or a column has another length.
         """
-        if type_name not in self._types:
-            raise SchemaError(_unknown("node type", type_name, self._types))
-        graph = self._graph
-        numbers = range(self.num_nodes, self.num_nodes + count)
-        graph.op_type += [self._types[type_name]] * count
+        columns = self._node_columns(type_name)
         for name, rows in (("spans", spans), ("inputs", inputs)):
             if rows is not None:
                 _check_length(type_name, name, rows, count)
+        _refuse_unknown("node", values, columns)
+        _extend(f"type:{type_name}", columns, count, values)
+        graph = self._graph
+        first = len(graph.op_type)
+        graph.op_type += [self._types[type_name]] * count
         graph.inputs += [()] * count if inputs is None else inputs
         graph.spans += [NO_SPAN] * count if spans is None else spans
-        space = f"type:{type_name}"
-        features = [column.name for column in self._spaces[space]]
-        self._append("node", count, {k: v for k, v in values.items() if k not in features})
-        self._append(space, count, {k: v for k, v in values.items() if k in features})
-        return numbers
+        return range(first, first + count)
 
     def inputs(self, node: int, inputs: Sequence[int | None], **values: Sequence[Any]) -> None:
         """Sets the inputs of a node made before, with the columns of these input edges."""
-        known = [column.name for column in self._spaces["inputs"]]
-        for name, column in values.items():
-            if name not in known:
-                raise SchemaError(_unknown("column of inputs", name, known))
-            _check_length("inputs", name, column, len(inputs))
+        if values:
+            _refuse_unknown("inputs", values, [column.name for column in self._spaces["inputs"]])
+            for name, column in values.items():
+                _check_length("inputs", name, column, len(inputs))
         self._graph.inputs[node] = inputs
         if values:
             self._graph.input_values[node] = {k: _as_list(v) for k, v in values.items()}
@@ -121,10 +124,10 @@ class GraphBuilder:
         space = f"relation:{relation}"
         if space not in self._spaces:
             self.schema.relation(relation)
+        self._append(space, len(source), values)
         sources, targets = self._graph.edges.setdefault(relation, ([], []))
         sources.extend(source)
         targets.extend(target)
-        self._append(space, len(source), values)
 
     def output(self, *nodes: int) -> None:
         """Names the output nodes of the graph, in order; replaces an earlier choice."""
@@ -158,11 +161,12 @@ class GraphBuilder:
         self._append("graph", 1, {name: [value] for name, value in values.items()})
         graph.origin = (line, self.num_graphs if record is None else record)
         self._done.append(graph)
-        self._graph = GraphLists()
+        self.discard()
 
     def discard(self) -> None:
         """Forgets the unfinished graph."""
         self._graph = GraphLists()
+        self._by_type: dict[str, dict[str, list[Any]]] = {}
 
     def build(self) -> TypedDAG:
         """All finished graphs in one `TypedDAG`.
@@ -174,30 +178,55 @@ class GraphBuilder:
         return assemble(self.schema, self._done, self.file)
 
     def _append(self, space: str, count: int, values: Mapping[str, Any]) -> None:
-        """Extends every column of a space by `count` rows."""
-        columns = self._graph.columns.setdefault(space, {})
-        for column in self._spaces[space]:
-            given = values.get(column.name)
-            rows = [None] * count if given is None else _as_list(given)
-            _check_length(space, column.name, rows, count)
-            columns.setdefault(column.name, []).extend(rows)
-        known = [column.name for column in self._spaces[space]]
-        for name in values:
-            if name not in known:
-                raise SchemaError(_unknown(f"column of {space}", name, known))
+        """Adds `count` rows to a space."""
+        columns = self._columns(space)
+        _refuse_unknown(space, values, columns)
+        _extend(space, columns, count, values)
+
+    def _columns(self, space: str) -> dict[str, list[Any]]:
+        """The columns of a space in the unfinished graph, by name."""
+        found = self._graph.columns
+        if space not in found:
+            found[space] = {column.name: [] for column in self._spaces[space]}
+        return found[space]
+
+    def _node_columns(self, type_name: str) -> dict[str, list[Any]]:
+        """What nodes of a type have, targets and features; looked up once per graph."""
+        if type_name not in self._by_type:
+            if type_name not in self._types:
+                raise SchemaError(_unknown("node type", type_name, self._types))
+            own = self._columns("node"), self._columns(f"type:{type_name}")
+            self._by_type[type_name] = {**own[0], **own[1]}
+        return self._by_type[type_name]
 
 
 def _refuse_dangling(graph: GraphLists) -> None:
-    named = chain(chain.from_iterable(graph.inputs), graph.outputs)
-    ends = chain.from_iterable(chain(*pair) for pair in graph.edges.values())
     count = len(graph.op_type)
-    for node in chain((n for n in named if n is not None), ends):
-        if not 0 <= node < count:
+    ends = chain.from_iterable(chain(*pair) for pair in graph.edges.values())
+    for node in chain(chain.from_iterable(graph.inputs), graph.outputs, ends):
+        if node is not None and not 0 <= node < count:
             raise GraphError(
                 f"node {node} is named, but the graph has the nodes 0 .. {count - 1}. "
                 "Name one of its own nodes.",
                 node=node,
             )
+
+
+def _refuse_unknown(what: str, values: Mapping[str, Any], known: Collection[str]) -> None:
+    for name in values:
+        if name not in known:
+            raise SchemaError(_unknown(f"column of {what}", name, known))
+
+
+def _extend(
+    space: str, columns: Mapping[str, list[Any]], count: int, values: Mapping[str, Any]
+) -> None:
+    """Adds `count` rows to columns: the values given, None where there are none."""
+    given = {name: _as_list(rows) for name, rows in values.items() if rows is not None}
+    for name, rows in given.items():
+        _check_length(space, name, rows, count)
+    for name, column in columns.items():
+        column += given[name] if name in given else [None] * count
 
 
 def _check_length(space: str, name: str, rows: Sequence[Any], count: int) -> None:

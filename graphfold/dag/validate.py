@@ -6,7 +6,7 @@ import torch
 
 from graphfold.dag.depth import compute_depth
 from graphfold.dag.schema import MISSING, Column
-from graphfold.dag.typed_dag import TypedDAG
+from graphfold.dag.typed_dag import TypedDAG, run_numbers
 from graphfold.errors import GraphError, SchemaError
 
 
@@ -50,13 +50,12 @@ def _check_pointers(dag: TypedDAG) -> None:
 
 
 def _check_inputs(dag: TypedDAG) -> None:
-    parent = torch.repeat_interleave(torch.arange(dag.num_nodes), dag.input_ptr.diff())
+    parent = run_numbers(dag.input_ptr)
     groups = [("input", dag.input_index, dag.batch[parent], -1)]
-    output_graph = torch.repeat_interleave(torch.arange(dag.num_graphs), dag.output_ptr.diff())
-    groups.append(("output", dag.output_index, output_graph, 0))
+    groups.append(("output", dag.output_index, run_numbers(dag.output_ptr), 0))
     for name, relation in dag.relations.items():
-        target = torch.repeat_interleave(torch.arange(dag.num_nodes), relation.ptr.diff())
-        groups.append((f"source of relation '{name}'", relation.index, dag.batch[target], 0))
+        graph = dag.batch[run_numbers(relation.ptr)]
+        groups.append((f"source of relation '{name}'", relation.index, graph, 0))
     for what, index, graph, least in groups:
         outside = (index < least) | (index >= dag.num_nodes)
         if dag.num_nodes:
@@ -91,7 +90,9 @@ def _check_arity(dag: TypedDAG) -> None:
 
 
 def _check_input_types(dag: TypedDAG) -> None:
-    parent = torch.repeat_interleave(torch.arange(dag.num_nodes), dag.input_ptr.diff())
+    if all(node_type.inputs is None for node_type in dag.schema.types):
+        return
+    parent = run_numbers(dag.input_ptr)
     present = dag.input_index >= 0
     child_type = dag.op_type[dag.input_index.clamp(min=0)] if dag.num_nodes else dag.input_index
     for index, node_type in enumerate(dag.schema.types):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, validate
+from graphfold.dag.compare import difference
 from graphfold.errors import GraphError, SchemaError
 
 SCHEMA = Schema(
@@ -101,6 +102,42 @@ def test_no_graph_at_all_builds():
 def test_what_the_schema_lacks_is_an_error(write, message):
     with pytest.raises(SchemaError, match=message):
         write(GraphBuilder(SCHEMA))
+
+
+def test_nodes_one_by_one_are_those_of_whole_columns():
+    single, bulk = GraphBuilder(SCHEMA), GraphBuilder(SCHEMA)
+    for label, form in ((1, "a"), (None, "b"), (3, None)):
+        single.node("word", label=label, form=form)
+    single.node("phrase", [0, 1], (0, 2))
+    single.node("phrase", [3, None], label=0)
+    bulk.nodes("word", 3, label=[1, None, 3], form=["a", "b", None], vector=None)
+    bulk.nodes("phrase", 2, [(0, 2), (-1, -1)], [[0, 1], [3, None]], label=[None, 0])
+    for builder in (single, bulk):
+        builder.output(4)
+        builder.finish()
+    assert difference(single.build(), bulk.build()) is None
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda b: b.node("word", frm="x"),
+        lambda b: b.nodes("word", 2, label=[1], form=["a", "b"]),
+        lambda b: b.nodes("word", 2, [(0, 1)]),
+        lambda b: b.edges("next", [0], [1], gap=[]),
+    ],
+)
+def test_what_is_refused_is_not_added(write):
+    builder = two_trees()
+    nodes = builder.nodes("word", 2)
+    with pytest.raises(SchemaError):
+        write(builder)
+    builder.output(*nodes)
+    builder.finish()
+    dag = builder.build()
+    validate(dag)
+    assert dag.num_nodes == 6
+    assert len(dag.relations["next"].index) == 1
 
 
 @pytest.mark.parametrize("node", [1, 7, -1])

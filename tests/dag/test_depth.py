@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from engine_cells import random_dag
 
-from graphfold.dag import compute_height, to_networkx
+from graphfold.dag import compute_depth, compute_height, depth, to_networkx
 from graphfold.dag.collate import split
 from graphfold.dag.depth import stable_order
 
@@ -19,16 +19,27 @@ def longest_to(graph: nx.DiGraph) -> dict[int, int]:
     return length
 
 
+@pytest.mark.parametrize("small", [0, depth.SMALL])
 @pytest.mark.parametrize("seed", range(8))
-def test_depth_and_height_are_longest_paths(seed):
+def test_depth_and_height_are_longest_paths(seed, small, monkeypatch):
+    monkeypatch.setattr(depth, "SMALL", small)  # all graphs by array steps, or all in Python
     for dag in split(random_dag(3, seed)):
         inputs = nx.DiGraph(
             [(s, t) for s, t, kind in to_networkx(dag).edges(data="kind") if kind == "inputs"]
         )
         inputs.add_nodes_from(range(dag.num_nodes))
         up, down = longest_to(inputs), longest_to(inputs.reverse())
-        assert dag.depth.tolist() == [up[node] for node in range(dag.num_nodes)]
+        assert compute_depth(dag.input_ptr, dag.input_index).tolist() == [
+            up[node] for node in range(dag.num_nodes)
+        ]
         assert compute_height(dag).tolist() == [down[node] for node in range(dag.num_nodes)]
+
+
+@pytest.mark.parametrize("small", [0, depth.SMALL])
+def test_nodes_behind_a_cycle_have_no_longest_path(small, monkeypatch):
+    monkeypatch.setattr(depth, "SMALL", small)
+    source, target = np.array([[0, 1], [1, 2], [2, 1], [2, 3], [4, 5], [4, 5]]).T
+    assert depth.longest_path(6, source, target).tolist() == [0, -1, -1, -1, 0, 1]
 
 
 @pytest.mark.parametrize("most", [1, 1 << 16, 1 << 40, (1 << 63) - 1])
