@@ -48,6 +48,18 @@ class Cell(nn.Module, ABC):
         """
         return x
 
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What needs no nodes, such as the encoding of bonds; found in `children.edge`.
+
+        Called once, with the rows that differ among the columns of all edges, such as the kinds of
+        bonds: what is computed of a few need not be computed of every edge.
+
+        Shape:
+            edge: name -> [num_kinds, ...], the columns of the edges that the pass follows
+            returns: a mapping of tensors, [num_kinds, width]
+        """
+        return edge
+
     def initial(self, x: NodeInput) -> State:
         """The fields before the first round; only rounds of message passing call it.
 
@@ -87,3 +99,8 @@ class Cell(nn.Module, ABC):
         if self.reads is not None:
             return self.reads
         return () if self.arity == 0 else tuple(self.fields)
+
+
+def makes_tables(cell: Cell) -> bool:
+    """Whether a cell reads what it makes of edges beforehand, not their columns as they are."""
+    return type(cell).before_edges is not Cell.before_edges

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from graphfold.batching.kernels import segment
-from graphfold.batching.kernels.kinds import Kinds, find_kinds
 from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
 from graphfold.errors import ShapeError
-
-
-class Terms(NamedTuple):
-    """What is summed over the children of a node, besides their rows of a field.
-
-    Args:
-        weight: [num_child_edges] what each child is times.
-        addend: [num_kinds, width] what is added to a child before relu.
-        kind: [num_child_edges] which addend.
-        own: [group_size] what the node's own last state is times; a number if all are alike.
-    """
-
-    weight: Tensor | None = None
-    addend: Tensor | None = None
-    kind: Tensor | None = None
-    own: Tensor | float | None = None
 
 
 class StateReader(ABC):
@@ -54,14 +35,6 @@ class StateReader(ABC):
     @abstractmethod
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         """[group_size, width] the sum over the children of each node, weighted per edge."""
-
-    def fused_sum(self, field: str, terms: Terms) -> Tensor | None:
-        """[group_size, width] a sum of messages in one go; None if it has to be put together."""
-        return None
-
-    def edge_kinds(self) -> Kinds | None:
-        """The kinds of the edges; None if they have to be found."""
-        return None
 
     @abstractmethod
     def previous(self, field: str) -> Tensor:
@@ -122,15 +95,6 @@ class Children:
         """[num_child_edges] how many children each child has itself; in rounds, its degree."""
         return self._reader.child_count()
 
-    @property
-    def edge_kinds(self) -> Kinds:
-        """The different rows among those of `edge`, and which of them each edge has.
-
-        What is computed of the few kinds need not be computed of every edge; see `sum_relu`.
-        """
-        known = self._reader.edge_kinds()
-        return find_kinds(self.edge, len(self.parent)) if known is None else known
-
     def rows(self, field: str) -> Tensor:
         """[num_child_edges, width] the child's state on every edge."""
         return self._reader.rows(field)
@@ -172,33 +136,11 @@ class Children:
             ShapeError: if `own` is given, but no field.
         """
         if isinstance(field, str):
-            total = self._reader.fused_sum(field, Terms(weight, own=own))
-            if total is not None:
-                return total
             return self._add_own(self._reader.sum(field, weight), field, own)
         if own is not None:
             raise ShapeError("sum(values, own=...) has no own state to add. Name a field.")
         values = field if weight is None else field * weight.unsqueeze(-1)
         return self._kernel.sum(values, self.ptr, self.parent)
-
-    def sum_relu(
-        self, field: str, addend: Tensor, kind: Tensor, own: Tensor | float | None = None
-    ) -> Tensor:
-        """[group_size, width] sums over children of relu(child + addend[kind]).
-
-        For edges of few kinds, such as bonds; see `edge_kinds`. With kernels, `Network(fuse=True)`,
-        rounds of message passing never hold a row per edge, forward or backward.
-
-        Shape:
-            addend: [num_kinds, width]
-            kind: [num_child_edges] which addend
-            own: [group_size] or a number, as in `sum`
-        """
-        total = self._reader.fused_sum(field, Terms(None, addend, kind, own))
-        if total is not None:
-            return total
-        message = torch.relu_(self.rows(field) + addend.index_select(0, kind))
-        return self._add_own(self.sum(message), field, own)
 
     def _add_own(self, total: Tensor, field: str, own: Tensor | float | None) -> Tensor:
         if own is None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.engine.compiled.choice import find_compiled
+from graphfold.batching.engine.compiled.rounds import (
+    RoundsInputs,
+    find_compiled_rounds,
+    run_compiled_rounds,
+)
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.eager import run_eager
 from graphfold.batching.engine.pass_inputs import PassInputs
@@ -21,6 +27,7 @@ from graphfold.batching.engine.refusals import refuse_changed_buffers
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.rounds import RoundsRun, first_plan, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment_kernels import get_kernel
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
@@ -92,7 +99,6 @@ class RowRun:
         self.fields: Mapping[str, Tensor] = {}
         self.plan = inputs.batch.schedule.passes[0]
         self.sparse: set[str] = set()  # fields whose gradient may be sparse
-        self.fuse = False  # whether rounds had kernels
 
     def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
         """Runs a pass; `turns` are the cells, of rounds those of each."""
@@ -121,6 +127,7 @@ class RowRun:
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
+            **self._tables(item, plan, cells),
         )
         is_fast = self.inputs.engine == "fast"
         compiled = find_compiled(inputs, self.inputs.fuse) if is_fast else "engine=autograd"
@@ -141,7 +148,7 @@ class RowRun:
         given = self.fields
         if not isinstance(given, TypedFields):
             given = self._given(first_plan(plan))
-        self.fuse = self.inputs.engine == "fast" and self.inputs.fuse is not False
+        is_fast = self.inputs.engine == "fast"
         inputs = RoundInputs(
             plan=plan,
             relation=self.batch.dag.relations[item.relation],
@@ -149,15 +156,35 @@ class RowRun:
             absent=self.inputs.absent,
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
-            fuse=self.fuse,
+            fuse=is_fast and self.inputs.fuse is not False,
         )
         rounds = RoundsRun(inputs, given)
-        for turn, cells in enumerate(turns):
-            x = {t: self._before(t, cell) for t, cell in cells.items()}
-            if turn == 0:
-                rounds.begin(cells, x)
-            self.fields = rounds.step(cells, x)
+        x = [{t: self._before(t, cell) for t, cell in cells.items()} for cells in turns]
+        rounds.begin(turns[0], x[0])
         self.sparse = set()
+        how = "engine=autograd"
+        if is_fast:
+            unrolled = RoundsInputs.of(inputs, rounds.state, turns, x)
+            compiled = find_compiled_rounds(unrolled, self.inputs.fuse)
+            if not isinstance(compiled, str):
+                self.fields = run_compiled_rounds(unrolled, compiled)
+                self._note(turns[0], "compiled")
+                return
+            how = compiled
+        for cells, own in zip(turns, x, strict=True):
+            self.fields = rounds.step(cells, own)
+        self._note(turns[0], f"as it is ({how})")
+
+    def _tables(
+        self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]
+    ) -> dict[str, Any]:
+        """What cells make of the edges' columns, and which row of that each edge has."""
+        own = {t: cell for t, cell in cells.items() if makes_tables(cell)}
+        if not own:
+            return {}
+        columns, kind = find_kinds(self.inputs.edge_columns(item), self.batch.dag.num_inputs)
+        tables = {op_type: cell.before_edges(columns) for op_type, cell in own.items()}
+        return {"tables": tables, "kind": kind.index_select(0, plan.edge)}
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
@@ -183,7 +210,7 @@ class RowRun:
 
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         """The state after all passes; `has` says which types have a field."""
-        return States(self.fields, self.plan.row, has, self.sparse, self.fuse)
+        return States(self.fields, self.plan.row, has, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         x = self.inputs.of_type(op_type)
@@ -227,7 +254,10 @@ class ReferenceRun:
                 cells=cells,
                 x={t: cell.before(self._x(t)) for t, cell in cells.items()},
                 absent=self.inputs.absent,
-                edge=self.inputs.edge_columns(item),
+                edge={
+                    t: cell.before_edges(self.inputs.edge_columns(item))
+                    for t, cell in cells.items()
+                },
                 shared=self.inputs.shared,
             )
             for cell in cells.values():

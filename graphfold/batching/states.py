@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows, sum_rows
-from graphfold.batching.kernels.message_sum import Messages, can_sum, message_sum
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Schema
 
@@ -25,8 +24,6 @@ class States(Mapping[str, Tensor]):
         row: [num_nodes] the row of each node; equal nodes may have one row.
         has: field -> op types whose nodes have it.
         sparse: the fields whose gradient may be sparse.
-        fuse: whether sums of rows that rounds computed, and linear layers that follow, have kernels
-            of their own.
     """
 
     def __init__(
@@ -35,13 +32,11 @@ class States(Mapping[str, Tensor]):
         row: Tensor,
         has: Mapping[str, frozenset[int]],
         sparse: Collection[str] = (),
-        fuse: bool = False,
     ) -> None:
         self._fields = fields
         self._row = row
         self._has = has
         self._sparse = sparse
-        self.fuse = fuse
 
     def __getitem__(self, field: str) -> Tensor:
         """[num_nodes, width] in node order; zeros for nodes whose type lacks the field."""
@@ -68,9 +63,6 @@ class States(Mapping[str, Tensor]):
         if not isinstance(self._fields, TypedFields):
             return segment_sum(self.at(field, nodes), ptr)
         values, index = self._fields.find(field, self._row.index_select(0, nodes))
-        messages = Messages(index, ptr)
-        if self.fuse and can_sum(values, messages):
-            return message_sum(values, messages)
         return sum_rows(values, index, ptr)
 
     def has(self, field: str, op_type: Tensor) -> Tensor:

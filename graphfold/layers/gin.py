@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class GINCell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        h = self.update(children.sum("h", own=self.update.own(children.group_size)))
+        h = self.update(self.update.own() * children.previous("h") + children.sum("h"))
         return {"h": self.drop(h, x)}
 
 
@@ -97,11 +97,15 @@ class GINECell(Convolution):
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size)
         self.update = GINUpdate(hidden_size, activation, norm, learn_epsilon)
 
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The encoded columns, once for each kind of edge."""
+        return {"bond": self.edge_encoder(edge)}
+
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        columns, kind = children.edge_kinds
-        own = self.update.own(children.group_size)
-        h = self.update(children.sum_relu("h", self.edge_encoder(columns), kind, own))
+        messages = torch.relu_(children.rows("h") + children.edge["bond"])
+        own = self.update.own() * children.previous("h")
+        h = self.update(own + children.sum(messages))
         return {"h": self.drop(h, x)}
 
 
@@ -116,9 +120,9 @@ class GINUpdate(nn.Module):
         self.last = AfterConvolution(size, activation, norm=None)
         self.epsilon = nn.Parameter(torch.zeros(1)) if learn_epsilon else None
 
-    def own(self, num_rows: int) -> Tensor | float:
-        """1 + ε, what the old state is times; [num_rows] if it is learned."""
-        return 1.0 if self.epsilon is None else (1 + self.epsilon).expand(num_rows)
+    def own(self) -> Tensor | float:
+        """1 + ε, what the old state is times."""
+        return 1.0 if self.epsilon is None else 1 + self.epsilon
 
     def forward(self, total: Tensor) -> Tensor:
         """[num_rows, size] the new state."""

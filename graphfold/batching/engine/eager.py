@@ -17,6 +17,7 @@ from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.group_states import GroupStates
 from graphfold.batching.engine.pass_inputs import PassInputs, check_state, parts
 from graphfold.batching.engine.refusals import refuse_group_statistics
+from graphfold.batching.engine.selected import Selected
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.scheduling.schedule import Group
 
@@ -98,6 +99,7 @@ class GroupInputs:
 
     def __init__(self, inputs: PassInputs) -> None:
         plan = inputs.plan
+        self._tables, self._kind = inputs.tables, inputs.kind
         self._edge = {name: plan.split_edges(column) for name, column in inputs.edge.items()}
         self._x = {
             op_type: {name: plan.split_type(part, op_type) for name, part in parts(value)}
@@ -110,6 +112,8 @@ class GroupInputs:
         own = {name: rows[group.start] for name, rows in self._x[group.op_type].items()}
         return own[""] if self._is_one[group.op_type] else own
 
-    def edge(self, group: Group) -> dict[str, Tensor]:
-        """The columns of a group's edges."""
+    def edge(self, group: Group) -> Mapping[str, Tensor]:
+        """The columns of a group's edges, or what its cell has made of them."""
+        if group.op_type in self._tables and self._kind is not None:
+            return Selected(self._tables[group.op_type], self._kind[group.edges])
         return {name: column[group.start] for name, column in self._edge.items()}

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
-from graphfold.batching.children import StateReader, Terms
+from graphfold.batching.cell import Cell, makes_tables
+from graphfold.batching.children import StateReader
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.selected import Selected
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
-from graphfold.batching.kernels.kinds import Kinds
-from graphfold.batching.kernels.message_sum import Messages, can_sum, message_sum
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
@@ -78,12 +76,19 @@ class Links:
         self.ptr = plan.group_ptr(group)
         self.row = plan.group_child_row(group)
         self._number = plan.edge[group.edges]
-        self.edge = Selected(inputs.edge, self._number)
+        self._edge = Selected(inputs.edge, self._number)
         self._plan, self._before, self._inputs = plan, before, inputs
         read = [read for reader, read in plan.read_types if reader == group.op_type]
         self.read_type = read[0] if len(read) == 1 else None
         if self.read_type is not None:
             self.row = self.row - self._read_group.start
+
+    def edge(self, cell: Cell) -> Mapping[str, Tensor]:
+        """The columns of the edges, or what a cell makes of them."""
+        if not makes_tables(cell):
+            return self._edge
+        columns, kind = self._inputs.edge_kinds
+        return Selected(cell.before_edges(columns), kind.index_select(0, self._number))
 
     @cached_property
     def child_count(self) -> Tensor:
@@ -91,12 +96,6 @@ class Links:
         relation = self._inputs.relation
         count = relation.ptr[1:] - relation.ptr[:-1]
         return count.index_select(0, relation.index.index_select(0, self._number))
-
-    @cached_property
-    def edge_kinds(self) -> Kinds:
-        """Those of the edges that are read."""
-        columns, kind = self._inputs.edge_kinds
-        return Kinds(columns, kind.index_select(0, self._number))
 
     @cached_property
     def readers(self) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -128,13 +127,11 @@ class RoundReader(StateReader):
     Args:
         links: what the rows of a type read.
         old: what they read it of.
-        fuse: whether sums of messages have kernels of their own where they can.
     """
 
-    def __init__(self, links: Links, old: OldState, fuse: bool) -> None:
+    def __init__(self, links: Links, old: OldState) -> None:
         self._links = links
         self._old = old
-        self._fuse = fuse
         self.ptr = links.ptr
         self.parent = links.parent
 
@@ -159,29 +156,6 @@ class RoundReader(StateReader):
             self._values(field), links.row, self.ptr, reader, ptr, weight, edge
         )
         return total
-
-    def fused_sum(self, field: str, terms: Terms) -> Tensor | None:
-        with torch._C.DisableTorchFunction():  # what is looked up here needs no other kernels
-            return self._fused_sum(field, terms)
-
-    def _fused_sum(self, field: str, terms: Terms) -> Tensor | None:
-        links, (weight, addend, kind, own) = self._links, terms
-        op_type = links.group.op_type
-        is_plain = addend is None and own is None  # a library's sums are as good
-        if not self._fuse or links.read_type is None or is_plain:
-            return None
-        values, previous = self._old.state.part(field, links.read_type), None
-        if own is not None:
-            if links.read_type != op_type:  # its own state is not among what is read
-                return None
-            previous = self._old.row(op_type)
-            own = own if isinstance(own, Tensor) else values.new_full((links.group.size,), own)
-        messages = Messages(links.row, links.ptr, weight, kind, own, previous)
-        return message_sum(values, messages, addend) if can_sum(values, messages, addend) else None
-
-    def edge_kinds(self) -> Kinds:
-        with torch._C.DisableTorchFunction():  # this needs no other kernels either
-            return self._links.edge_kinds
 
     def previous(self, field: str) -> Tensor:
         return self._old.part(field, self._links.group.op_type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
@@ -29,6 +29,8 @@ class PassInputs:
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
     shared: Mapping[str, Tensor]
     kernel: Kernel
+    tables: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)  # see before_edges
+    kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
 
     @property
     def is_native(self) -> bool:

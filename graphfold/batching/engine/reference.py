@@ -30,7 +30,7 @@ class ReferenceInputs:
     cells: Mapping[int, Cell]
     x: Mapping[int, NodeInput]  # op type -> [num_nodes_of_type, ...]
     absent: Mapping[str, Tensor]  # field -> [width]
-    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the graph
+    edge: Mapping[int, Mapping[str, Tensor]]  # op type -> column -> [num_edges, ...], graph's order
     shared: Mapping[str, Tensor]
 
 
@@ -57,7 +57,7 @@ def run_reference(
         if op_type not in inputs.cells:
             continue  # the node keeps its state
         cell = inputs.cells[op_type]
-        reader = NodeReader(cell, inputs, read_from, node, given[node], edges)
+        reader = NodeReader(cell, inputs, read_from, node, given[node], edges, op_type)
         x = _row(inputs.x[op_type], number[node])
         state = cell(x, reader.children())
         states[node] = {**given[node], **{name: state[name][0] for name in cell.fields}}
@@ -75,8 +75,10 @@ class NodeReader(StateReader):
         node: int,
         previous: NodeState,
         edges: Sequence[Sequence[tuple[int, int]]],
+        op_type: int,
     ) -> None:
         self._cell = cell
+        self._edge = inputs.edge[op_type]
         self._inputs = inputs
         self._previous = previous
         self._edges = edges[node]
@@ -92,7 +94,7 @@ class NodeReader(StateReader):
             self,
             1,
             self._cell.arity,
-            {name: column[numbers] for name, column in self._inputs.edge.items()},
+            {name: column[numbers] for name, column in self._edge.items()},
             self._inputs.shared,
         )
 

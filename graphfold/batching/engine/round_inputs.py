@@ -24,7 +24,7 @@ class RoundInputs:
     absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
     shared: Mapping[str, Tensor]
     kernel: Kernel
-    fuse: bool = False  # whether sums of messages have kernels of their own
+    fuse: bool = False  # whether linear layers are native products
 
     @cached_property
     def edge_kinds(self) -> Kinds:

@@ -24,6 +24,7 @@ from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 
+
 class RoundsRun:
     """The rounds of one pass, one after another.
 
@@ -103,10 +104,10 @@ class RoundsRun:
         x: NodeInput,
     ) -> State:
         children = Children(
-            RoundReader(links, old, self.inputs.fuse),
+            RoundReader(links, old),
             group.size,
             cell.arity,
-            links.edge,
+            links.edge(cell),
             self.inputs.shared,
             self.inputs.kernel,
         )

@@ -62,7 +62,7 @@ def _open(path: Path) -> ctypes.CDLL:
     kinds = {"p": address, "i": integer}
     for name, arguments, result in (
         ("run_pass", "piippi", integer),
-        ("pull_rows", "piiippp", None),
+        ("pull_rows", "piiipppp", None),
         ("packed_size", "ii", integer),
         ("pack", "piipiip", None),
         ("multiply", "piipipiii", None),

@@ -65,7 +65,7 @@ static int64_t rows_of_block(const group *g, const program *p, int64_t num_threa
 /* Runs a program on some rows of a group; returns whether there was memory for it. */
 static int64_t run_block(const program *p, const links *l, const group *g, int64_t first,
                          int64_t num_rows, int64_t thread) {
-  block b = {p, l, g->first_row + first, num_rows, 0, 0};
+  block b = {p, l, g->first_row + first, num_rows, 0, 0, thread};
   b.first_edge = l->edge_ptr[b.first_row - 1];
   b.num_edges = l->edge_ptr[b.first_row - 1 + num_rows] - b.first_edge;
   const int64_t node_numbers = p->node_scratch * num_rows;
@@ -112,9 +112,12 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
   return is_done;
 }
 
-/* [num_rows, n] what is asked of some rows from outside, by edges and by nodes that read them. */
+/* [num_rows, n] what is asked of some rows by the edges and the nodes that read them, and by the rows
+ * that follow them. */
 void pull_rows(const links *l, int64_t first_row, int64_t num_rows, int64_t n, const real *of_edges,
-               const real *of_nodes, real *to) {
-  for (int64_t r = 0; r < num_rows; r++)
+               const real *of_nodes, const real *of_next, real *to) {
+  for (int64_t r = 0; r < num_rows; r++) {
     pull_row(l, first_row + r, n, NULL, NULL, of_edges, of_nodes, to + r * n);
+    add_next(l, first_row + r, n, of_next, to + r * n);
+  }
 }

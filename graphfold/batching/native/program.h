@@ -62,6 +62,9 @@ enum {
   INTEGER,      /* the number in an array of integers, one for each row of the pass */
   PULL,         /* node: gradients from outside (in[0]), of edges (in[1]) and of nodes (in[2]) that
                    read it */
+  PULL_NEXT,    /* node: in[0] of the rows that follow it in the next round is added */
+  LOOK_UP,      /* edge: the row of a table in[0] that its number names */
+  LOOK_UP_ADD,  /* in[0] of an edge is added to that row */
 };
 
 /* What all programs of a pass read. Rows begin with 1; row 0 is an absent child. */
@@ -71,12 +74,14 @@ typedef struct {
   const int64_t *reader_edge;   /* the edges sorted by the row that they read */
   const int64_t *reader_row;    /* the rows that read, minus one, in the same order */
   const int64_t *reader_of_row; /* 1 + the only edge that reads a row, or 0; NULL if several do */
+  const int64_t *next_ptr;      /* [num_rows + 2] in rounds: where the rows that follow each begin */
+  const int64_t *next_row;      /* these rows, minus one */
 } links;
 
 typedef struct {
   const program *p;
   const links *links;
-  int64_t first_row, num_rows, first_edge, num_edges;
+  int64_t first_row, num_rows, first_edge, num_edges, thread;
   real *at[MAX_BUFFERS]; /* where the block's rows begin in each buffer */
 } block;
 
@@ -207,6 +212,34 @@ static void pull(const block *b, const instruction *i) {
              find(b, &i->in[1]), find(b, &i->in[2]), find(b, &i->out) + r * i->out.row);
 }
 
+/* to += what the rows that follow a row in the next round ask of it. */
+static void add_next(const links *l, int64_t row, int64_t n, const real *of_next, real *to) {
+  if (of_next == NULL || l->next_ptr == NULL) return;
+  for (int64_t i = l->next_ptr[row]; i < l->next_ptr[row + 1]; i++)
+    add_row(to, of_next + (l->next_row[i] + 1) * n, n);
+}
+
+static void pull_next(const block *b, const instruction *i) {
+  for (int64_t r = 0; r < b->num_rows; r++)
+    add_next(b->links, b->first_row + r, i->size[2], find(b, &i->in[0]),
+             find(b, &i->out) + r * i->out.row);
+}
+
+static void look_up(const block *b, const instruction *i) {
+  const int64_t n = i->size[2], *number = index_of(b->p, i->index) + b->first_edge;
+  const real *table = find(b, &i->in[0]);
+  for (int64_t e = 0; e < b->num_edges; e++)
+    copy_row(find(b, &i->out) + e * i->out.row, table + number[e] * n, n);
+}
+
+/* Every thread has a table of its own; how many numbers it has is the first of another array. */
+static void look_up_add(const block *b, const instruction *i) {
+  const int64_t n = i->size[2], *number = index_of(b->p, i->index) + b->first_edge;
+  real *table = find(b, &i->out) + b->thread * index_of(b->p, i->size[0])[0];
+  for (int64_t e = 0; e < b->num_edges; e++)
+    add_row(table + number[e] * n, find(b, &i->in[0]) + e * i->in[0].row, n);
+}
+
 static void run_instruction(const block *b, const instruction *i) {
   const int64_t num_rows = i->of_edges ? b->num_edges : b->num_rows;
   switch (i->operation) {
@@ -222,6 +255,9 @@ static void run_instruction(const block *b, const instruction *i) {
     case COUNT_EDGES: count_edges(b, i); break;
     case INTEGER: integers(b, i); break;
     case PULL: pull(b, i); break;
+    case PULL_NEXT: pull_next(b, i); break;
+    case LOOK_UP: look_up(b, i); break;
+    case LOOK_UP_ADD: look_up_add(b, i); break;
     default: run_elementwise(b, i, ELEMENTWISE[i->operation]);
   }
 }

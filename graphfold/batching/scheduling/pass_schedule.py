@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 
 class Group(NamedTuple):
@@ -84,6 +87,7 @@ class PassSchedule:
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
     reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge or 0; None if several
     rounds: tuple[PassSchedule, ...] = ()  # of rounds that share: before the first, after others
+    following: tuple[Tensor | None, Tensor | None] = (None, None)  # of unrolled rounds, see there
 
     @cached_property
     def groups_by_type(self) -> dict[int, list[Group]]:
@@ -177,15 +181,30 @@ class PassSchedule:
             )
         return torch.tensor(rows, dtype=torch.int64).view(-1, 7)
 
+    def unrolled(self, num_rounds: int) -> UnrolledRounds:
+        """These rounds of message passing as one pass; found once."""
+        # Imported here: it makes plans.
+        from graphfold.batching.scheduling.unrolled import unroll
+
+        if num_rounds not in self._unrolled:
+            plans = (*(self.rounds or (self,) * num_rounds), self)
+            self._unrolled[num_rounds] = unroll(plans, len(self.type_order))
+        return self._unrolled[num_rounds]
+
+    @cached_property
+    def _unrolled(self) -> dict[int, UnrolledRounds]:
+        return {}
+
     @cached_property
     def link_table(self) -> Tensor:
-        """[5] where native code finds who reads whom, see native/program.h."""
+        """[7] where native code finds who reads whom, see native/program.h."""
         arrays = (
             self.child_ptr,
             self.reader_ptr,
             self.reader_edge,
             self.reader,
             self.reader_of_row,
+            *self.following,
         )
         return torch.tensor([0 if array is None else array.data_ptr() for array in arrays])
 

@@ -43,9 +43,7 @@ class CompiledBackward:
         run.place_states(self._memory, states)
         for (op_type, key), tensor in kept.items():
             self._memory.own[op_type][key] = tensor  # type: ignore[index]
-        for name, grad in zip(run.fields, grads, strict=True):
-            if grad is not None:
-                self._place_outside(name, grad)
+        run.place_outside(self._memory, grads)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
         """The gradient of each tensor that needs one."""
@@ -63,18 +61,6 @@ class CompiledBackward:
             for named, tensor, need in zip(self._pass.names, self._tensors, needs, strict=True)
         ]
 
-    def _place_outside(self, name: str, grad: Tensor) -> None:
-        """What is asked of a field from outside: of all rows, or of a few."""
-        shared, dtype = self._memory.shared, self._pass.dtype
-        if grad.is_sparse:
-            grad = grad.coalesce()
-            row = grad.indices()[0]
-            places = torch.full((self._plan.num_rows + 1,), -1, dtype=torch.int64)
-            places[row] = torch.arange(len(row))
-            shared["outside_row", name] = places
-            grad = grad.values()
-        shared["outside", name] = grad.to(dtype).contiguous()
-
     def _reserve(self) -> None:
         """Memory for all that backward writes."""
         memory, run = self._memory, self._pass
@@ -84,16 +70,22 @@ class CompiledBackward:
                 if space in (ROWS, ALL_EDGES):
                     if key not in memory.shared:
                         memory.shared[key] = run.new(op_type, space, size)
+                        if space == ROWS and run.first_row:
+                            memory.first_row[key] = run.first_row
                     written[key] = written.get(key, 0) + self._plan.count_edges(op_type)
                 elif key[0] != "saved":
                     memory.own[op_type][key] = run.new(op_type, space, size)
+            own = memory.own[op_type]
             for number, size in cell.accumulated.items():
-                sums = torch.zeros(run.num_threads, size, dtype=run.dtype)
-                memory.own[op_type]["accumulated", str(number)] = sums
+                own["accumulated", str(number)] = torch.zeros(run.num_threads, size, dtype=run.dtype)
+            for name in cell.tables:
+                size = own["table", name].numel()
+                own["table_grad", name] = torch.zeros(run.num_threads, size, dtype=run.dtype)
+                own["table_size", name] = torch.tensor([size])
         num_edges = self._plan.child_row.shape[0]
         for (kind, name), count in written.items():
             both = {("edge_grad", name), ("node_grad", name)} <= written.keys()
-            if kind == "given_grad" or both or count < num_edges:
+            if kind in ("given_grad", "previous_grad") or both or count < num_edges:
                 memory.shared[kind, name].zero_()
 
     def _constants(self) -> dict[Named, Tensor]:
@@ -150,43 +142,12 @@ class CompiledBackward:
     def _gradient(self, named: Named, tensor: Tensor) -> Tensor:
         """The gradient of what is no constant."""
         op_type, (kind, name) = named
-        if op_type is not None:
-            found = self._memory.own[op_type].get(("x_grad", name))
-        elif kind == "edge":
-            found = self._memory.shared.get(("column_grad", name))
-        elif kind == "absent":
-            return self._of_absent(name, tensor)
+        if op_type is None or op_type not in self._pass.cells:
+            return self._pass.gradient(named, tensor, self._memory)
+        own = self._memory.own[op_type]
+        if kind == "table":
+            sums = own.get(("table_grad", name))
+            found = None if sums is None else sums.sum(0)
         else:
-            return self._of_given(name, tensor)
+            found = own.get(("x_grad", name))
         return torch.zeros_like(tensor) if found is None else found.view(tensor.shape)
-
-    def _of_absent(self, name: str, tensor: Tensor) -> Tensor:
-        """What is asked of what an absent child reads: of row 0."""
-        total = self._memory.pull(name, 0, 1, len(tensor))[0].to(tensor.dtype)
-        return total + self._outside(name, slice(0, 1))[0]
-
-    def _of_given(self, name: str, tensor: Tensor) -> Tensor:
-        """What is asked of a field of earlier passes."""
-        memory, width = self._memory, tensor.shape[1]
-        own = memory.shared.get(("given_grad", name))
-        total = torch.zeros_like(tensor) if own is None else own
-        if name not in self._pass.fields:
-            return total + memory.pull(name, 0, self._plan.num_rows + 1, width)
-        for group in self._plan.groups:
-            if name in self._pass.carried[group.op_type]:
-                total[group.rows] += memory.pull(name, group.start, group.size, width)
-                total[group.rows] += self._outside(name, group.rows)
-        return total
-
-    def _outside(self, name: str, rows: slice) -> Tensor:
-        """[num_rows, width] what is asked of some rows from outside."""
-        shared, count = self._memory.shared, rows.stop - rows.start
-        if ("outside", name) not in shared:
-            return shared["state", name].new_zeros(count, shared["state", name].shape[1])
-        values = shared["outside", name]
-        if ("outside_row", name) not in shared:
-            return values[rows]
-        place = shared["outside_row", name][rows]
-        found = values.new_zeros(count, values.shape[1])
-        found[place >= 0] = values[place[place >= 0]]
-        return found

@@ -46,6 +46,8 @@ def check(cell: Cell, compiled: CompiledCell, signature: Signature, written: fro
     Raises:
         Untraceable: if they give other numbers than the cell.
     """
+    if signature.in_rounds:  # the same programs over the same plans, with another way to read
+        return
     wide = _in_float64(cell) if signature.differentiate else None
     if wide is not None:
         wider = _with_dtype(signature, torch.float64)

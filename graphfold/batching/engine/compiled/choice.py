@@ -40,7 +40,9 @@ _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
 
 
-def find_compiled(inputs: PassInputs, fuse: bool | None) -> Mapping[int, CompiledCell] | str:
+def find_compiled(
+    inputs: PassInputs, fuse: bool | None, in_rounds: bool = False
+) -> Mapping[int, CompiledCell] | str:
     """The programs of all cells of a pass, or why the cells run as they are.
 
     A cell that cannot be compiled is named in a warning, once for each reason.
@@ -48,6 +50,7 @@ def find_compiled(inputs: PassInputs, fuse: bool | None) -> Mapping[int, Compile
     Args:
         inputs: the pass.
         fuse: True if each cell has to be compiled, False if none shall be.
+        in_rounds: whether the pass is rounds of message passing, see `RoundsInputs.as_pass`.
 
     Raises:
         EngineError: if a cell has to be compiled and cannot be.
@@ -62,7 +65,7 @@ def find_compiled(inputs: PassInputs, fuse: bool | None) -> Mapping[int, Compile
     missing = why_missing(inputs.dtype(next(iter(inputs.fields))))
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
-        known = _find(inputs, op_type, cell) if missing is None else Known(None, missing)
+        known = _find(inputs, op_type, cell, in_rounds) if missing is None else Known(None, missing)
         if known.compiled is None:
             return _refuse(type(cell).__name__, known.reason, fuse)
         found[op_type] = known.compiled
@@ -84,9 +87,9 @@ def _elsewhere(inputs: PassInputs) -> str | None:
     return None
 
 
-def _find(inputs: PassInputs, op_type: int, cell: Cell) -> Known:
+def _find(inputs: PassInputs, op_type: int, cell: Cell, in_rounds: bool) -> Known:
     """What is known of a cell, found out now if it is new or has changed."""
-    signature = signature_of(inputs, op_type, torch.is_grad_enabled())
+    signature = signature_of(inputs, op_type, torch.is_grad_enabled(), in_rounds)
     key = signature, frozenset(inputs.fields)
     known = _KNOWN.get(cell, {}).get(key)
     if known is not None and (known.watch is None or known.watch.is_unchanged()):

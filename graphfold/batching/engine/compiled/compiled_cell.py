@@ -29,6 +29,7 @@ from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGE,
     EDGES,
+    FETCHES,
     NODES,
     PREVIOUS,
     Value,
@@ -44,9 +45,10 @@ _GRADIENTS = {
     PREVIOUS: ("given_grad", ROWS),
     "gather": ("edge_grad", ALL_EDGES),
     "gather_sum": ("node_grad", ROWS),
+    "gather_previous": ("previous_grad", ROWS),
 }
 #: What backward computes again instead of reading what forward kept of it.
-_CHEAP = ("gather", "gather_sum", "count_edges", "integer", "fill")
+_CHEAP = (*FETCHES, "count_edges", "integer", "fill")
 
 
 class Rows(NamedTuple):
@@ -87,6 +89,7 @@ class CompiledCell:
         buffers: what forward and backward write besides fields -> (space, numbers per row).
         products: the gradients of weights.
         accumulated: the numbers of constants whose gradient is added up -> their sizes.
+        tables: the tables of edges that get a gradient.
     """
 
     lowered: Lowered
@@ -95,11 +98,18 @@ class CompiledCell:
     buffers: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     products: Sequence[WeightGradient] = ()
     accumulated: Mapping[int, int] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
 
     @cached_property
     def reads(self) -> frozenset[str]:
         """The parts of x that it reads."""
         return frozenset(value.name for value in self.lowered.values if value.operation == X)
+
+    @cached_property
+    def reads_tables(self) -> frozenset[str]:
+        """The tables of edges that it reads."""
+        values = self.lowered.values
+        return frozenset(value.name for value in values if value.operation == "look_up")
 
     @cached_property
     def read_constants(self) -> frozenset[Key]:
@@ -191,7 +201,9 @@ def _needed(
             return bool(value.name) and int(value.name) in lowered.learned
         if value.operation == PREVIOUS:
             return given.get(value.name, False)
-        if value.operation in ("gather", "gather_sum"):
+        if value.operation == "look_up":
+            return wants[EDGE, value.name]
+        if value.operation in FETCHES:
             return value.name in written or given.get(value.name, False)
         return wants[value.operation, value.name]
 
@@ -221,23 +233,28 @@ class _Assembly:
     def build(self, dtype: torch.dtype) -> CompiledCell:
         """The programs."""
         gradients = self._gradients
+        tables = {n: view for (kind, n), view in gradients.sources.items() if kind == "look_up"}
         for (operation, name), view in gradients.sources.items():
-            kind, space = _GRADIENTS[operation]
-            self._put(view, (kind, name), space)
+            if operation in _GRADIENTS:
+                kind, space = _GRADIENTS[operation]
+                self._put(view, (kind, name), space)
         products = [self._product(number) for number in range(len(gradients.products))]
         wanted = [view.value for view, _ in self._results]
         wanted += [value for value in self._places if value in self._own]
         wanted += [grad.value for pairs in gradients.constants.values() for _, grad in pairs]
+        wanted += [view.value for view in tables.values()]
         own = needed_values(gradients.values, wanted)
         kept = self._keep(own)
         backward = write_program(
-            dtype, [*self._again, *own], self._places, self._results, gradients.constants
+            dtype, [*self._again, *own], self._places, self._results, gradients.constants, tables
         )
         forward = write_program(
             dtype, _computed(self._lowered, kept), self._forward_places, self._forward_results
         )
         sizes = {int(value.name): value.size for value in gradients.constants}
-        return CompiledCell(self._lowered, forward, backward, self._buffers, products, sizes)
+        return CompiledCell(
+            self._lowered, forward, backward, self._buffers, products, sizes, tuple(tables)
+        )
 
     def _put(self, view: View, key: Key, space: int) -> None:
         """Lets a view of backward be computed in a buffer, or be copied there."""
@@ -285,6 +302,7 @@ class _Assembly:
         views = [view for value in own for view in value.inputs]
         views += [view for view, _ in self._results]
         views += [grad for pairs in self._gradients.constants.values() for _, grad in pairs]
+        views += [v for (kind, _), v in self._gradients.sources.items() if kind == "look_up"]
         read = dict.fromkeys(
             view.value
             for view in views

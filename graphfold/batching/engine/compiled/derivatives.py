@@ -17,6 +17,7 @@ from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGE,
     EDGES,
+    FETCHES,
     NODES,
     PREVIOUS,
     WHOLE,
@@ -97,7 +98,7 @@ class _Backward:
             if value not in self._active or value not in self._asked:
                 continue
             grad = self._assembled(value)
-            if value.operation in (X, EDGE, PREVIOUS, "gather", "gather_sum"):
+            if value.operation in (X, EDGE, PREVIOUS, *FETCHES):
                 self._found.sources[value.operation, value.name] = grad
             elif value.operation.partition(":")[0] in _RULES:
                 rule = _RULES[value.operation.partition(":")[0]]
@@ -112,7 +113,7 @@ class _Backward:
         """The values through which gradients go."""
         active: set[Value] = set()
         for value in self._forward:
-            if value.operation in (X, EDGE, PREVIOUS, "gather", "gather_sum"):
+            if value.operation in (X, EDGE, PREVIOUS, *FETCHES):
                 is_active = self._needed(value)
             else:
                 is_active = value.operation.partition(":")[0] in _RULES and any(

@@ -184,6 +184,10 @@ class _Lowering:
             self._require_real(node)
             space = EDGES if how == "edge" else NODES
             operation = {"x": X, "edge": EDGE, "previous": PREVIOUS}[how]
+            if how == "edge" and self._signature.has_tables:
+                operation = "look_up"
+            if how == "previous" and self._signature.in_rounds:
+                operation = "gather_previous"
             self._views[node] = self.to.add(operation, space, shape, name=name)
         elif how in ("rows", "sum") and node.users:
             operation, space = ("gather", EDGES) if how == "rows" else ("gather_sum", NODES)
@@ -501,7 +505,7 @@ class _Lowering:
 def _may_share_memory(node: fx.Node) -> bool:
     """Whether a node may have the memory of what it is computed from."""
     if node.target is operator.getitem:
-        return True
+        return _may_share_memory(node.all_input_nodes[0])
     schema = getattr(node.target, "_schema", None)
     if schema is None or schema.is_mutable:
         return False

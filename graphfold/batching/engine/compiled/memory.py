@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from ctypes import CDLL
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphfold.batching.engine.compiled.program import Key, Program
@@ -21,15 +21,22 @@ class Memory:
         library: the native library.
         num_threads: how many threads share the blocks of a group.
 
+        links: where native code finds who reads whom, see native/program.h.
+
     Attributes:
         shared: what all types read and write.
         own: op type -> what only its nodes read and write.
+        first_row: of what does not begin with row 0, the row that it begins with.
     """
 
-    def __init__(self, plan: PassSchedule, library: CDLL, num_threads: int) -> None:
+    def __init__(
+        self, plan: PassSchedule, library: CDLL, num_threads: int, links: Tensor
+    ) -> None:
         self._plan, self._library, self._num_threads = plan, library, num_threads
+        self._links = links
         self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
         self.own: dict[int, dict[Key, Tensor]] = {}
+        self.first_row: dict[Key | tuple[int, Key], int] = {}
 
     def run(self, programs: Mapping[int, Program], is_backward: bool) -> None:
         """Runs programs over the groups of the plan.
@@ -38,15 +45,18 @@ class Memory:
             MemoryError: if there is no memory for a block.
         """
         shared = {key: tensor.data_ptr() for key, tensor in self.shared.items()}
+        for key in self.first_row.keys() & shared.keys():
+            shared[key] = self.address(key)  # type: ignore[arg-type, index]
         table = [0] * len(self._plan.type_order)
-        packed = []  # held until the end
+        packed: dict[Any, Tensor] = {}  # held until the end
         for op_type, program in programs.items():
             own, found = self.own[op_type], dict(shared)
             for key, tensor in own.items():
                 found[key] = tensor.data_ptr()
+                if (op_type, key) in self.first_row:
+                    found[key] -= self._skipped((op_type, key), tensor)
             for weight in program.weights:
-                packed.append(self._pack(own, *weight))
-                found[weight.key] = packed[-1].data_ptr()
+                found[weight.key] = self._pack(own, packed, *weight).data_ptr()
             found["numbers", ""] = program.numbers.data_ptr()
             table[op_type] = len(table)
             table += program.head
@@ -58,48 +68,55 @@ class Memory:
             len(plan.groups),
             is_backward,
             numbers.buffer_info()[0],
-            plan.link_table.data_ptr(),
+            self._links.data_ptr(),
             self._num_threads,
         )
         if not is_done:
             raise MemoryError("there is no memory for a block of nodes")
 
-    def pull(self, field: str, first: int, count: int, width: int) -> Tensor:
-        """[count, width] what the readers of some rows ask of them."""
-        of_edges = self.shared.get(("edge_grad", field))
-        of_nodes = self.shared.get(("node_grad", field))
-        like = of_nodes if of_edges is None else of_edges
-        if like is None:
-            return torch.zeros(count, width)
-        total = like.new_empty(count, width)
+    def pull(self, field: str, first: int, total: Tensor) -> Tensor:
+        """Writes to `total` [count, width] what the readers of some rows ask of them.
+
+        Args:
+            field: of the rows.
+            first: the first of them.
+            total: where it is written.
+        """
+        asked = [self.address((kind, field)) for kind in ("edge_grad", "node_grad", "previous_grad")]
         self._library.pull_rows(
-            self._plan.link_table.data_ptr(),
-            first,
-            count,
-            width,
-            address(of_edges),
-            address(of_nodes),
-            total.data_ptr(),
+            self._links.data_ptr(), first, *total.shape, *asked, total.data_ptr()
         )
         return total
 
+    def address(self, key: Key) -> int:
+        """Where row 0 of what all types share lies, or would lie; 0 for nothing."""
+        tensor = self.shared.get(key)
+        return 0 if tensor is None else tensor.data_ptr() - self._skipped(key, tensor)
+
+    def _skipped(self, key: Key | tuple[int, Key], tensor: Tensor) -> int:
+        return self.first_row.get(key, 0) * tensor.shape[1] * tensor.element_size()
+
     def _pack(
-        self, own: Mapping[Key, Tensor], weight: int, bias: int | None, is_transposed: bool
+        self,
+        own: Mapping[Key, Tensor],
+        packed: dict[Any, Tensor],
+        weight: int,
+        bias: int | None,
+        is_transposed: bool,
     ) -> Tensor:
+        """A packed weight; cells of several rounds may have the same."""
         right = own["constant", str(weight)]
-        if is_transposed:
-            right = right.t()
-        num_rows, num_columns = right.shape
-        packed = right.new_empty(self._library.packed_size(num_rows, num_columns))
-        self._library.pack(
-            right.data_ptr(),
-            *right.stride(),
-            None if bias is None else own["constant", str(bias)].data_ptr(),
-            num_rows,
-            num_columns,
-            packed.data_ptr(),
-        )
-        return packed
+        first = None if bias is None else own["constant", str(bias)].data_ptr()
+        key = right.data_ptr(), right.shape, right.stride(), first, is_transposed
+        if key not in packed:
+            right = right.t() if is_transposed else right
+            num_rows, num_columns = right.shape
+            made = right.new_empty(self._library.packed_size(num_rows, num_columns))
+            self._library.pack(
+                right.data_ptr(), *right.stride(), first, num_rows, num_columns, made.data_ptr()
+            )
+            packed[key] = made
+        return packed[key]
 
 
 def address(tensor: Tensor | None) -> int:

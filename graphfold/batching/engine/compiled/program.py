@@ -69,12 +69,21 @@ ACCUMULATE, ACCUMULATE_MAX = 80, 81
     COUNT_EDGES,
     INTEGER,
     PULL,
-) = range(82, 91)
+    PULL_NEXT,
+    LOOK_UP,
+    LOOK_UP_ADD,
+) = range(82, 94)
 _ON_ROWS = {
     "sum_edges": SUM_EDGES,
     "max_edges": MAX_EDGES,
     "expand": EXPAND,
     "count_edges": COUNT_EDGES,
+    "gather": GATHER,
+    "gather_previous": GATHER,
+    "gather_sum": GATHER_SUM,
+    "integer": INTEGER,
+    "pull": PULL,
+    "look_up": LOOK_UP,
 }
 
 #: As in native/pass.c.
@@ -149,6 +158,7 @@ def write_program(
     places: Mapping[Value, Place],
     results: Sequence[tuple[View, Place]] = (),
     accumulated: Mapping[Value, Sequence[tuple[View, View]]] | None = None,
+    tables: Mapping[str, View] | None = None,
 ) -> Program:
     """The program that computes some values.
 
@@ -158,19 +168,23 @@ def write_program(
         places: values that lie in buffers of the pass: computed here, or given.
         results: views that are copied to buffers of the pass.
         accumulated: constant -> what its views are asked, added up over all rows.
+        tables: table -> what is asked of its rows, by edge.
 
     Raises:
         Untraceable: if they take more buffers or dimensions than there are.
     """
     writer = _Writer(places)
     asked = accumulated or {}
-    writer.allocate(values, [view for view, _ in results], asked)
+    looked_up = tables or {}
+    writer.allocate(values, [*(view for view, _ in results), *looked_up.values()], asked)
     for value in values:
         writer.compute(value)
     for view, place in results:
         writer.store(view, place)
     for constant, pairs in asked.items():
         writer.accumulate(constant, pairs)
+    for name, view in looked_up.items():
+        writer.add_to_table(name, view)
     return writer.finish(dtype)
 
 
@@ -256,6 +270,14 @@ class _Writer:
             view = view.expanded(grad.shape)
             out = _Operand(buffer, view.offset, 0, view.steps)
             self._emit_elementwise(ACCUMULATE, grad.space, grad.shape, out, [self._operand(grad)])
+
+    def add_to_table(self, name: str, view: View) -> None:
+        """Adds to what is asked of the rows of a table."""
+        given = self._operand(view)
+        table = self._buffer(ONE, 0, 0, ("table_grad", name))
+        sizes = (self._index(("table_size", name)), 1, math.prod(view.shape))
+        operands = [[table, 0, 0, 0, 0, 1], [given.buffer, given.offset, given.row, 0, 0, 1]]
+        self._emit(LOOK_UP_ADD, EDGES, sizes, self._index(("kind", "")), operands)
 
     def finish(self, dtype: torch.dtype) -> Program:
         """The program."""
@@ -364,6 +386,14 @@ class _Writer:
             index = self._index(("child_row", ""))
             buffer = self._buffer(ONE, 0, 0, ("read", value.name))
             operands.append([buffer, 0, value.size, 0, 0, 1])
+        elif name == "gather_previous":
+            index = self._index(("previous_row", ""))
+            buffer = self._buffer(ONE, 0, 0, ("read", value.name))
+            operands.append([buffer, 0, value.size, 0, 0, 1])
+        elif name == "look_up":
+            index = self._index(("kind", ""))
+            buffer = self._buffer(ONE, 0, 0, ("table", value.name))
+            operands.append([buffer, 0, value.size, 0, 0, 1])
         elif name == "integer":
             index = self._index((value.name, ""))
         elif name == "pull":
@@ -375,11 +405,14 @@ class _Writer:
             for view in value.inputs:
                 given = self._operand(view)
                 operands.append([given.buffer, given.offset, given.row, 0, 0, 1])
-        numbers = {"gather": GATHER, "gather_sum": GATHER_SUM, "integer": INTEGER, "pull": PULL}
-        operation = {**_ON_ROWS, **numbers}.get(name)
+        operation = _ON_ROWS.get(name)
         if operation is None:
             raise Untraceable(f"there is no native operation '{name}'")
         self._emit(operation, value.space, sizes, index, operands)
+        if name == "pull":
+            following = self._buffer(ONE, 0, 0, ("previous_grad", value.name))
+            read = [following, 0, value.size, 0, 0, 1]
+            self._emit(PULL_NEXT, value.space, sizes, 0, [operands[0], read])
 
     def _index(self, key: Key) -> int:
         return self._indices.setdefault(key, len(self._indices))

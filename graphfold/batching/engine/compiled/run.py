@@ -12,16 +12,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.backward import CompiledBackward
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.memory import Memory
-from graphfold.batching.engine.compiled.program import (
-    ALL_EDGES,
-    ROWS,
-    TYPE_EDGES,
-    TYPE_ROWS,
-    Key,
-)
+from graphfold.batching.engine.compiled.program import ALL_EDGES, ROWS, TYPE_EDGES, TYPE_ROWS, Key
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.native.library import load
 from graphfold.errors import EngineError
@@ -31,7 +24,7 @@ Named: TypeAlias = tuple[int | None, Key]
 
 
 def run_compiled(inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> dict[str, Tensor]:
-    """Runs one pass.
+    """Runs one Up or Down pass.
 
     Args:
         inputs: the pass.
@@ -40,13 +33,18 @@ def run_compiled(inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> dict[
     Returns:
         field -> [num_rows + 1, width], rows in plan order; row 0 is what absent children read.
     """
-    run = CompiledPass(inputs, cells)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in run.tensors):
-        states = _Pass.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
-    else:
-        with torch.no_grad():
-            states, _ = run.forward(run.tensors)
+    states = run_pass(CompiledPass(inputs, cells))
     return {**inputs.given, **dict(zip(inputs.fields, states, strict=True))}
+
+
+def run_pass(run: CompiledPass) -> Sequence[Tensor]:
+    """The results of a pass, under autograd if anything requires a gradient."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in run.tensors):
+        results: Sequence[Tensor] = _Pass.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
+        return results
+    with torch.no_grad():
+        states, _ = run.forward(run.tensors)
+        return run.results(states)
 
 
 class _Pass(torch.autograd.Function):
@@ -58,10 +56,13 @@ class _Pass(torch.autograd.Function):
         ctx.run, ctx.kept = run, list(kept)
         ctx.set_materialize_grads(False)
         run.tensors = ()
-        return states
+        return tuple(run.results(states))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        # Imported here: it takes a `CompiledPass`.
+        from graphfold.batching.engine.compiled.backward import CompiledBackward
+
         if torch.is_grad_enabled():
             raise EngineError(
                 "compiled cells cannot be differentiated twice (create_graph=True). "
@@ -69,10 +70,11 @@ class _Pass(torch.autograd.Function):
             )
         run: CompiledPass = ctx.run
         saved, count = ctx.saved_tensors, len(run.fields) + len(run.names)
-        states = saved[: len(run.fields)]
         kept = dict(zip(ctx.kept, saved[count:], strict=True))
-        backward = CompiledBackward(run, states, saved[len(run.fields) : count], kept, grads)
-        return None, *backward.run(ctx.needs_input_grad[1:])
+        states, tensors = saved[: len(run.fields)], saved[len(run.fields) : count]
+        return None, *CompiledBackward(run, states, tensors, kept, grads).run(
+            ctx.needs_input_grad[1:]
+        )
 
 
 class CompiledPass:
@@ -85,6 +87,8 @@ class CompiledPass:
     Attributes:
         names: what each of `tensors` is.
         tensors: all that cells read.
+        first_row: the first row that states have.
+        num_rows: how many rows they have.
     """
 
     def __init__(self, inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> None:
@@ -92,16 +96,11 @@ class CompiledPass:
         self.lacking, self.carried = inputs.lacking, inputs.carried
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
         self.library, self.num_threads = load(self.dtype), torch.get_num_threads()
+        self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
+        self.kind = inputs.kind
         named: dict[Named, Tensor] = {}
         for op_type, cell in cells.items():
-            lowered = cell.lowered
-            own = [tensor.find(inputs.cells[op_type]) for tensor in lowered.tensors]
-            own += [inputs.shared[name] for name in lowered.shared]
-            for number, constant in enumerate(lowered.fixed(*own)):
-                named[op_type, ("constant", str(number))] = constant
-            for name, value in parts(inputs.x[op_type]):
-                if name in cell.reads:
-                    named[op_type, ("x", name)] = value
+            self._name_own(named, inputs, op_type, cell)
         for name, value in inputs.edge.items():
             named[None, ("edge", name)] = value
         for name, value in inputs.given.items():
@@ -110,12 +109,29 @@ class CompiledPass:
             named[None, ("absent", name)] = value
         self.names, self.tensors = tuple(named), tuple(named.values())
 
-    def forward(
-        self, tensors: Sequence[Tensor]
-    ) -> tuple[tuple[Tensor, ...], dict[Named, Tensor]]:
+    def _name_own(
+        self,
+        named: dict[Named, Tensor],
+        inputs: PassInputs,
+        op_type: int,
+        cell: CompiledCell,
+    ) -> None:
+        """Names what only the nodes of one type read."""
+        own = [tensor.find(inputs.cells[op_type]) for tensor in cell.lowered.tensors]
+        own += [inputs.shared[name] for name in cell.lowered.shared]
+        for number, constant in enumerate(cell.lowered.fixed(*own)):
+            named[op_type, ("constant", str(number))] = constant
+        for name, value in parts(inputs.x[op_type]):
+            if name in cell.reads:
+                named[op_type, ("x", name)] = value
+        for name, value in inputs.tables.get(op_type, {}).items():
+            if name in cell.reads_tables:
+                named[op_type, ("table", name)] = value
+
+    def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
         memory = self.memory(tensors)
-        states = [self._new_state(name, width, memory) for name, width in self.fields.items()]
+        states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
         for op_type, cell in self.cells.items():
@@ -124,22 +140,32 @@ class CompiledPass:
                     kept[op_type, key] = self.new(op_type, space, size)
                     memory.own[op_type][key] = kept[op_type, key]
         memory.run({t: cell.forward for t, cell in self.cells.items()}, is_backward=False)
-        return tuple(states), kept
+        return states, kept
+
+    def results(self, states: Sequence[Tensor]) -> Sequence[Tensor]:
+        """What is handed out of the states."""
+        return states
 
     def memory(self, tensors: Sequence[Tensor]) -> Memory:
         """The memory of one direction, with what cells read."""
-        memory = Memory(self.plan, self.library, self.num_threads)
+        memory = Memory(self.plan, self.library, self.num_threads, self.plan.link_table)
         memory.own = {op_type: {} for op_type in self.cells}
         for (op_type, key), tensor in zip(self.names, tensors, strict=True):
-            if op_type is None:
+            if op_type is None or op_type not in self.cells:
                 memory.shared[key] = tensor.contiguous()
-            elif key[0] == "x" or key in self.cells[op_type].read_constants:
+            elif key[0] != "constant" or key in self.cells[op_type].read_constants:
                 memory.own[op_type][key] = tensor.contiguous()
             else:  # a weight: packing reads it as it lies
                 memory.own[op_type][key] = tensor
         if any(cell.reads_child_count for cell in self.cells.values()):
-            memory.shared["child_count", ""] = self.plan.child_count(self.plan.child_row)
+            memory.shared["child_count", ""] = self.child_count()
+        if self.kind is not None:
+            memory.shared["kind", ""] = self.kind
         return memory
+
+    def child_count(self) -> Tensor:
+        """[num_edges] how many children each child has."""
+        return self.plan.child_count(self.plan.child_row)
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         """Names what cells write, and what they read of children."""
@@ -147,11 +173,14 @@ class CompiledPass:
             if kind == "given":
                 memory.shared["read", name] = tensor
         for name, state in zip(self.fields, states, strict=True):
-            memory.shared["state", name] = memory.shared["read", name] = state
+            for key in (("state", name), ("read", name)):
+                memory.shared[key] = state
+                if self.first_row:
+                    memory.first_row[key] = self.first_row
 
-    def _new_state(self, name: str, width: int, memory: Memory) -> Tensor:
+    def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         """Memory for a field, with the rows that no cell computes."""
-        state = torch.empty(self.plan.num_rows + 1, width, dtype=self.dtype)
+        state = torch.empty(self.num_rows, width, dtype=self.dtype)
         absent = memory.shared.get(("absent", name))
         if absent is None:
             state[0].zero_()
@@ -167,14 +196,63 @@ class CompiledPass:
 
     def new(self, op_type: int, space: int, size: int) -> Tensor:
         """Memory for rows of a type, or of all types."""
-        plan = self.plan
         if space == ROWS:
-            count = plan.num_rows + 1
+            count = self.num_rows
         elif space == ALL_EDGES:
-            count = plan.child_row.shape[0]
+            count = self.plan.child_row.shape[0]
         elif space == TYPE_EDGES:
-            count = plan.count_edges(op_type)
+            count = self.plan.count_edges(op_type)
         else:
             assert space == TYPE_ROWS
-            count = plan.count_rows(op_type)
+            count = self.plan.count_rows(op_type)
         return torch.empty(count, size, dtype=self.dtype)
+
+    def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+        """Names what is asked of the results: of all rows, or of a few."""
+        for name, grad in zip(self.fields, grads, strict=True):
+            if grad is None:
+                continue
+            if grad.is_sparse:
+                grad = grad.coalesce()
+                row = grad.indices()[0]
+                places = torch.full((self.num_rows,), -1, dtype=torch.int64)
+                places[row] = torch.arange(len(row))
+                memory.shared["outside_row", name] = places
+                grad = grad.values()
+            memory.shared["outside", name] = grad.to(self.dtype).contiguous()
+
+    def gradient(self, named: Named, tensor: Tensor, memory: Memory) -> Tensor:
+        """The gradient of one of `tensors` that is neither a constant nor of one type alone."""
+        _, (kind, name) = named
+        if kind == "edge":
+            found = memory.shared.get(("column_grad", name))
+            return torch.zeros_like(tensor) if found is None else found.view(tensor.shape)
+        if kind == "absent":
+            total = memory.pull(name, 0, tensor.new_empty(1, len(tensor)))
+            return (total + self._outside(memory, name, slice(0, 1)))[0]
+        return self._of_given(name, tensor, memory)
+
+    def _of_given(self, name: str, tensor: Tensor, memory: Memory) -> Tensor:
+        """What is asked of a field of earlier passes."""
+        own = memory.shared.get(("given_grad", name))
+        total = torch.zeros_like(tensor) if own is None else own
+        if name not in self.fields:
+            return total + memory.pull(name, 0, torch.empty_like(tensor))
+        for group in self.plan.groups:
+            if name in self.carried[group.op_type]:
+                pulled = memory.pull(name, group.start, torch.empty_like(tensor[group.rows]))
+                total[group.rows] += pulled + self._outside(memory, name, group.rows)
+        return total
+
+    def _outside(self, memory: Memory, name: str, rows: slice) -> Tensor:
+        """[num_rows, width] what is asked of some rows from outside."""
+        shared, count = memory.shared, rows.stop - rows.start
+        if ("outside", name) not in shared:
+            return shared["state", name].new_zeros(count, shared["state", name].shape[1])
+        values = shared["outside", name]
+        if ("outside_row", name) not in shared:
+            return values[rows]
+        place = shared["outside_row", name][rows]
+        found = values.new_zeros(count, values.shape[1])
+        found[place >= 0] = values[place[place >= 0]]
+        return found

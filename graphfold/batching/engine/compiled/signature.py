@@ -8,18 +8,23 @@ from graphfold.batching.engine.compiled.trace import Signature
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 
 
-def signature_of(inputs: PassInputs, op_type: int, differentiate: bool) -> Signature:
+def signature_of(
+    inputs: PassInputs, op_type: int, differentiate: bool, in_rounds: bool = False
+) -> Signature:
     """What a cell may read in a pass, as far as its program depends on it."""
     widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
+    table = inputs.tables.get(op_type)
 
     def kind(name: str, value: Tensor) -> tuple[str, tuple[int, ...], object, bool]:
         return name, tuple(value.shape[1:]), value.dtype, differentiate and value.requires_grad
 
     return Signature(
         dtype=inputs.dtype(next(iter(inputs.fields))),
-        arity=inputs.cells[op_type].arity,
+        arity=None if in_rounds else inputs.cells[op_type].arity,
         x=tuple(kind(name, value) for name, value in parts(inputs.x[op_type])),  # type: ignore[arg-type]
-        edge=tuple(kind(name, value) for name, value in inputs.edge.items()),  # type: ignore[arg-type]
+        edge=tuple(
+            kind(name, value) for name, value in (inputs.edge if table is None else table).items()
+        ),  # type: ignore[arg-type]
         fields=tuple(widths.items()),
         given=tuple(
             (name, differentiate and value.requires_grad) for name, value in inputs.given.items()
@@ -29,4 +34,6 @@ def signature_of(inputs: PassInputs, op_type: int, differentiate: bool) -> Signa
             for name, value in inputs.shared.items()
         ),
         differentiate=differentiate,
+        has_tables=table is not None,
+        in_rounds=in_rounds,
     )

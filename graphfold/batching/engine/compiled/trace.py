@@ -49,6 +49,8 @@ class Signature:
         given: fields that earlier passes computed -> whether they require a gradient.
         shared: tensor that all nodes may read -> (shape, whether it requires a gradient).
         differentiate: whether backward follows.
+        has_tables: whether rows of edges are rows of a table, see `Cell.before_edges`.
+        in_rounds: whether it is a round of message passing, which reads the round before.
     """
 
     dtype: torch.dtype
@@ -59,6 +61,8 @@ class Signature:
     given: tuple[tuple[str, bool], ...]
     shared: tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]
     differentiate: bool
+    has_tables: bool = False
+    in_rounds: bool = False
 
     def count_edges(self, sizes: Sizes) -> int:
         """How many edges there are in a trace."""
@@ -142,7 +146,8 @@ def _arguments(
     for name, width in signature.fields:
         found["rows", name] = (edges, width), signature.dtype
         found["sum", name] = (nodes, width), signature.dtype
-    for name, _ in signature.given:
+    previous = signature.fields if signature.in_rounds else signature.given
+    for name, *_ in previous:
         found["previous", name] = (nodes, dict(signature.fields)[name]), signature.dtype
     found["count", ""] = (nodes,), torch.int64
     found["ptr", ""] = (nodes + 1,), torch.int64

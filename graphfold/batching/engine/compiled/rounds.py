@@ -1,0 +1,259 @@
+"""Rounds of message passing as a pass of compiled cells, over nodes (v, t) that read (u, t - 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell, NodeInput, makes_tables
+from graphfold.batching.engine.compiled.choice import find_compiled
+from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
+from graphfold.batching.engine.compiled.memory import Memory
+from graphfold.batching.engine.compiled.run import CompiledPass, Named, run_pass
+from graphfold.batching.engine.links import OldState
+from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.round_inputs import RoundInputs
+from graphfold.batching.engine.rounds import x_rows
+from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
+from graphfold.batching.scheduling.unrolled import UnrolledRounds
+from graphfold.errors import EngineError
+
+
+@dataclass(frozen=True, eq=False)
+class RoundsInputs:
+    """What all rounds are given; op types are those of `UnrolledRounds`."""
+
+    unrolled: UnrolledRounds
+    last: PassSchedule  # the plan of the last round
+    state: TypedFields  # before the first round
+    cells: Mapping[int, Cell]
+    x: Mapping[int, NodeInput]  # in the order of rows
+    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
+    tables: Mapping[int, Mapping[str, Tensor]]  # see `Cell.before_edges`
+    kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
+    degree: Tensor  # [num_edges] how many neighbours each neighbour has, in that order
+    shared: Mapping[str, Tensor]
+    kernel: Kernel
+
+    @staticmethod
+    def of(
+        inputs: RoundInputs,
+        state: TypedFields,
+        turns: Sequence[Mapping[int, Cell]],
+        x: Sequence[Mapping[int, NodeInput]],
+    ) -> RoundsInputs:
+        """Rounds from what each of them is given.
+
+        Args:
+            inputs: what all of them are.
+            state: before the first.
+            turns: op type -> cell, of each round.
+            x: op type -> what `Cell.before` returned, of each round.
+        """
+        plan, num_types = inputs.plan, len(inputs.plan.type_order)
+        plans = (*(plan.rounds or (plan,) * len(turns)), plan)
+        cells, own_x, tables = {}, {}, {}
+        for number, (by_type, given) in enumerate(zip(turns, x, strict=True), start=1):
+            for op_type, cell in by_type.items():
+                if op_type not in {group.op_type for group in plans[number].groups}:
+                    continue
+                code = op_type + number * num_types
+                cells[code] = cell
+                own_x[code] = x_rows(given[op_type], plans[number], op_type)
+                if makes_tables(cell):
+                    tables[code] = cell.before_edges(inputs.edge_kinds.columns)
+        relation = inputs.relation
+        return RoundsInputs(
+            unrolled=plan.unrolled(len(turns)),
+            last=plan,
+            state=state,
+            cells=cells,
+            x=own_x,
+            edge=inputs.edge,
+            tables=tables,
+            kind=inputs.edge_kinds.kind if tables else None,
+            degree=(relation.ptr[1:] - relation.ptr[:-1]).index_select(0, relation.index),
+            shared=inputs.shared,
+            kernel=inputs.kernel,
+        )
+
+    @property
+    def num_types(self) -> int:
+        """How many types the schema has."""
+        return len(self.unrolled.first[0])
+
+    @cached_property
+    def read(self) -> dict[str, Tensor]:
+        """Field -> its rows, of those that this pass does not write."""
+        written = {name for cell in self.cells.values() for name in cell.fields}
+        return {
+            name: next(iter(parts.values()))
+            for name, parts in self.state.parts.items()
+            if name not in written and len(parts) == 1
+        }
+
+    @cached_property
+    def as_pass(self) -> PassInputs:
+        """The same as one pass."""
+        plan = self.unrolled.plan
+        return PassInputs(
+            plan=plan,
+            cells=self.cells,
+            x=self.x,
+            given=self.read,
+            absent={},
+            edge={
+                name: column.index_select(0, plan.edge)
+                for name, column in self.edge.items()
+                if column.is_floating_point()
+            },
+            shared=self.shared,
+            kernel=self.kernel,
+            tables=self.tables,
+            kind=None if self.kind is None else self.kind.index_select(0, plan.edge),
+        )
+
+
+def why_not_unrolled(inputs: RoundsInputs) -> str | None:
+    """Why rounds cannot be one pass; None if they can."""
+    written = {name for cell in inputs.cells.values() for name in cell.fields}
+    with_cell = {code % inputs.num_types for code in inputs.cells}
+    for name, parts in inputs.state.parts.items():
+        if name in written and not parts.keys() <= with_cell:
+            return f"nodes without a cell have the field '{name}', which others compute in rounds"
+        if name not in written and len(inputs.unrolled.first) > 2:
+            if any(name in cell.read_fields for cell in inputs.cells.values()):
+                return f"several rounds read the field '{name}' of an earlier pass"
+        if name not in written and len(parts) > 1:
+            if any(name in cell.read_fields for cell in inputs.cells.values()):
+                return f"nodes of several types have the field '{name}' of an earlier pass"
+    return None
+
+
+def find_compiled_rounds(
+    inputs: RoundsInputs, fuse: bool | None
+) -> Mapping[int, CompiledCell] | str:
+    """The programs of all cells of rounds, or why the cells run as they are; see `find_compiled`."""
+    reason = why_not_unrolled(inputs) if fuse is not False else None
+    if reason is None:
+        return find_compiled(inputs.as_pass, fuse, in_rounds=True)
+    if fuse:
+        raise EngineError(f"fuse=True compiles every cell, but {reason}. Leave fuse out.")
+    return reason
+
+
+def run_compiled_rounds(
+    inputs: RoundsInputs, cells: Mapping[int, CompiledCell]
+) -> TypedFields:
+    """Runs all rounds.
+
+    Args:
+        inputs: the rounds.
+        cells: op type -> the compiled cell.
+    """
+    run = _CompiledRounds(inputs, inputs.as_pass, cells)
+    found = dict(zip(run.outputs, run_pass(run), strict=True))
+    old = OldState(inputs.state, inputs.last)
+    parts = {
+        name: {op_type: old.part(name, op_type) for op_type in own if (name, op_type) not in found}
+        for name, own in inputs.state.parts.items()
+    }
+    for (name, op_type), rows in found.items():
+        parts[name][op_type] = rows
+    return TypedFields(inputs.last, parts, inputs.state.absent)
+
+
+class _CompiledRounds(CompiledPass):
+    """All rounds over one batch: the state before the first is given, that of the last handed out.
+
+    Attributes:
+        outputs: (field, op type) of what is handed out.
+    """
+
+    def __init__(
+        self, inputs: RoundsInputs, as_pass: PassInputs, cells: Mapping[int, CompiledCell]
+    ) -> None:
+        super().__init__(as_pass, cells)
+        self._inputs, unrolled = inputs, inputs.unrolled
+        types = sorted({code % inputs.num_types for code in cells})
+        last = len(unrolled.first) - 1
+        self.first_row = unrolled.first[0][types[0]]
+        self.num_rows = unrolled.first[last][types[-1]] + unrolled.size[last][types[-1]]
+        self.num_rows -= self.first_row
+        initial: dict[Named, Tensor] = {}
+        for name in self.fields:
+            for op_type, rows in inputs.state.parts[name].items():
+                initial[op_type, ("initial", name)] = rows
+        self.names = (*self.names, *initial)
+        self.tensors = (*self.tensors, *initial.values())
+        self.outputs = [
+            (name, code % inputs.num_types)
+            for code, cell in as_pass.cells.items()
+            if code // inputs.num_types == last
+            for name in cell.fields
+        ]
+
+    def memory(self, tensors: Sequence[Tensor]) -> Memory:
+        memory = super().memory(tensors)
+        self._initial = {
+            named: tensor
+            for named, tensor in zip(self.names, tensors, strict=True)
+            if named[1][0] == "initial"
+        }
+        memory.shared["previous_row", ""] = self._inputs.unrolled.previous_row
+        return memory
+
+    def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
+        super().place_states(memory, states)
+        for name in self._inputs.read:
+            ((op_type, _),) = self._inputs.state.parts[name].items()
+            memory.first_row["read", name] = self._inputs.unrolled.first[0][op_type]
+
+    def child_count(self) -> Tensor:
+        return self._inputs.degree.index_select(0, self.plan.edge)
+
+    def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
+        state = torch.empty(self.num_rows, width, dtype=self.dtype)
+        for (op_type, key), rows in self._initial.items():
+            if key == ("initial", name):
+                state[self._rows(0, op_type)] = rows  # type: ignore[arg-type]
+        return state
+
+    def results(self, states: Sequence[Tensor]) -> Sequence[Tensor]:
+        by_name = dict(zip(self.fields, states, strict=True))
+        last = len(self._inputs.unrolled.first) - 1
+        return [by_name[name][self._rows(last, op_type)] for name, op_type in self.outputs]
+
+    def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+        last = len(self._inputs.unrolled.first) - 1
+        for (name, op_type), grad in zip(self.outputs, grads, strict=True):
+            if grad is not None:
+                dense = grad.to_dense() if grad.is_sparse else grad
+                own = memory.own[op_type + last * self._inputs.num_types]
+                own["outside", name] = dense.to(self.dtype).contiguous()
+                # Rows are counted from the first of the pass, what is asked from the first here.
+                first = self._inputs.unrolled.first[last][op_type]
+                code = op_type + last * self._inputs.num_types
+                memory.first_row[code, ("outside", name)] = first
+
+    def gradient(self, named: Named, tensor: Tensor, memory: Memory) -> Tensor:
+        op_type, (kind, name) = named
+        if kind == "initial" and op_type is not None:
+            first = self._inputs.unrolled.first[0][op_type]
+            return memory.pull(name, first, tensor.new_empty(tensor.shape))
+        if kind == "given":
+            ((op_type, _),) = self._inputs.state.parts[name].items()
+            first = self._inputs.unrolled.first[0][op_type]
+            return memory.pull(name, first, tensor.new_empty(tensor.shape))
+        return super().gradient(named, tensor, memory)
+
+    def _rows(self, number: int, op_type: int) -> slice:
+        """Where the rows of a type in a round lie in a state."""
+        start = self._inputs.unrolled.first[number][op_type] - self.first_row
+        return slice(start, start + self._inputs.unrolled.size[number][op_type])
