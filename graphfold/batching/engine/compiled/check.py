@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.cell import Cell
+from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trace import Signature
 from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.eager import run_eager
-from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.kernels.segment_kernels import NATIVE
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.plan import plan_pass
@@ -34,7 +34,9 @@ SIZES = ((1, 2), (2, 3), (7, 3), (7, 0), (40, 5))
 _SOURCE, _TRIED = 0, 1
 
 
-def check(cell: Cell, compiled: CompiledCell, signature: Signature, written: frozenset[str]) -> None:
+def check(
+    cell: Cell, compiled: CompiledCell, signature: Signature, written: frozenset[str]
+) -> None:
     """Tries the programs of a cell.
 
     Args:
@@ -51,7 +53,10 @@ def check(cell: Cell, compiled: CompiledCell, signature: Signature, written: fro
     wide = _in_float64(cell) if signature.differentiate else None
     if wide is not None:
         wider = _with_dtype(signature, torch.float64)
-        compiled_wide = compile_cell(wide, wider, written, is_known=True)
+        try:
+            compiled_wide = compile_cell(wide, wider, written, is_known=True)
+        except Untraceable:  # its code names another dtype
+            wide = None
     for size, most in SIZES:
         if wide is not None:
             _compare(_Trial(wide, wider, written, size, most), compiled_wide, True)
@@ -109,7 +114,7 @@ class _Trial:
         self.inputs = PassInputs(
             plan=self.plan,
             cells={_TRIED: cell},
-            x={_TRIED: dict(self._parts(signature.x, size))},
+            x={_TRIED: self._x(size)},
             given={
                 name: self._numbers((num_sources + size + 1, widths[name]), signature.dtype, wanted)
                 for name, wanted in given.items()
@@ -126,10 +131,14 @@ class _Trial:
     def leaves(self) -> Iterator[Tensor]:
         """All that may get a gradient."""
         inputs = self.inputs
-        given = [*(t for x in inputs.x.values() for t in x.values()), *inputs.edge.values()]  # type: ignore[union-attr]
+        given = [*(t for x in inputs.x.values() for _, t in parts(x)), *inputs.edge.values()]
         given += [*inputs.given.values(), *inputs.shared.values()]
         yield from (tensor for tensor in given if tensor.requires_grad)
         yield from (p for p in inputs.cells[_TRIED].parameters() if p.requires_grad)
+
+    def _x(self, size: int) -> NodeInput:
+        x = dict(self._parts(self._signature.x, size))
+        return x[""] if list(x) == [""] else x  # one tensor alone has no name
 
     def _parts(
         self, parts: tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...], count: int
