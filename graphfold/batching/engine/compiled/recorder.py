@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
+
+from graphfold.batching.engine.compiled.values import Untraceable
 
 
 class Recorder(TorchDispatchMode):
@@ -38,6 +41,7 @@ class Recorder(TorchDispatchMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        self._refuse_computed(args, kwargs)
         result = func(*args, **kwargs)
         if not any(isinstance(part, Tensor) for part in tree_leaves(result)):
             return result  # a size, a device
@@ -51,6 +55,15 @@ class Recorder(TorchDispatchMode):
                 if isinstance(part, Tensor):
                     self._note(part, self.graph.call_function(operator.getitem, (node, number)))
         return result
+
+    def _refuse_computed(self, args: Any, kwargs: Any) -> None:
+        for tensor in tree_leaves((args, kwargs)):
+            is_own = not isinstance(tensor, Tensor) or isinstance(tensor, FakeTensor)
+            if not is_own and tensor.requires_grad and not tensor.is_leaf:
+                raise Untraceable(
+                    f"it reads a tensor of shape {list(tensor.shape)} that requires a gradient and "
+                    "is neither an argument nor a registered parameter"
+                )
 
     def node_of(self, tensor: Tensor) -> fx.Node:
         """The node of a tensor."""
@@ -72,5 +85,3 @@ def record(function: Callable[..., Sequence[Tensor]], arguments: Sequence[Tensor
         returned = function(*arguments)
     recorder.graph.output([recorder.node_of(tensor) for tensor in returned])
     return recorder
-
-
