@@ -166,6 +166,12 @@ class _Backward:
         elif wants_bias:
             self._ask(bias[0], grad)
 
+    def rows(self, view: View, like: Value) -> View:
+        """A view, of a whole value with a row of its own for each of another."""
+        if view.space != WHOLE:
+            return view
+        return self.to.add("copy", like.space, like.shape, [view.expanded(like.shape)])
+
     def do(self, operation: str, *operands: View | float) -> View:
         """An elementwise operation of backward."""
         return self.to.apply(operation, *operands)
@@ -216,18 +222,20 @@ def _fma(b: _Backward, v: Value, g: View) -> Asked:
 def _pow(b: _Backward, v: Value, g: View) -> Asked:
     x, y = v.inputs
     if b.wants(x):
-        less = b.do("pow", x, b.do("sub", y, 1.0)) if y.space != WHOLE else _less(b, x, y)
-        yield x, b.do("mul", g, b.do("mul", y, less))
+        exponent = b.rows(y, v) if y.value.number is None or y.value.name else y
+        less = b.do("pow", x, _less(b, exponent))
+        share = b.do("mul", g, b.do("mul", exponent, less))
+        yield x, b.do("where", b.do("eq", b.rows(y, v), 0.0), 0.0, share)
     if b.wants(y):
-        grown = b.do("mul", v.view, b.do("log", x))
-        yield y, b.do("mul", g, b.do("where", b.do("eq", v.view, 0.0), 0.0, grown))
+        base = b.rows(x, v)
+        grown = b.do("mul", v.view, b.do("log", base))
+        is_flat = b.do("logical_and", b.do("eq", base, 0.0), b.do("ge", b.rows(y, v), 0.0))
+        yield y, b.do("mul", g, b.do("where", is_flat, 0.0, grown))
 
 
-def _less(b: _Backward, x: View, y: View) -> View:
-    """x to the power of y - 1, for a number y of the code."""
-    if y.value.number is None or y.value.name:
-        raise Untraceable("it takes powers of a parameter")
-    return b.do("pow", x, float(y.value.number) - 1)
+def _less(b: _Backward, y: View) -> View | float:
+    """One less."""
+    return b.do("sub", y, 1.0) if y.space != WHOLE else float(y.value.number) - 1
 
 
 def _where(b: _Backward, v: Value, g: View) -> Asked:
@@ -315,7 +323,9 @@ _RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
     "log1p": _unary(lambda b, g, x, y: b.do("div", g, b.do("add", x, 1.0))),
     "expm1": _unary(lambda b, g, x, y: b.do("mul", g, b.do("add", y, 1.0))),
     "sqrt": _unary(lambda b, g, x, y: b.do("div", g, b.do("mul", y, 2.0))),
-    "rsqrt": _unary(lambda b, g, x, y: b.do("mul", b.do("mul", g, -0.5), b.do("div", y, x))),
+    "rsqrt": _unary(
+        lambda b, g, x, y: b.do("mul", b.do("mul", g, -0.5), b.do("mul", y, b.do("mul", y, y)))
+    ),
     "reciprocal": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("mul", y, y)))),
     "sigmoid": _unary(lambda b, g, x, y: b.do("sigmoid_grad", g, y)),
     "tanh": _unary(lambda b, g, x, y: b.do("tanh_grad", g, y)),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphfold.batching.engine.compiled.builder import Operand, ValueBuilder
-from graphfold.batching.engine.compiled.values import Untraceable, View
+from graphfold.batching.engine.compiled.values import WHOLE, Untraceable, View
 
 aten = torch.ops.aten
 
@@ -71,6 +71,8 @@ class Composed:
         return self._do("mul", x, x)
 
     def pow(self, x: Operand, exponent: Operand) -> View:
+        if exponent == 0 and isinstance(x, View):
+            return self._do("where", self._do("eq", x, x), 1.0, 1.0)
         if exponent == 2 and isinstance(x, View):
             return self.square(x)
         if exponent == 3 and isinstance(x, View):
@@ -93,20 +95,31 @@ class Composed:
         return x if max is None else self.clamp_max(x, max)
 
     def clamp_min(self, x: View, min: Operand) -> View:
-        return self._do("where", self._do("lt", x, min), min, x)
+        return self._do("where", self._or_nan(self._do("lt", x, min), min), min, x)
 
     def clamp_max(self, x: View, max: Operand) -> View:
-        return self._do("where", self._do("gt", x, max), max, x)
+        return self._do("where", self._or_nan(self._do("gt", x, max), max), max, x)
+
+    def _or_nan(self, condition: View, limit: Operand) -> View:
+        if not isinstance(limit, View) or limit.space == WHOLE:
+            return condition
+        return self._do("logical_or", condition, self._do("ne", limit, limit))
 
     def hardtanh(self, x: View, min_val: float = -1, max_val: float = 1) -> View:
-        return self.clamp(x, float(min_val), float(max_val))
+        # At its ends it has no slope, other than `clamp`.
+        low = self._do("where", self._do("le", x, float(min_val)), float(min_val), x)
+        return self._do("where", self._do("ge", x, float(max_val)), float(max_val), low)
 
     def leaky_relu(self, x: View, negative_slope: float = 0.01) -> View:
         return self._do("where", self._do("gt", x, 0.0), x, self._times(x, negative_slope))
 
     def elu(self, x: View, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> View:
-        low = self._times(self._do("expm1", self._times(x, input_scale)), alpha * scale)
+        below = self._do("where", self._do("gt", x, 0.0), 0.0, x)  # what is not taken is finite
+        low = self._times(self._do("expm1", self._times(below, input_scale)), alpha * scale)
         return self._do("where", self._do("gt", x, 0.0), self._times(x, scale), low)
+
+    def celu(self, x: View, alpha: float = 1) -> View:
+        return self.elu(x, alpha, 1, 1 / alpha)
 
     def silu(self, x: View) -> View:
         return self._do("mul", x, self._do("sigmoid", x))
@@ -121,8 +134,9 @@ class Composed:
 
     def softplus(self, x: View, beta: float = 1, threshold: float = 20) -> View:
         scaled = self._times(x, beta)
-        # Without overflow: max(x, 0) + log(1 + exp(-|x|)).
-        low = self._do("log1p", self._do("exp", self._do("neg", self._do("abs", scaled))))
+        # Without overflow: max(x, 0) + log(1 + exp(-|x|)), with the slope 1/2 at 0.
+        below = self._do("where", self._do("gt", scaled, 0.0), self._do("neg", scaled), scaled)
+        low = self._do("log1p", self._do("exp", below))
         soft = self._times(self._do("add", self._do("relu", scaled), low), 1 / beta)
         return self._do("where", self._do("gt", scaled, float(threshold)), x, soft)
 

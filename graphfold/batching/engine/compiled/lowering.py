@@ -118,6 +118,7 @@ class _Lowering:
             aten.permute: self._permute,
             aten.transpose: self._permute,
             aten.cat: self._cat,
+            aten.stack: self._stack,
             aten.mm: self._product,
             aten.addmm: self._product,
             aten.sum: self._sum,
@@ -125,6 +126,7 @@ class _Lowering:
             aten.amax: self._max,
             aten._softmax: self._softmax,
             aten.native_layer_norm: self._layer_norm,
+            aten.log_sigmoid_forward: self._log_sigmoid,
             aten.bitwise_not: lambda n: self.to.apply("logical_not", *self._operands(n)),
             aten.bitwise_and: lambda n: self.to.apply("logical_and", *self._operands(n)),
             aten.bitwise_or: lambda n: self.to.apply("logical_or", *self._operands(n)),
@@ -429,6 +431,24 @@ class _Lowering:
             raise Untraceable("it joins rows with a parameter")
         return made
 
+    def _stack(self, node: fx.Node) -> View:
+        parts: Any = node.args[0]
+        dims = node.meta["val"].dim()
+        dim: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        if dim % dims == 0:
+            raise Untraceable("it works across the nodes of a group")
+        at, space = dim % dims - 1, self._space(node)
+        views = [self._view(part) for part in parts]
+        if any(view.space != space for view in views):
+            raise Untraceable("it joins rows with a parameter")
+        views = [
+            view.arranged(
+                (*view.shape[:at], 1, *view.shape[at:]), (*view.steps[:at], 1, *view.steps[at:])
+            )
+            for view in views
+        ]
+        return self.to.add(f"cat:{at}", space, node.meta["val"].shape[1:], views)
+
     def _product(self, node: fx.Node) -> View:
         """x @ weight, or that with a bias; the weight and the bias depend on parameters alone."""
         *bias, x, weight = node.args
@@ -495,6 +515,10 @@ class _Lowering:
         found = found if weight is None else to.apply("mul", found, self._view(weight))
         found = found if bias is None else to.apply("add", found, self._view(bias))
         return [found, mean, scale]
+
+    def _log_sigmoid(self, node: fx.Node) -> list[Any]:
+        """With what torch keeps for backward, which nobody reads here."""
+        return [self._elementwise[aten.log_sigmoid_forward](self._view(node.args[0])), None]
 
     def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
         view = self._view(node.args[0])
