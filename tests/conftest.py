@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from graphfold.batching.engine.compiled import choice
+
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
 settings.register_profile(
     "default",
@@ -26,7 +28,11 @@ torch.set_num_threads(1)
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """What commands choose for their process, threads and precision, is undone after each test."""
+    """What commands choose for their process, threads and precision, is undone after each test.
+
+    Warnings about cells that run as they are come once in a process, and here once in a test.
+    """
+    choice._SAID.clear()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     yield
     torch.set_num_threads(threads)

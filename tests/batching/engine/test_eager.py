@@ -304,7 +304,7 @@ def run_with(cell: PhraseCell, engine: str, is_training: bool, grad: bool, item)
     passes, all_cells = [Up()], [cells]
     if isinstance(item, Down):
         passes, all_cells = [Up(), item], [tree_cells(), {"phrase": cell}]
-    network = Network(TREES, passes, all_cells, engine).double().train(is_training)
+    network = Network(TREES, passes, all_cells, engine, fuse=False).double().train(is_training)
     with torch.set_grad_enabled(grad):
         network(make_batch(dag, network), make_x(dag))
 

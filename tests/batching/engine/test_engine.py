@@ -25,6 +25,7 @@ from engine_cells import (
 from torch import Tensor, nn
 
 from graphfold.batching import Down, Network, Up
+from graphfold.batching.engine.compiled.run import CompiledPass
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, EngineError, ShapeError
 
@@ -88,7 +89,7 @@ def test_no_gradient_crosses_from_one_graph_to_another():
     network, x = make_network(), make_x(dag)
     states = network(make_batch(dag, network), x)
     own = dag.batch == 2
-    grads = torch.autograd.grad(states["h"][own].sum(), list(x.values()))
+    grads = torch.autograd.grad(states["h"][own].sum(), list(x.values()), materialize_grads=True)
     for name, grad in zip(x, grads, strict=True):
         other = dag.batch[dag.nodes_of_type(name)] != 2
         assert torch.equal(grad[other], torch.zeros_like(grad[other]))
@@ -151,17 +152,18 @@ def test_a_type_that_is_absent_from_the_batch_returns_zeros():
         assert torch.equal(parameter.grad, torch.zeros_like(parameter))
 
 
-def test_parameters_are_back_in_place_after_a_failing_cell():
+def test_an_error_of_a_cell_is_its_own():
     class Failing(WordCell):
         def forward(self, x, children):
             raise RuntimeError("on purpose")
 
     dag = chain(1)
     network = make_network(cells=[{**tree_cells(), "word": Failing()}])
-    before = list(network.parameters())
-    with pytest.raises(RuntimeError, match="on purpose"):
+    with (
+        pytest.warns(UserWarning, match="Failing is not compiled: RuntimeError: on purpose"),
+        pytest.raises(RuntimeError, match="on purpose"),
+    ):
         network(make_batch(dag, network), make_x(dag))
-    assert all(a is b for a, b in zip(before, network.parameters(), strict=True))
 
 
 # --- Captured tensors
@@ -177,20 +179,26 @@ class Capturing(WordCell):
         return {**state, "h": state["h"] * self.captured}
 
 
-def test_a_captured_tensor_is_named():
-    captured = torch.ones(SIZE, dtype=torch.float64, requires_grad=True)
-    network = make_network(cells=[{**tree_cells(), "word": Capturing(captured)}])
-    dag = chain(2)
-    with pytest.raises(EngineError, match=r"Capturing reads 'self.captured', a tensor of shape"):
-        network(make_batch(dag, network), make_x(dag))
-
-
-def test_a_captured_result_of_a_computation_is_refused():
-    base = torch.ones(SIZE, dtype=torch.float64, requires_grad=True)
-    network = make_network(cells=[{**tree_cells(), "word": Capturing(base * 2)}])
-    dag = chain(2)
-    with pytest.raises(EngineError, match="its gradient would be lost"):
-        network(make_batch(dag, network), make_x(dag))
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_captured_tensor_keeps_its_gradient(is_leaf):
+    base = torch.rand(SIZE, dtype=torch.float64, requires_grad=True)
+    dag, x = random_dag(3, 2), make_x(random_dag(3, 2))
+    cell = Capturing(base if is_leaf else base * 2)
+    network = make_network(cells=[{**tree_cells(), "word": cell}])
+    grads = []
+    for engine in ("reference", "autograd"):
+        network.engine = engine
+        loss = weighted_sum(network(make_batch(dag, network), x))
+        grads += torch.autograd.grad(loss, [base], retain_graph=True)
+    network.engine = "fast"
+    with pytest.warns(UserWarning, match=r"Capturing is not compiled: it reads a tensor of shape"):
+        states = network(make_batch(dag, network), x)
+    grads += torch.autograd.grad(weighted_sum(states), [base], retain_graph=True)
+    assert grads[0].all()
+    torch.testing.assert_close(grads[1:], grads[:1] * 2)
+    network.fuse = True
+    with pytest.raises(EngineError, match="neither an argument nor a registered parameter"):
+        network(make_batch(dag, network), x)
 
 
 def test_a_captured_constant_is_no_offence():
@@ -269,22 +277,26 @@ def test_a_second_backward_needs_retain_graph_as_everywhere():
         torch.autograd.grad(loss, parameters)
 
 
-def test_backward_frees_what_forward_kept():
-    class Watched(WordCell):
-        def forward(self, x, children):
-            state = super().forward(x, children)
-            alive.append(weakref.ref(state["h"]))
-            return state
+def test_backward_frees_what_forward_kept(monkeypatch):
+    kept: list[weakref.ref] = []
+    forward = CompiledPass.forward
 
-    alive: list[weakref.ref] = []
-    dag = chain(3)
-    network = make_network(cells=[{**tree_cells(), "word": Watched()}])
-    states = network(make_batch(dag, network), make_x(dag))
-    loss = weighted_sum(states)
-    assert alive[0]() is not None
+    def noting(run, tensors):
+        states, own = forward(run, tensors)
+        kept.extend(map(weakref.ref, own.values()))
+        return states, own
+
+    monkeypatch.setattr(CompiledPass, "forward", noting)
+    dag, network = random_dag(3, 0), make_network()
+    batch, x = make_batch(dag, network), make_x(dag)
+    network(batch, x)  # compiled, and tried
+    kept.clear()
+    loss = weighted_sum(network(batch, x))
+    assert kept
+    assert all(tensor() is not None for tensor in kept)
     loss.backward()
     gc.collect()
-    assert alive[0]() is None, "the group's graph outlives backward"
+    assert all(tensor() is None for tensor in kept), "memory outlives backward"
     assert loss.grad_fn is not None
 
 
@@ -320,45 +332,25 @@ def test_a_shared_child_collects_gradients_from_several_levels():
 # --- Autocast
 
 
-def test_autocast_keeps_one_dtype_per_field_and_gives_gradients():
-    dag = random_dag(4, 0)
-    network = make_network().float()
+def test_under_autocast_cells_run_as_they_are():
+    dag, network = random_dag(4, 0), make_network(fuse=False).float()
     x = {name: value.detach().float().requires_grad_() for name, value in make_x(dag).items()}
-    exact = torch.autograd.grad(network(make_batch(dag, network), x)["h"].sum(), [x["word"]])
-    with torch.autocast("cpu", torch.bfloat16):
-        states = network(make_batch(dag, network), x)
-    assert states["h"].dtype == torch.float32
-    rough = torch.autograd.grad(states["h"].sum(), [x["word"], *network.parameters()])
-    assert all(grad.dtype == torch.float32 for grad in rough)
-    torch.testing.assert_close(rough[0], exact[0], rtol=0.1, atol=0.1)
-    assert not torch.equal(rough[0], exact[0])
-
-
-def test_autocast_state_of_forward_is_back_in_backward():
-    seen = []
-
-    class Probe(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            seen.append(torch.is_autocast_enabled("cpu"))
-            return grad
-
-    class Probing(WordCell):
-        def forward(self, x, children):
-            state = super().forward(x, children)
-            return {**state, "h": Probe.apply(state["h"])}
-
-    dag = chain(1)
-    network = make_network(cells=[{**tree_cells(), "word": Probing()}]).float()
-    x = {name: value.detach().float() for name, value in make_x(dag).items()}
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = network(make_batch(dag, network), x)["h"].sum()
-    loss.backward()
-    assert seen == [True]
+    tensors = [x["word"], *network.parameters()]
+    exact = torch.autograd.grad(network(make_batch(dag, network), x)["h"].sum(), tensors)
+    rough = []
+    for engine, fuse in (("fast", None), ("fast", False), ("autograd", None)):
+        network.engine, network.fuse = engine, fuse
+        with torch.autocast("cpu", torch.bfloat16):
+            states = network(make_batch(dag, network), x)
+        assert states["h"].dtype == torch.float32
+        rough.append(torch.autograd.grad(states["h"].sum(), tensors))
+    assert all(grad.dtype == torch.float32 for grad in rough[0])
+    torch.testing.assert_close(rough[1:], rough[:1] * 2, rtol=0, atol=0)
+    torch.testing.assert_close(rough[0][0], exact[0], rtol=0.1, atol=0.1)
+    assert not torch.equal(rough[0][0], exact[0])
+    network.engine, network.fuse = "fast", True
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(EngineError, match="autocast is on"):
+        network(make_batch(dag, network), x)
 
 
 # --- Double backward
@@ -435,9 +427,13 @@ class Normed(WordCell):
 def test_running_statistics_are_refused_in_training_and_allowed_in_evaluation():
     dag = random_dag(4, 0)
     network = make_network(cells=[{**tree_cells(), "word": Normed()}])
-    with pytest.raises(EngineError, match=r"Normed changes its buffer 'norm\.num_batches_tracked'"):
+    with (
+        pytest.warns(UserWarning, match="Normed is not compiled"),
+        pytest.raises(EngineError, match=r"Normed changes its buffer 'norm\.num_batches_tracked'"),
+    ):
         network(make_batch(dag, network), make_x(dag))
     network.eval()
+    network.fuse = False
     assert network(make_batch(dag, network), make_x(dag))["h"].shape == (dag.num_nodes, SIZE)
 
 
@@ -554,10 +550,10 @@ def test_a_wrong_state_is_named():
             return {"h": torch.zeros(1, 9), "c": torch.zeros(1, 9)}
 
     dag = chain(1)
-    network = make_network(cells=[{**tree_cells(), "word": Short()}])
+    network = make_network(cells=[{**tree_cells(), "word": Short()}], fuse=False)
     with pytest.raises(ShapeError, match="Short.* declares the field 'c' but returns only h"):
         network(make_batch(dag, network), make_x(dag))
-    network = make_network(cells=[{**tree_cells(), "pair": Wide()}])
+    network = make_network(cells=[{**tree_cells(), "pair": Wide()}], fuse=False)
     dag = random_dag(4, 0)
     with pytest.raises(ShapeError, match=r"Wide.* returns 'h' of shape \[1, 9\]"):
         network(make_batch(dag, network), make_x(dag))

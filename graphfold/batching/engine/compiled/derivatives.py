@@ -21,7 +21,6 @@ from graphfold.batching.engine.compiled.values import (
     NODES,
     PREVIOUS,
     WHOLE,
-    Untraceable,
     Value,
     View,
     X,
