@@ -18,10 +18,9 @@ import torch
 from graphfold.batching import Batch, build_schedule
 from graphfold.bench import molecules, sst, treefc
 from graphfold.bench.device_calls import find_waits, launches
-from graphfold.bench.engine_variants import EVERY_NODE, UNTRACED
+from graphfold.bench.engine_variants import EVERY_NODE, UNTRACED, can_compile_cells
 from graphfold.bench.experiment import Experiment, load_experiment, load_sized, total_graphs
 from graphfold.bench.measure import Row, Work, measure, time_in_turns
-from graphfold.bench.products import Product, ProductFloor, group_sizes
 
 #: Timed passes over the training part of SST.
 EPOCHS = 3
@@ -29,8 +28,7 @@ EPOCHS = 3
 #: Batches of a corpus that a call goes through.
 NUM_BATCHES = 4
 
-#: Variant -> attributes of the network; one that names an attribute it lacks is not measured.
-#: What is traced is traced in the first calls, which are not timed.
+#: Variant -> attributes of the network.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "graphfold": {"engine": "fast"},
     UNTRACED: {"engine": "fast", "fuse": False},
@@ -77,8 +75,7 @@ def treefc_rows(device: torch.device, batch_size: int, hidden_size: int) -> Iter
     """Tree-FC as Fold measures it; `ms_per_tree` and what a step launches are further keys."""
     for shape in ("random", "identical"):
         dag = treefc.make_trees(shape, batch_size)
-        variants = treefc.Variants(dag, hidden_size, shape == "identical")
-        _move(variants, device)
+        variants = treefc.Variants(dag, hidden_size, shape == "identical", device)
         variants.require_equal()
         for phase in ("train", "inference"):
             setting = _setting("treefc", shape, batch_size, hidden_size, phase)
@@ -123,26 +120,15 @@ def waits_of_a_step(device: torch.device, overrides: Sequence[str] = ()) -> list
     return find_waits(lambda: experiment.step(batch), device)
 
 
-def _move(variants: treefc.Variants, device: torch.device) -> None:
-    """All that the variants compute with."""
-    variants.network.to(device)
-    variants.leaves = variants.leaves.detach().to(device).requires_grad_()
-    variants.loop = variants.loop.to(device)
-    variants.few_leaves = variants.few_leaves.detach().to(device).requires_grad_()
-    variants.batch = variants.batch.to(device)
-    calls = group_sizes(variants.batch, treefc.NODE)
-    with torch.device(device):
-        variants.floor = ProductFloor([Product(variants.cell.from_h.weight, calls)])
-
-
 def _step_rows(setting: Row, experiment: Experiment, device: torch.device) -> Iterator[Row]:
     batches = [batch.to(device) for batch in experiment.batches(NUM_BATCHES)]
     network = experiment.model.network
-    before = {name: vars(network)[name] for name in _names() if name in vars(network)}
+    before = {name: vars(network)[name] for name in _names()}
+    left_out = set() if can_compile_cells(network) else {UNTRACED}  # as it is they run anyway
     experiment.model.train()
     works = {}
     for name, settings in SETTINGS.items():
-        if settings.keys() <= before.keys():
+        if name not in left_out:
             run = partial(_train, experiment, batches, {**before, **settings})
             works[name] = Work(run, total_graphs(batches))
     yield from _device_rows(setting, works, device, steps=len(batches))

@@ -104,7 +104,7 @@ def variant_rows(
 
 
 def figures(experiment: Experiment, variant: Variant, device: torch.device) -> dict[str, int]:
-    """The bytes of a step, after some that let kernels and traces settle."""
+    """The bytes of a step, after some that let the allocator settle."""
     num_nodes = variant.batch.dag.num_nodes
     held = allocated(partial(_forward, experiment, variant), device).held
     peak = allocated(partial(_step, experiment, variant), device).peak

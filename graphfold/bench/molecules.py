@@ -8,8 +8,8 @@ alike; the batches, the first of an epoch, are made beforehand for every variant
 takes. Features are one-hot for the others, of the codes that occur. Nodes with equal surroundings
 are equal nodes. Variants of one run, on the same weights:
 
-- `graphfold`: as in `graphfold train`, with kernels of its own where there is a C compiler; equal
-  nodes once;
+- `graphfold`: as in `graphfold train`, with native code where there is a C compiler; equal nodes
+  once;
 - `untraced`: the same engine and plan with the cells' own code (model.fuse=false); equal nodes
   once;
 - `every_node`: graphfold with a plan that shares nothing; every node;

@@ -1,6 +1,6 @@
 """`graphfold bench page`: docs/benchmarks.md out of the JSON files of benchmarks.
 
-graphfold bench page treefc.json sst.json profile.json > docs/benchmarks.md
+graphfold bench page treefc.json sst.json molecules.json > docs/benchmarks.md
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from graphfold.bench.page_table import markdown, tables
+from graphfold.bench.page_table import tables
 from graphfold.bench.treefc import NUM_LEAVES
 from graphfold.errors import ConfigError
 
@@ -30,7 +30,7 @@ wrote with `--json`. Run them with nothing else on the machine.
 Figures are examples per second, from the median time of turns that the variants of a line take one
 after another in one process, on the same weights and threads. Before they are timed, their results
 are compared. All variants have the product kernels of torch that the line above a table names, but
-graphfold's cells, where they have kernels of their own.
+graphfold's cells where they are compiled, which have native code of their own.
 
 Each section says of every variant what it shares: either it computes equal nodes of a batch once,
 or it computes every node. Ratios of variants that differ in this contain what sharing gains.
@@ -53,29 +53,26 @@ def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:
     """
     if not paths:
         raise ConfigError("bench page needs the JSON files of benchmarks. Name at least one.")
-    contents = [_read(path) for path in paths]
-    rows = [row for content in contents if isinstance(content, list) for row in content]
-    profiles = [content for content in contents if isinstance(content, dict)]
+    rows = [row for path in paths for row in _read(path)]
     names = [name for name in modules if any(_section(row) == name for row in rows)]
-    parts = [INTRODUCTION, _machine(rows or profiles)]
+    parts = [INTRODUCTION, _machine(rows)]
     for name in names:
         parts.append(f"## {name}\n\n{_description(modules[name])}")
         parts += tables([row for row in rows if _section(row) == name])
-    parts += [_profile(profile) for profile in profiles]
     return "\n\n".join(parts) + "\n"
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> list[dict[str, Any]]:
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: cannot be read as JSON ({error}). Name another file."
         ) from error
-    rows = content if isinstance(content, list) else [content]
-    if not all(isinstance(row, dict) and _FACTS.issubset(row) for row in rows):
+    rows = content if isinstance(content, list) else []
+    if not rows or not all(isinstance(row, dict) and _FACTS.issubset(row) for row in rows):
         raise ConfigError(f"{path}: was not written by graphfold bench --json. Name another file.")
-    return content
+    return rows
 
 
 def _section(row: Mapping[str, Any]) -> str:
@@ -114,14 +111,3 @@ def _description(module: str) -> str:
     """What the benchmark's own file says of it, its command as a block of code."""
     text = cleandoc(importlib.import_module(module).__doc__ or "")
     return re.sub(r"^    (graphfold .*)$", r"```sh\n\1\n```", text, flags=re.MULTILINE)
-
-
-def _profile(profile: Mapping[str, Any]) -> str:
-    """Where the time of a training step goes."""
-    title = f"## Where a step of {profile['experiment']} goes"
-    step = (
-        f"{profile['batch_size']:.0f} graphs, {profile['seconds_per_step'] * 1e3:.1f} ms, from "
-        "`graphfold bench profile`:"
-    )
-    cells = [[part, f"{share:.1%}"] for part, share in profile["share"].items()]
-    return f"{title}\n\n{step}\n\n{markdown(['part', 'share'], cells)}"

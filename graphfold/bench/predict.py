@@ -7,8 +7,8 @@ The variants take turns, record by record. With one tree there is little to shar
 library does for larger batches it does here:
 
 - `graphfold`: `model.predict([text])` of a bracketed tree: read into a graph, its words looked up,
-  planned, computed, described node by node; kernels of the cells' own where there is a C compiler;
-  equal nodes once;
+  planned, computed, described node by node; cells compiled where there is a C compiler; equal nodes
+  once;
 - `untraced`: the same with the cells' own code (model.fuse=false); equal nodes once;
 - `logits`: no text and no description: a tree of Python lists is written by `GraphBuilder`, its
   words are looked up, it is planned and run to the classifier's outputs; equal nodes once;

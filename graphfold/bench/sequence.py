@@ -6,8 +6,7 @@ random vector that needs no gradient. A step of training is forward and backward
 the input projection included; every state takes part in the loss. No two tokens are equal, so there
 is nothing to share: every variant computes every node. Variants of one run, on the same weights:
 
-- `graphfold`: with kernels of the cell's own where there is a C compiler, as in `graphfold train`;
-  every node;
+- `graphfold`: with the cell compiled, where there is a C compiler; every node;
 - `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`); every node;
 - `packed_lstm`: `torch.nn.LSTM` over packed sequences, packed beforehand; every node;
 - `cat_levels`: the levels joined by torch.cat under autograd; every node;
@@ -82,8 +81,7 @@ class Variants:
 
     def __init__(self, lengths: Sequence[Sequence[int]], hidden_size: int) -> None:
         self.cell = NaryTreeLSTMCell(hidden_size, hidden_size, arity=1)
-        fuse = True
-        self.network = Network(SCHEMA, [Up()], [{"token": self.cell}], fuse=fuse)
+        self.network = Network(SCHEMA, [Up()], [{"token": self.cell}])
         self.lstm = torch_lstm(self.cell, hidden_size)
         self.batches = [Chains(part, hidden_size) for part in lengths]
         self.floors = [self._floor(chains.batch) for chains in self.batches]

@@ -7,8 +7,8 @@ epoch, are planned beforehand. The row of `sst_epoch` is a whole pass over the t
 the planning. The classifier reads the state of every node, whatever the plan. All variants run in
 one process, on the same weights:
 
-- `graphfold`: as in `graphfold train`: kernels of the cells' own where there is a C compiler,
-  compiled before the clock starts; equal nodes once;
+- `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler; equal
+  nodes once;
 - `untraced`: the same engine and plan with the cells' own code (model.fuse=false); equal nodes
   once;
 - `every_node`: graphfold with a plan that shares nothing; every node;

@@ -5,8 +5,7 @@ backward to the weights and to the leaves; trees and plan are there beforehand. 
 are given and all different, so there are no equal nodes to share: every variant computes every
 node. Both shapes take turns with each other, so that they can be compared. Variants of one run:
 
-- `graphfold`: with kernels of the cell's own, as commands have where there is a C compiler; every
-  node;
+- `graphfold`: with the cell compiled, where there is a C compiler; every node;
 - `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`); every node;
 - `hand_batched` (identical shapes only): the perfect tree written out as dense tensors; every node;
 - `level_loop`: a loop over the levels, forward and backward written by hand for this very cell;
@@ -99,21 +98,30 @@ class Variants:
         dag: the trees.
         hidden_size: width of the state.
         is_identical: whether they are perfect trees, which can be batched by hand.
+        device: where everything lies.
     """
 
-    def __init__(self, dag: TypedDAG, hidden_size: int, is_identical: bool) -> None:
+    def __init__(
+        self,
+        dag: TypedDAG,
+        hidden_size: int,
+        is_identical: bool,
+        device: torch.device | str = "cpu",
+    ) -> None:
         self.cell = TreeFCCell(hidden_size)
         cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
-        fuse = True
-        self.network = Network(SCHEMA, [Up()], [cells], fuse=fuse)
-        self.leaves = torch.randn(dag.num_nodes_by_type[LEAF], hidden_size, requires_grad=True)
-        self.nothing = torch.empty(dag.num_nodes_by_type[NODE], 0)  # what is known of other nodes
-        self.batch = Batch(dag, build_schedule(dag, [Up()]))
+        self.network = Network(SCHEMA, [Up()], [cells]).to(device)
+        num_leaves, num_inner = dag.num_nodes_by_type
+        self.leaves = torch.randn(num_leaves, hidden_size, device=device, requires_grad=True)
+        self.nothing = torch.empty(num_inner, 0, device=device)  # what is known of other nodes
+        self.batch = Batch(dag, build_schedule(dag, [Up()])).to(torch.device(device))
         self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
         few_leaves = self.leaves.detach()[: self.few.num_nodes_by_type[LEAF]]
         self.few_leaves = few_leaves.clone().requires_grad_()
-        self.loop = LevelLoop(dag)
-        self.floor = ProductFloor([Product(self.cell.from_h.weight, group_sizes(self.batch, NODE))])
+        self.loop = LevelLoop(dag).to(torch.device(device))
+        calls = group_sizes(self.batch, NODE)
+        with torch.device(device):
+            self.floor = ProductFloor([Product(self.cell.from_h.weight, calls)])
         self.roots: Mapping[str, Roots] = {
             **{
                 name: partial(self._run_engine, "fast", fuse)

@@ -13,8 +13,6 @@ NAME is a benchmark:
   train       graphfold train against a bare loop
   predict     one tree at a time, from its text to its prediction
 or
-  profile     where a training step's time goes, and what was not batched:
-              graphfold bench profile experiment=NAME [overrides]
   page        docs/benchmarks.md, on stdout, out of files written with --json:
               graphfold bench page FILE...
 """

@@ -123,11 +123,8 @@ class NaryTreeLSTMCell(Cell):
             gates = gates + known["gates"]
         gate, u = _activate(gates, size, known)
         f, i, o = torch.split(gate, [gate.shape[1] - 2 * size, size, size], dim=1)
-        if self.arity == 1:
-            kept = f * children.rows("c")
-        else:
-            c = children.stack("c")
-            kept = (f.view_as(c) * c).sum(1)
+        c = children.stack("c")
+        kept = (f.view_as(c) * c).sum(1)
         return _state(o, torch.addcmul(kept, i, u))
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from training.tiny_runs import MOLECULES, run, write_corpora
 
-from graphfold.batching.kernels.c_compiler import can_compile
+from graphfold.batching.native.library import why_missing
 from graphfold.bench import measure, sst, train
 from graphfold.bench.mixed_graphs import FAMILIES
-from graphfold.bench.run import BENCHMARKS, PAGE, PROFILE
+from graphfold.bench.run import BENCHMARKS, PAGE
 
 Rows = list[dict[str, Any]]
 Bench = Callable[..., Rows]
@@ -62,8 +63,10 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return call
 
 
+HAS_NATIVE = why_missing(torch.float32) is None
+
 #: The variants that are graphfold.
-OWN = ["graphfold", "untraced"] if can_compile() else ["graphfold"]
+OWN = ["graphfold", "untraced"] if HAS_NATIVE else ["graphfold"]
 
 
 def variants(rows: Rows, **where: Any) -> list[str]:
@@ -162,7 +165,7 @@ def test_predict(bench: Bench) -> None:
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("bench", "--help") == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {name} " in text for name in (*BENCHMARKS, PROFILE, PAGE))
+    assert all(f"\n  {name} " in text for name in (*BENCHMARKS, PAGE))
 
 
 @pytest.mark.parametrize(
@@ -178,8 +181,8 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
         ("sst --isa avx3", r"no isa 'avx3'\. Did you mean 'avx2'\?"),
         ("sst data.batch_size=3", r"'data\.batch_size=3': bench has --batch-size for it"),
         ("train model.hidden_size=3", r"bench has --hidden-size for it"),
-        ("profile threads=2", r"bench has --threads for it"),
-        ("profile data.batch_sise=2", r"Did you mean 'data\.batch_size'\?"),
+        ("train threads=2", r"bench has --threads for it"),
+        ("train data.batch_sise=2", r"Did you mean 'data\.batch_size'\?"),
         ("sst data.rooot=x", r"no key 'data\.rooot'.*Did you mean 'data\.root'\?"),
     ],
 )

@@ -32,7 +32,7 @@ def settled(experiment: Experiment, times: int, share: bool = False) -> dict[str
     dag = copies(experiment, times)
     plan = build_schedule(dag, experiment.model.passes, share=share)
     made = Variant(Batch(dag, plan), "fast")
-    figures(experiment, made, CPU)  # the first call traces
+    figures(experiment, made, CPU)  # the first call compiles
     return figures(experiment, made, CPU)
 
 

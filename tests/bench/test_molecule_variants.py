@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from training.tiny_runs import MOLECULES, run
 
-from graphfold.batching.kernels.c_compiler import can_compile
+from graphfold.batching.native.library import why_missing
 from graphfold.bench import measure, molecules
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, load_experiment
@@ -19,7 +19,8 @@ from graphfold.bench.molecule_baselines import Parts, has_chemprop, message_weig
 from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
 
 #: The variants that are graphfold.
-OWN = ["graphfold", *(["untraced"] if can_compile() else []), "every_node"]
+HAS_NATIVE = why_missing(torch.float32) is None
+OWN = ["graphfold", *(["untraced"] if HAS_NATIVE else []), "every_node"]
 
 
 @pytest.fixture(scope="module")

@@ -72,19 +72,6 @@ def test_what_it_measures_stands_above_its_figures(tmp_path: Path) -> None:
     assert "## treefc" not in page
 
 
-def test_a_profile_has_a_table_of_its_own(tmp_path: Path) -> None:
-    profile = {
-        **FACTS,
-        "experiment": "tiny",
-        "batch_size": 8.0,
-        "seconds_per_step": 0.01,
-        "share": {"products": 0.75, "loader": 0.25},
-    }
-    page = render([write(tmp_path / "p.json", profile)], BENCHMARKS)
-    assert "## Where a step of tiny goes" in page
-    assert "| products | 75.0% |" in page
-
-
 @pytest.mark.parametrize("key", ["threads", "isa", "products", "cpu", "torch"])
 def test_other_circumstances_do_not_share_a_table(key: str, tmp_path: Path) -> None:
     other: Any = 2 if key == "threads" else "other"
@@ -108,6 +95,7 @@ def test_words_of_a_row_are_its_setting_and_numbers_its_figures(tmp_path: Path) 
         (None, "cannot be read as JSON"),
         ("{", "cannot be read as JSON"),
         ("[3]", "was not written by graphfold bench"),
+        ("[]", "was not written by graphfold bench"),
         ('{"a": 1}', "was not written by graphfold bench"),
     ],
 )

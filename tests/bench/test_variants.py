@@ -36,11 +36,21 @@ def test_a_wrong_variant_is_refused(attribute: str, make: Callable[[], Any]) -> 
         variants.require_equal()
 
 
-def test_doing_without_kernels_is_a_variant_where_there_are_some() -> None:
+def test_cells_as_they_are_are_a_variant_where_others_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     network = sequence.Variants([[2]], 3).network
-    for fuse, more in ((True, {"untraced": False}), (False, {}), (None, {})):
+    both = {"graphfold": True, "untraced": False}
+    for fuse, want in ((True, both), (None, both), (False, {"graphfold": False})):
         network.fuse = fuse
-        assert engine_variants.fusions(network) == {"graphfold": fuse, **more}
+        assert engine_variants.fusions(network) == want
+    monkeypatch.setattr(engine_variants, "why_missing", lambda dtype: "no C compiler")
+    for fuse in (True, None, False):
+        network.fuse = fuse
+        assert engine_variants.fusions(network) == {"graphfold": fuse}
+    network.to("meta")
+    monkeypatch.setattr(engine_variants, "why_missing", lambda dtype: None)
+    assert engine_variants.fusions(network) == {"graphfold": False}
 
 
 def test_hand_batched_trees_are_the_perfect_ones() -> None:
