@@ -54,7 +54,8 @@ def compile(
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
             with dropout or batch normalisation in training.
-        fuse: whether traced functions have kernels of their own; None for where they are faster.
+        fuse: whether functions are compiled: True for all, or it raises; None for those that can be;
+            False for none. See `Network`.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
@@ -86,7 +87,7 @@ class CompiledModel(nn.Module):
         kernel: str = "native",
         ragged: bool = False,
         share: bool = False,
-                fuse: bool | None = None,
+        fuse: bool | None = None,
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
@@ -182,6 +183,16 @@ class CompiledModel(nn.Module):
         """Graphs lowered earlier, or elsewhere, with the schema that the model has by now."""
         self.node_types.learn(dag.schema)
         return widen(dag, self.node_types.schema)
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """Node type -> how it ran the last time, as in `Network`."""
+        return self._network[0].ways if self._network else {}
+
+    def extra_repr(self) -> str:
+        return "\n".join(
+            [f"engine={self.engine}", *(f"{name}: {how}" for name, how in self.ways.items())]
+        )
 
     def _tensors(self) -> Iterator[Tensor]:
         yield from self.parameters()

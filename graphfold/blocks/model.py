@@ -41,7 +41,7 @@ class BlockModel(Model):
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
-        fuse: whether traced functions have kernels of their own; see `Network`.
+        fuse: whether functions are compiled; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.

@@ -28,7 +28,8 @@ class Model(nn.Module, ABC):
 
     Attributes:
         head: what turns rows into losses and predictions.
-        network: what runs the cells; its `engine` and its `kernel` say how.
+        network: what runs the cells; its `engine`, its `kernel` and its `fuse` say how, and its
+            `ways` how each type's cell ran.
         lowering: makes the graphs that the model computes, one for each; None if it computes the
             graphs of the data themselves.
     """

@@ -1,19 +1,23 @@
-"""Configs of earlier versions, so that their runs and checkpoints are still read."""
+"""Configs of stored runs, made to fit this version and this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+#: The models whose options are known here.
+MODELS = ("graphfold.layers.GraphModel", "graphfold.blocks.BlockModel")
+
 
 def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with what the model's options are called today.
+    """The config of a stored run with what the model's options are called, and mean, today.
 
-    `model.recompute` has gone. `model.fuse: true` was written into every run whose machine had a C
-    compiler, and meant "where that can be".
+    `model.recompute` has gone. `model.fuse: true` once was written into every run whose machine had
+    a C compiler; today it is a demand on the machine where a run begins. So where a run is gone on
+    with or applied, cells are compiled if that can be, and a warning says so if not.
     """
     model = config.get("model")
-    if not isinstance(model, Mapping) or "recompute" not in model:
+    if not isinstance(model, Mapping) or model.get("_target_") not in MODELS:
         return dict(config)
     model = {name: value for name, value in model.items() if name != "recompute"}
     if model.get("fuse"):

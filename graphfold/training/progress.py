@@ -13,13 +13,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from graphfold.training.checkpoints import BestAndLast
 from graphfold.training.learner import Learner
+from graphfold.training.ways import describe_ways
 
 #: Seconds between two losses in the bar.
 _PERIOD = 0.2
 
 
 class ProgressLine(CheckpointCallback):
-    """One line per epoch; on a terminal also a bar within the epoch.
+    """One line per epoch, before them one on the cells; on a terminal also a bar within the epoch.
 
     To Lightning it is a checkpoint callback: these come last, when the epoch's loss is known.
     """
@@ -28,6 +29,7 @@ class ProgressLine(CheckpointCallback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._started = self._shown = 0.0
+        self._said: frozenset[str] = frozenset()  # the ways to run cells that were told
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Starts the clock and the bar."""
@@ -46,7 +48,9 @@ class ProgressLine(CheckpointCallback):
         self._task = self._bar.add_task("", total=trainer.num_training_batches, loss=float("nan"))
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Learner, *_: Any) -> None:  # type: ignore[override]
-        """Moves the bar."""
+        """Says how the cells run when that is new; moves the bar."""
+        if trainer.is_global_zero:
+            self._tell_ways(pl_module)
         if self._bar is None:
             return
         self._bar.advance(self._task)
@@ -73,6 +77,12 @@ class ProgressLine(CheckpointCallback):
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Takes the bar away."""
         self._stop_bar()
+
+    def _tell_ways(self, learner: Learner) -> None:
+        ways = frozenset(learner.model.network.ways.values())
+        if ways - self._said:
+            print(f"cells: {describe_ways(learner.model)}", flush=True)
+            self._said |= ways
 
     def _stop_bar(self) -> None:
         if self._bar is not None:

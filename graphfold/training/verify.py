@@ -28,6 +28,7 @@ from graphfold.training.run_folder import RunFolder
 from graphfold.training.sharing import can_share
 from graphfold.training.train import make_learner
 from graphfold.training.trained import TrainedModel
+from graphfold.training.ways import describe_ways
 
 #: Both engines compute in float64 and differ only in the order of sums.
 TOLERANCE = 1e-9
@@ -46,6 +47,7 @@ class Comparison:
     outputs: float  # largest difference over the largest value, of states and outputs
     gradients: float  # the same of the gradients of all parameters
     differs: str  # the first place that differs, or ""
+    cells: str = ""  # how they ran
 
     @property
     def is_equal(self) -> bool:
@@ -88,6 +90,9 @@ def run_verify(
     dag = select(dag, range(min(examples or EXAMPLES, dag.num_graphs)))
     found = list(compare(model, dag, names, kernel or "native"))
     Console().print(_table(found, dag))
+    for cells in dict.fromkeys(comparison.cells for comparison in found):
+        if cells:
+            print(f"cells: {cells}")
     for comparison in found:
         if not comparison.is_equal:
             Console(stderr=True).print(f"policy {comparison.policy}: {comparison.differs}")
@@ -112,13 +117,13 @@ def compare(
     computed = dag if model.lowering is None else model.lowering(dag, 0)
     with _float64():
         model.network.engine = "reference"
-        want = _results(model, dag, "depth")
+        want, _ = _results(model, dag, "depth")
         gradients = [name for name in want if name.startswith("gradient")]
         outputs = [name for name in want if name not in gradients]
         model.network.engine, model.network.kernel = "fast", kernel
         shares = (False, True) if can_share(model, dag, training=True) else (False,)
         for policy, share in product(policies, shares):
-            got = _results(model, dag, policy, share)
+            got, cells = _results(model, dag, policy, share)
             yield Comparison(
                 policy,
                 kernel,
@@ -126,11 +131,14 @@ def compare(
                 _distance(outputs, got, want),
                 _distance(gradients, got, want),
                 _first_difference(got, want, computed),
+                cells,
             )
 
 
-def _results(model: Model, dag: TypedDAG, policy: str, share: bool = False) -> dict[str, Tensor]:
-    """Every state, the outputs and every gradient, by name."""
+def _results(
+    model: Model, dag: TypedDAG, policy: str, share: bool = False
+) -> tuple[dict[str, Tensor], str]:
+    """Every state, the outputs and every gradient, by name; and how the cells ran."""
     batch = model.plan(dag, policy, share)
     model = copy.deepcopy(model)  # statistics that a forward changes are those of a fresh model
     torch.manual_seed(0)
@@ -143,7 +151,7 @@ def _results(model: Model, dag: TypedDAG, policy: str, share: bool = False) -> d
     grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, parameter), grad in zip(parameters.items(), grads, strict=True):
         results[f"gradient of {name}"] = torch.zeros_like(parameter) if grad is None else grad
-    return results
+    return results, describe_ways(model)
 
 
 def distance(got: Iterable[Tensor], want: Iterable[Tensor]) -> float:

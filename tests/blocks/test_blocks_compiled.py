@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -217,28 +216,26 @@ def test_options_of_the_engine_are_reached() -> None:
     )
     examples = [(([1], [2]), ([3], [4]))]
     found = []
-    for recompute, trace_after in itertools.product([False, True], [None, 0]):
-        model = td.compile(tree, recompute=recompute, trace_after=trace_after)
-        model(examples).sum().backward()  # with trace_after=0, from here on by the trace
+    for fuse in (False, True):
+        model = td.compile(tree, fuse=fuse)
+        model(examples).sum().backward()  # with fuse=True, from here on by compiled code
         calls.clear()
         model.zero_grad()
         output = model(examples)
         output.sum().backward()
         found.append([output.item(), *(p.grad.item() for p in model.parameters())])  # type: ignore
-        # Two groups, twice with recompute; a trace calls no module.
-        assert len(calls) == (0 if trace_after == 0 else 4 if recompute else 2)
-    for other in found[1:]:
-        assert other == pytest.approx(found[0])
+        assert len(calls) == (0 if fuse else 2)  # groups
+    assert found[1] == pytest.approx(found[0])
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
-    model = td.compile(td.Scalar() >> neg(), recompute=True, trace_after=None, fuse=True)
+    model = td.compile(td.Scalar() >> neg(), engine="autograd", kernel="scatter", fuse=True)
     schema = model.lower([1]).schema
     network = model._network_of(schema)
-    assert (network.recompute, network.trace_after, network.fuse) == (True, None, True)
-    model.recompute, model.trace_after, model.fuse = False, 5, None
+    assert (network.engine, network.kernel, network.fuse) == ("autograd", "scatter", True)
+    model.engine, model.kernel, model.fuse = "fast", "native", None
     assert model._network_of(schema) is network
-    assert (network.recompute, network.trace_after, network.fuse) == (False, 5, None)
+    assert (network.engine, network.kernel, network.fuse) == ("fast", "native", None)
 
 
 def test_processes_lower_as_one_does() -> None:

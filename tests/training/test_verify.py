@@ -31,7 +31,7 @@ def test_nan_counts_wherever_it_stands(place):
 
 
 def test_json_has_null_for_what_it_cannot_hold():
-    comparison = Comparison("depth", "native", False, math.nan, 0.5, "it differs")
+    comparison = Comparison("depth", "native", False, math.nan, 0.5, "it differs", "node compiled")
     assert comparison.to_dict() == {
         "policy": "depth",
         "kernel": "native",
@@ -39,5 +39,6 @@ def test_json_has_null_for_what_it_cannot_hold():
         "outputs": None,
         "gradients": 0.5,
         "differs": "it differs",
+        "cells": "node compiled",
         "equal": False,
     }
