@@ -137,6 +137,12 @@ class _Lowering:
 
     def run(self) -> list[View]:
         """The views that the graph returns."""
+        for node in self._trace.graph.nodes:
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                raise Untraceable(
+                    "it draws random numbers; what is drawn in `before`, such as the masks of "
+                    "dropout, does not depend on the schedule"
+                )
         names = iter(self._trace.arguments)
         for node in self._trace.graph.nodes:
             if node.op == "placeholder":
@@ -204,8 +210,6 @@ class _Lowering:
         if any(source in self._changed for source in inputs):
             raise Untraceable("it reads a tensor again that it has changed in place")
         if not self._has_rows(node) and all(source in self._fixed for source in inputs):
-            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                raise Untraceable("it draws random numbers")
             self._fixed[node] = None
             return None
         if node.target is operator.getitem:

@@ -65,6 +65,13 @@ class Recorder(TorchDispatchMode):
                     "is neither an argument nor a registered parameter"
                 )
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether hooks have been registered on tensors that are computed."""
+        given = self.constants.values()
+        computed = (tensor for tensor in self._held if not any(tensor is one for one in given))
+        return any(tensor._backward_hooks for tensor in computed)
+
     def node_of(self, tensor: Tensor) -> fx.Node:
         """The node of a tensor."""
         if id(tensor) not in self._nodes:

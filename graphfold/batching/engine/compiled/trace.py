@@ -9,7 +9,7 @@ nodes there are. The cell itself is left as it is, parameters too, so any thread
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -111,9 +111,11 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
+    with mode, torch.enable_grad():
         given = {
-            key: torch.empty(shape, dtype=dtype)
+            # Autograd comes along, to tell of derivatives that are not those of torch; no leaves,
+            # which may not be changed in place.
+            key: torch.empty(shape, dtype=dtype, requires_grad=dtype.is_floating_point).clone()
             for key, (shape, dtype) in _arguments(signature, sizes).items()
         }
 
@@ -123,11 +125,15 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
         state = cell.forward(
             x[""] if list(x) == [""] else x, TracedChildren(read, signature, sizes)
         )
-        return [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
+        returned = [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
+        _refuse_own_derivatives(returned)
+        return returned
 
     _operations()
     with torch.set_grad_enabled(signature.differentiate), _as_untraceable(), mode:
         found = record(run, list(given.values()))
+        if found.has_hooks:
+            raise Untraceable("it registers hooks on tensors")
     return Trace(found.graph, tuple(given), found.constants, sizes)
 
 
@@ -160,6 +166,20 @@ def _checked(state: Mapping[str, Tensor], name: str, width: int, sizes: Sizes) -
     if name not in state or state[name].shape != (sizes.nodes, width):
         raise Untraceable(f"it does not return the field '{name}' for each node")
     return state[name]
+
+
+def _refuse_own_derivatives(tensors: Iterable[Tensor]) -> None:
+    """Raises if there is a function with a derivative of its own."""
+    stack, seen = [tensor.grad_fn for tensor in tensors], set()
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            name = type(node).__name__.removesuffix("Backward")
+            raise Untraceable(f"it calls {name}, a function with a derivative of its own")
+        stack += [before for before, _ in node.next_functions]
 
 
 @contextmanager
