@@ -1,0 +1,225 @@
+"""What rows of nodes and of children can be put through, compiled against the cells' own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from compiled_checks import assert_same_both_ways
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphfold.batching import Cell, Children, Network, Up
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
+
+WIDTH = 6
+SCHEMA = Schema(
+    types=(NodeType("word", 0), NodeType("phrase", None), NodeType("triple", 3)),
+    inputs=EdgeType("inputs", (Column("weight", "float64"), Column("vector", "float64", (WIDTH,)))),
+)
+Function = Callable[["Trial", Tensor, Children], Tensor]
+
+
+def graph() -> TypedDAG:
+    """Three levels, more nodes than one block has, phrases of none to five children."""
+    torch.manual_seed(0)
+    builder = GraphBuilder(SCHEMA)
+    below = list(builder.nodes("word", 150))
+    for count in (230, 40):
+        made = []
+        for number in range(count):
+            is_triple = number % 2
+            wanted = 3 if is_triple else (number // 2) % 6
+            inputs = [below[n] for n in torch.randint(len(below), (wanted,)).tolist()]
+            if is_triple and number % 7 == 0:
+                inputs[number % 3] = None
+            node = builder.node("triple" if is_triple else "phrase")
+            builder.inputs(
+                node,
+                inputs,
+                weight=[None if i is None else 0.5 for i in inputs],
+                vector=[None if i is None else torch.randn(WIDTH).tolist() for i in inputs],
+            )
+            made.append(node)
+        below = [*below[:20], *made]
+    builder.output(below[-1])
+    builder.finish()
+    return builder.build()
+
+
+class Word(Cell):
+    arity = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": WIDTH, "c": 2}
+        self.linear = nn.Linear(WIDTH, WIDTH + 2)
+
+    def forward(self, x, children):
+        h, c = self.linear(x).split([WIDTH, 2], 1)
+        return {"h": h, "c": c}
+
+
+class Trial(Cell):
+    """A function for `h`; has parameters for it."""
+
+    def __init__(self, function: Function, arity: int | None) -> None:
+        super().__init__()
+        self.fields, self.arity, self.function = {"h": WIDTH, "c": 2}, arity, function
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.narrow = nn.Linear(WIDTH, 2)
+        self.wide = nn.Linear(3 * WIDTH, WIDTH)
+        self.matrix = nn.Parameter(torch.randn(WIDTH, WIDTH))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.vector = nn.Parameter(torch.randn(WIDTH))
+        self.score = nn.Linear(WIDTH, 1)
+
+    def forward(self, x, children):
+        h = self.function(self, x, children)
+        return {"h": torch.tanh(h), "c": self.narrow(x)}
+
+
+def turned(x: Tensor) -> Tensor:
+    return x.unflatten(1, (2, 3)).transpose(1, 2).flatten(1)
+
+
+def known(column: Tensor) -> Tensor:
+    """Of absent children, columns have no value."""
+    return torch.where(column == column, column, 0.5)
+
+
+ROWS: dict[str, Function] = {
+    "slice": lambda p, x, c: torch.cat([x[:, 3:], x[:, :3]], 1),
+    "slice with a step": lambda p, x, c: torch.cat([x[:, ::2], x[:, 1::2]], -1),
+    "select": lambda p, x, c: x[:, 2].unsqueeze(1) * x + x.select(1, -1)[:, None],
+    "split": lambda p, x, c: torch.cat(x.split(4, 1)[::-1], 1),
+    "split with sizes": lambda p, x, c: torch.cat(x.split([1, 2, 3], 1)[::-1], 1),
+    "chunk": lambda p, x, c: x.chunk(2, 1)[0].repeat_interleave(1, 0) @ p.matrix[:3],
+    "unbind": lambda p, x, c: torch.stack(x.unbind(1)[::-1], 1),
+    "stack": lambda p, x, c: torch.stack([x, x * 2], 1).sum(1),
+    "permute": lambda p, x, c: x.view(-1, 2, 3).permute(0, 2, 1).reshape(-1, WIDTH),
+    "transpose": lambda p, x, c: turned(x),
+    "three dimensions": lambda p, x, c: (x.view(-1, 2, 3, 1) * p.vector[:2]).sum(3).flatten(1),
+    "expand": lambda p, x, c: x[:, :1].expand(-1, WIDTH) * x,
+    "expand_as": lambda p, x, c: x[:, 1:2].expand_as(x) + x,
+    "unsqueeze and squeeze": lambda p, x, c: (x.unsqueeze(1) * 2).squeeze(1),
+    "reshape": lambda p, x, c: x.reshape(-1, 3, 2)[:, :, 0].repeat_interleave(1, 0) @ p.matrix[:3],
+    "sum": lambda p, x, c: x.sum(1, keepdim=True) * x,
+    "sum over two": lambda p, x, c: x.view(-1, 2, 3).sum((1, 2)).unsqueeze(1) + x,
+    "mean": lambda p, x, c: x - x.mean(-1, keepdim=True),
+    "amax": lambda p, x, c: x - x.amax(1, keepdim=True),
+    "amax of ties": lambda p, x, c: x * F.relu(x).amax(1, keepdim=True),
+    "softmax": lambda p, x, c: F.softmax(x, 1),
+    "softmax in the middle": lambda p, x, c: F.softmax(x.view(-1, 2, 3), 1).flatten(1),
+    "log of softmax": lambda p, x, c: torch.log(torch.softmax(x, -1)),
+    "layer_norm": lambda p, x, c: p.norm(x),
+    "layer_norm without weights": lambda p, x, c: F.layer_norm(x, (WIDTH,)),
+    "layer_norm over two": lambda p, x, c: F.layer_norm(x.view(-1, 2, 3), (2, 3)).flatten(1),
+    "linear": lambda p, x, c: p.linear(x),
+    "linear of two dimensions": lambda p, x, c: p.linear(p.linear(x)[:, None])[:, 0],
+    "product": lambda p, x, c: x @ p.matrix,
+    "product transposed": lambda p, x, c: x @ p.matrix.t(),
+    "product of a part": lambda p, x, c: x[:, 1:4] @ p.matrix[2:5],
+    "product of what is turned": lambda p, x, c: turned(x) @ p.matrix.sigmoid(),
+    "one weight twice": lambda p, x, c: p.linear(p.linear(x)) + p.linear.weight.sum(0),
+    "addmm": lambda p, x, c: torch.addmm(p.vector, x, p.matrix),
+    "baddmm by hand": lambda p, x, c: (x.unsqueeze(1) * p.matrix).sum(2) + p.vector,
+    "detach": lambda p, x, c: x.detach() * x + p.matrix.detach()[0],
+    "clone": lambda p, x, c: x.clone().contiguous().add_(1),
+    "change in place": lambda p, x, c: (x * 2).add_(p.vector).sub_(1).sigmoid_(),
+    "change of a parameter's copy": lambda p, x, c: x * p.vector.clone().mul_(2),
+    "zeros": lambda p, x, c: torch.zeros(len(x), WIDTH, dtype=x.dtype) + x,
+    "full": lambda p, x, c: x + x.new_full((len(x), 1), 0.25),
+    "ones": lambda p, x, c: torch.ones_like(x) * x + torch.ones(len(x), 1, dtype=x.dtype),
+    "group_size": lambda p, x, c: x.new_zeros(c.group_size, WIDTH) + x,
+    "x itself": lambda p, x, c: x,
+}
+CHILDREN: dict[str, Function] = {
+    "rows": lambda p, x, c: c.sum(c.rows("h") * 2),
+    "sum": lambda p, x, c: c.sum("h") + x,
+    "sum of a width": lambda p, x, c: c.sum("c") @ p.matrix[:2],
+    "weighted": lambda p, x, c: c.sum("h", known(c.edge["weight"])),
+    "edge": lambda p, x, c: c.sum(known(c.edge["vector"]) * c.rows("h")),
+    "learned weight": lambda p, x, c: c.sum("h", torch.sigmoid(p.score(c.rows("h")))[:, 0]),
+    "mean": lambda p, x, c: c.mean("h"),
+    "mean of values": lambda p, x, c: c.mean(torch.exp(c.rows("h"))),
+    "max": lambda p, x, c: c.max("h"),
+    "max of ties": lambda p, x, c: c.max(F.relu(c.rows("h"))),
+    "softmax": lambda p, x, c: c.sum(c.softmax(c.rows("h")) * c.rows("h")),
+    "attend": lambda p, x, c: c.attend("h", p.score(c.rows("h"))[:, 0]),
+    "attend to values": lambda p, x, c: c.attend(p.linear(c.rows("h")), p.score(c.rows("h"))),
+    "expand": lambda p, x, c: c.sum(c.rows("h") * c.expand(x)),
+    "linear of rows": lambda p, x, c: c.sum(torch.tanh(p.linear(c.rows("h")))),
+    "rows of two fields": lambda p, x, c: c.sum(torch.cat([c.rows("h"), c.rows("c")], 1))[:, 2:],
+    "rows in parts": lambda p, x, c: c.sum(torch.cat(c.rows("h").chunk(3, 1)[::-1], 1)),
+    "count": lambda p, x, c: x * c.count.unsqueeze(1),
+    "count as numbers": lambda p, x, c: x / (1.0 + c.count.to(x.dtype)).sqrt()[:, None],
+    "child_count": lambda p, x, c: c.sum(c.rows("h") / (1 + c.child_count.unsqueeze(1))),
+    "rows three times": lambda p, x, c: c.sum(c.rows("h") * c.rows("h")) + c.max("h") + c.mean("h"),
+    "rows of more dimensions": lambda p, x, c: c.sum(c.rows("h").view(-1, 2, 3)).flatten(1),
+}
+STACKS: dict[str, Function] = {
+    "stack": lambda p, x, c: p.wide(c.stack("h").flatten(1)),
+    "stack summed": lambda p, x, c: c.stack("h").sum(1) + x,
+    "first and last": lambda p, x, c: c.stack("h")[:, 0] - 2 * c.stack("h")[:, -1],
+    "unbind": lambda p, x, c: c.stack("h").unbind(1)[1] * x,
+    "stack by rows": lambda p, x, c: p.linear(c.stack("h")).sum(1),
+    "softmax over children": lambda p, x, c: (F.softmax(c.stack("h"), 1) * c.stack("h")).sum(1),
+    "amax over children": lambda p, x, c: c.stack("h").amax(1),
+    "mean over children": lambda p, x, c: c.stack("h").mean(1),
+    "gate of each child": lambda p, x, c: (
+        torch.sigmoid(p.score(c.stack("h"))) * (c.stack("h") + x.unsqueeze(1))
+    ).sum(1),
+    "joined with x": lambda p, x, c: p.wide(torch.cat([c.stack("h")[:, :2].flatten(1), x], 1)),
+    "children the other way round": lambda p, x, c: p.wide(
+        torch.cat([c.stack("h")[:, n] for n in (2, 0, 1)], 1)
+    ),
+    "transposed": lambda p, x, c: (
+        c.stack("h").transpose(1, 2).reshape(len(x), -1) @ p.wide.weight.t()
+    ),
+    "sum and rows": lambda p, x, c: c.sum("h") * c.stack("h")[:, 1] + c.sum(c.rows("h") ** 2),
+    "rows as a stack": lambda p, x, c: p.wide(c.rows("h").view(len(x), -1)),
+    "stack as rows": lambda p, x, c: c.sum(p.linear(c.stack("h")).reshape(-1, WIDTH)),
+    "edges as a stack": lambda p, x, c: (
+        c.stack("h") * known(c.edge["weight"]).view(len(x), 3, 1)
+    ).sum(1),
+}
+
+
+@pytest.fixture(scope="module")
+def dag() -> TypedDAG:
+    return graph()
+
+
+def check(function: Function, dag: TypedDAG, kind: str) -> None:
+    torch.manual_seed(0)
+    plain: Function = lambda p, x, c: p.linear(x)  # noqa: E731
+    cells = {
+        "word": Word(),
+        "phrase": Trial(plain if kind == "triple" else function, None),
+        "triple": Trial(function if kind != "phrase" else plain, 3),
+    }
+    network = Network(SCHEMA, [Up()], [cells], learned_absent=["h"]).double()
+    nn.init.normal_(network.absent["h"])
+    x = {
+        t.name: torch.randn(count, WIDTH, dtype=torch.float64)
+        for t, count in zip(SCHEMA.types, dag.num_nodes_by_type, strict=True)
+    }
+    assert_same_both_ways(network, dag, x)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_nodes(name, dag):
+    check(ROWS[name], dag, "triple")
+
+
+@pytest.mark.parametrize("kind", ["phrase", "triple"])
+@pytest.mark.parametrize("name", CHILDREN)
+def test_any_number_of_children(name, kind, dag):
+    check(CHILDREN[name], dag, kind)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_fixed_number_of_children(name, dag):
+    check(STACKS[name], dag, "triple")

@@ -1,0 +1,54 @@
+"""What compiled cells give, against the cells' own code and against one node at a time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import Batch, Network, build_schedule
+from graphfold.dag import TypedDAG
+
+
+def states_and_gradients(
+    network: Network, dag: TypedDAG, x: dict[str, Tensor], policy: str = "depth"
+) -> dict[str, Tensor]:
+    """All states, and the gradients of a sum in which every element counts differently."""
+    batch = Batch(dag, build_schedule(dag, network.passes, policy))
+    leaves = {name: value.detach().clone().requires_grad_() for name, value in x.items()}
+    states = network(batch, leaves)
+    found = {name: states[name] for name in sorted(states)}
+    loss = sum((v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in found.values())
+    named = {**dict(network.named_parameters()), **{f"x {name}": x for name, x in leaves.items()}}
+    if not loss.requires_grad:
+        return found
+    grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    zeros = (
+        torch.zeros_like(tensor) if grad is None else grad
+        for grad, tensor in zip(grads, named.values(), strict=True)
+    )
+    return found | {f"gradient of {name}": grad for name, grad in zip(named, zeros, strict=True)}
+
+
+def assert_same_both_ways(
+    network: Network,
+    dag: TypedDAG,
+    x: dict[str, Tensor],
+    policy: str = "depth",
+    reference: str = "autograd",
+    rtol: float = 1e-10,
+) -> None:
+    """Compiled and as they are, cells give what another engine gives; also without gradients."""
+    before = network.engine, network.fuse
+    network.engine = reference
+    want = states_and_gradients(network, dag, x, policy)
+    network.engine = "fast"
+    for fuse in (True, False):
+        network.fuse = fuse
+        found = states_and_gradients(network, dag, x, policy)
+        torch.testing.assert_close(found, want, rtol=rtol, atol=rtol)
+        with torch.no_grad():
+            found = states_and_gradients(network, dag, x, policy)
+        torch.testing.assert_close(
+            found, {name: want[name] for name in found}, rtol=rtol, atol=rtol
+        )
+    network.engine, network.fuse = before
