@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "graphfold"
 #: A part may import itself and the parts of a lower rank, so parts of one rank stand side by side.
 RANKS = {
     "errors": 0,
+    "_torch": 1,
     "files": 1,
     "dag": 1,
     "batching": 2,

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
 from torch.nn.parameter import is_lazy
 
+from graphfold._torch import fake_tensor_log, fake_tensors, needs_numbers
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.types import ResultType, TensorType, TupleType
 
@@ -26,13 +19,6 @@ BATCH_SIZE = 37
 
 #: A call on more numbers than these would take noticeable time.
 MOST_NUMBERS = 1 << 22
-
-_NEEDS_VALUES = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
 
 
 def infer_output_type(whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
@@ -85,7 +71,7 @@ def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
     if not lazy and size * _size(kind) > MOST_NUMBERS:
         try:
             return _on_fakes(size, fn, kind)
-        except _NEEDS_VALUES:
+        except needs_numbers():
             pass
     try:
         with torch.random.fork_rng([]), torch.no_grad():
@@ -99,7 +85,7 @@ def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
 
 
 def _on_fakes(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+    with fake_tensors(), torch.no_grad():
         return fn(*_zeros(size, kind))
 
 
@@ -117,7 +103,7 @@ def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
     modes = [module.training for module in modules]
     buffers = [b for module in modules for b in module.buffers(False) if not is_lazy(b)]
     before = [buffer.clone() for buffer in buffers]
-    failures = logging.getLogger("torch._subclasses.fake_tensor")  # our message says it in a line
+    failures = fake_tensor_log()  # our message says it in a line
     was_disabled = failures.disabled
     try:
         failures.disabled = True

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch.autograd import forward_ad
+from graphfold._torch import is_in_forward_mode, is_in_transform
 
 
 def is_transformed() -> bool:
     """Whether a transform of `torch.func`, or forward-mode differentiation, is on."""
-    if getattr(forward_ad, "_current_level", -1) >= 0:
-        return True
-    peek = getattr(torch._C, "_are_functorch_transforms_active", None)
-    return bool(peek is not None and peek())
+    return is_in_forward_mode() or is_in_transform()

@@ -8,8 +8,8 @@ from operator import attrgetter
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
+from graphfold._torch import has_global_hooks
 from graphfold.batching.engine.watched.kinds import is_same
 from graphfold.batching.engine.watched.walk import Unwatchable, Walk
 
@@ -52,7 +52,7 @@ class Watch:
 
     def is_unchanged(self) -> bool:
         """Whether all of it is as it was; takes some microseconds."""
-        if self._dead or any(self._hooks) or _has_any_global_hook():  # type: ignore[no-untyped-call]
+        if self._dead or any(self._hooks) or has_global_hooks():
             return False
         try:
             parts = [read() for read in self._reads]

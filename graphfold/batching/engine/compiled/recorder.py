@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.fx.node import map_aggregate
 
+from graphfold._torch import handling_operations, is_fake
 from graphfold.batching.engine.compiled.values import Untraceable
 
 
-class Recorder(TorchDispatchMode):
-    """Inside, every operation becomes a node of `graph`.
+class Recorder:
+    """Every operation that it is handed becomes a node of `graph`.
 
     Tensors that are neither arguments nor results of recorded operations, such as parameters, become
     constants.
@@ -29,7 +28,6 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self, arguments: Sequence[Tensor]) -> None:
-        super().__init__()
         self.graph = fx.Graph()
         self.constants: dict[str, Tensor] = {}
         self._held: list[Tensor] = []  # so that no other tensor gets the identity of one
@@ -37,15 +35,16 @@ class Recorder(TorchDispatchMode):
         for number, tensor in enumerate(arguments):
             self._note(tensor, self.graph.placeholder(f"argument_{number}"))
 
-    def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    def record(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        kwargs = kwargs or {}
-        self._refuse_computed(args, kwargs)
+        """Calls an operation and notes the call."""
+        map_aggregate((args, kwargs), self._refuse_computed)
         result = func(*args, **kwargs)
-        if not any(isinstance(part, Tensor) for part in tree_leaves(result)):
+        parts = result if isinstance(result, (list, tuple)) else [result]
+        if not any(isinstance(part, Tensor) for part in parts):
             return result  # a size, a device
-        given = tree_map_only(Tensor, self.node_of, (args, kwargs))
+        given: Any = [map_aggregate(each, self._node_or_value) for each in (args, kwargs)]
         node = self.graph.call_function(func, given[0], given[1])
         node.meta["val"] = result
         if isinstance(result, Tensor):
@@ -56,14 +55,15 @@ class Recorder(TorchDispatchMode):
                     self._note(part, self.graph.call_function(operator.getitem, (node, number)))
         return result
 
-    def _refuse_computed(self, args: Any, kwargs: Any) -> None:
-        for tensor in tree_leaves((args, kwargs)):
-            is_own = not isinstance(tensor, Tensor) or isinstance(tensor, FakeTensor)
-            if not is_own and tensor.requires_grad and not tensor.is_leaf:
-                raise Untraceable(
-                    f"it reads a tensor of shape {list(tensor.shape)} that requires a gradient and "
-                    "is neither an argument nor a registered parameter"
-                )
+    @staticmethod
+    def _refuse_computed(value: Any) -> Any:
+        is_own = not isinstance(value, Tensor) or is_fake(value)
+        if not is_own and value.requires_grad and not value.is_leaf:
+            raise Untraceable(
+                f"it reads a tensor of shape {list(value.shape)} that requires a gradient and "
+                "is neither an argument nor a registered parameter"
+            )
+        return value
 
     @property
     def has_hooks(self) -> bool:
@@ -80,6 +80,9 @@ class Recorder(TorchDispatchMode):
             self._note(tensor, self.graph.create_node("get_attr", name, name=name))
         return self._nodes[id(tensor)]
 
+    def _node_or_value(self, value: Any) -> Any:
+        return self.node_of(value) if isinstance(value, Tensor) else value
+
     def _note(self, tensor: Tensor, node: fx.Node) -> None:
         self._held.append(tensor)
         self._nodes[id(tensor)] = node
@@ -88,7 +91,8 @@ class Recorder(TorchDispatchMode):
 
 def record(function: Callable[..., Sequence[Tensor]], arguments: Sequence[Tensor]) -> Recorder:
     """The graph of a function of tensors without numbers."""
-    with Recorder(arguments) as recorder:
+    recorder = Recorder(arguments)
+    with handling_operations(recorder.record):
         returned = function(*arguments)
     recorder.graph.output([recorder.node_of(tensor) for tensor in returned])
     return recorder

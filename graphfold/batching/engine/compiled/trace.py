@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from graphfold._torch import fake_tensors
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children
 from graphfold.batching.engine.compiled.recorder import record
@@ -107,10 +108,8 @@ def trace(cell: Cell, signature: Signature, is_known: bool = False) -> Trace:
 
 
 def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
-    # Imported here: it brings much of torch's compiler along.
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with _as_untraceable():
+        mode = fake_tensors()
     with mode, torch.enable_grad():
         given = {
             # Autograd comes along, to tell of derivatives that are not those of torch; no leaves,

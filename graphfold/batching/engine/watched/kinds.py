@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold._torch import is_operation
+
 #: Packages that nobody changes while a program runs.
 _CONSTANT = sys.stdlib_module_names | {"torch", "numpy", "graphfold", "builtins"}
 #: Values that cannot change, and that their text tells apart (0.0 from -0.0, too).
@@ -95,7 +97,7 @@ def is_constant(module_name: object) -> bool:
 def is_stateless(value: object) -> bool:
     """Whether an object has no parts worth a look."""
     kind = type(value)
-    if issubclass(kind, _STATELESS) or kind.__module__ in ("typing", "torch._ops"):
+    if issubclass(kind, _STATELESS) or kind.__module__ == "typing" or is_operation(kind):
         return True
     if kind is types.BuiltinFunctionType:
         return isinstance(value.__self__, (types.ModuleType, type, type(None)))  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
+from graphfold._torch import HOOKS, has_global_hooks
 from graphfold.batching.engine.watched import code
 from graphfold.batching.engine.watched.kinds import ARRAYS, is_constant, is_plain, is_stateless
 from graphfold.batching.engine.watched.names import CodeNames
@@ -17,7 +17,6 @@ from graphfold.batching.engine.watched.parts import Hidden, Parts, bytes_of, par
 
 #: Beyond so many parts a look at all of them takes longer than what a program saves.
 MAX_PARTS = 20_000
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Unwatchable(Exception):
@@ -68,7 +67,7 @@ class Walk:
         self._run()
 
     def _run(self) -> None:
-        if _has_any_global_hook():  # type: ignore[no-untyped-call]
+        if has_global_hooks():
             raise Unwatchable("there are hooks for all modules")
         while self._stack or self._follow_names():
             value, path = self._stack.pop()
@@ -115,7 +114,7 @@ class Walk:
             self._add(parts, path)
 
     def _visit_module(self, module: nn.Module, get: Callable[[], nn.Module], path: str) -> None:
-        hooks = [module.__dict__.get(name) for name in _HOOKS]
+        hooks = [module.__dict__.get(name) for name in HOOKS]
         if any(hooks):
             raise Unwatchable("it has hooks" if path == "self" else f"{path} has hooks")
         self.hooks += hooks

@@ -1,0 +1,169 @@
+"""All names of torch that its documentation does not promise, and what is done where one is missing.
+
+Every release of torch may rename them, so nothing else in graphfold uses such a name
+(tests/test_private_torch.py holds to that). Each is looked up when it is first needed: a torch that
+lacks one can still do all that does not need it. Importing this file imports nothing.
+
+Not meant are the attributes of modules and tensors that torch's own notes for extenders use:
+`_parameters`, `_buffers`, `_modules`, `_version`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
+
+class NotInTorch(RuntimeError):
+    """The torch that is installed lacks something; the message says what."""
+
+
+def _find(module: str, name: str) -> Any:
+    """A name of a module of torch; None if there is no such name, or no such module."""
+    try:
+        return getattr(import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def is_in_forward_mode() -> bool:
+    """Whether forward-mode differentiation is on.
+
+    Without torch's name: no. Functions of ours that it meets are then refused by torch itself, as it
+    refuses all that have no `jvp`.
+    """
+    level = getattr(_forward_ad(), "_current_level", -1)
+    return isinstance(level, int) and level >= 0
+
+
+@functools.cache
+def _forward_ad() -> Any:
+    return import_module("torch.autograd.forward_ad")
+
+
+def is_in_transform() -> bool:
+    """Whether a transform of `torch.func` is on, such as vmap.
+
+    Without torch's name: no. Functions of ours that one meets are then refused by torch itself, as it
+    refuses all that have no `setup_context`, and a tensor of a transform has no address to read.
+    """
+    return bool(_in_transform()())
+
+
+@functools.cache
+def _in_transform() -> Callable[[], bool]:
+    return _find("torch._C", "_are_functorch_transforms_active") or (lambda: False)
+
+
+_FAKES = "torch._subclasses.fake_tensor"
+
+
+def fake_tensors() -> AbstractContextManager[object]:
+    """Inside, operations give tensors that have a shape and no numbers, whatever they read.
+
+    It brings much of torch's compiler along, so it is imported only here.
+
+    Raises:
+        NotInTorch: without torch's name. Cells then run as they are, and a function whose output
+            type is looked for is called on real zeros, however many.
+    """
+    mode = _find(_FAKES, "FakeTensorMode")
+    if mode is None:
+        raise NotInTorch("this version of torch has no tensors without numbers (FakeTensorMode)")
+    context: AbstractContextManager[object] = mode(allow_non_fake_inputs=True)
+    return context
+
+
+def is_fake(tensor: object) -> bool:
+    """Whether a tensor is one of `fake_tensors`; without them none is."""
+    kind = _fake_kind()
+    return kind is not None and isinstance(tensor, kind)
+
+
+@functools.cache
+def _fake_kind() -> Any:
+    return _find(_FAKES, "FakeTensor")
+
+
+def needs_numbers() -> tuple[type[Exception], ...]:
+    """What is raised where `fake_tensors` cannot do without numbers, or are not there at all.
+
+    An exception that torch does not have is not raised, and need not be named.
+    """
+    names = (
+        "DataDependentOutputException",
+        "DynamicOutputShapeException",
+        "UnsupportedFakeTensorException",
+        "UnsupportedOperatorException",
+    )
+    found = [_find(_FAKES, name) for name in names]
+    return NotInTorch, *(error for error in found if error is not None)
+
+
+def fake_tensor_log() -> logging.Logger:
+    """Where torch logs what fails among `fake_tensors`; if elsewhere, its lines are shown."""
+    return logging.getLogger(_FAKES)
+
+
+#: What sees to an operation: it gets the operation, its arguments and its keyword arguments.
+Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+def handling_operations(handler: Handler) -> AbstractContextManager[object]:
+    """Inside, a handler is called instead of each operation of torch, below autograd.
+
+    Raises:
+        NotInTorch: without torch's name. Cells then run as they are.
+    """
+    context: AbstractContextManager[object] = _handling_mode()(handler)
+    return context
+
+
+@functools.cache
+def _handling_mode() -> Any:
+    mode = _find("torch.utils._python_dispatch", "TorchDispatchMode")
+    if mode is None:
+        raise NotInTorch("this version of torch cannot record operations (TorchDispatchMode)")
+
+    class Handling(mode):  # type: ignore[misc, valid-type]
+        def __init__(self, handler: Handler) -> None:
+            super().__init__()
+            self._handler = handler
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return self._handler(func, args, kwargs or {})
+
+    return Handling
+
+
+def is_operation(kind: type) -> bool:
+    """Whether a class is that of torch's operations, such as `torch.ops.aten.add`.
+
+    If torch has them elsewhere, they count as ordinary objects, and cells that read one, which few
+    do, run as they are.
+    """
+    return kind.__module__ == "torch._ops"
+
+
+#: Where a module keeps its hooks; a name that torch does not have holds none.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def has_global_hooks() -> bool:
+    """Whether there are hooks for all modules.
+
+    Without torch's name: no. What such a hook does to a module within a compiled cell is then not
+    seen.
+    """
+    return bool(_global_hooks()())
+
+
+@functools.cache
+def _global_hooks() -> Callable[[], bool]:
+    return _find("torch.nn.modules.module", "_has_any_global_hook") or (lambda: False)
