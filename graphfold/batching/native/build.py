@@ -1,4 +1,7 @@
-"""Builds the native library with the machine's C compiler; needs no torch."""
+"""Builds the native library with the machine's C compiler.
+
+It needs neither torch nor the rest of graphfold: hatch_build.py runs this file while a wheel is made.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
-
-from graphfold.errors import EngineError
 
 FOLDER = Path(__file__).parent
 SOURCES = ("vectors.h", "products.h", "functions.h", "elementwise.h", "program.h", "pass.c")
@@ -24,18 +28,37 @@ INSTRUCTION_SETS = {
     "AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"),
     "AVX2": ("-march=x86-64-v3",),
 }
+#: All others: what every processor of a kind has.
+PLAIN = "plain"
 #: What C calls the dtypes.
 REALS = ("float", "double")
+#: Seconds; a library takes some.
 TIMEOUT = 120
+
+#: Libraries as `library_name` names them, and what is left of unfinished ones.
+_OURS = re.compile(r"pass-(float|double)-[\w.-]+-[0-9a-f]{16}\.so(\.\w+\.part)?")
+#: Seconds that a library of other sources is kept.
+KEPT = 30 * 24 * 3600
+
+
+class BuildError(Exception):
+    """A library that cannot be built; the message says why, and what to do."""
 
 
 def library_name(real: str, instructions: str) -> str:
-    """The name of a library, which tells the version of its sources."""
-    digest = hashlib.sha256()
+    """The name of a library, which tells the version of its sources and how they are compiled."""
+    instructions = instructions if instructions in INSTRUCTION_SETS else PLAIN
+    digest = hashlib.sha256(repr((FLAGS, INSTRUCTION_SETS)).encode())
     for source in SOURCES:
         digest.update((FOLDER / source).read_bytes())
     machine = f"{platform.system()}-{platform.machine()}-{instructions}".lower()
     return f"pass-{real}-{machine}-{digest.hexdigest()[:16]}.so"
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """Those that a wheel for this kind of machine has libraries for."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return tuple(INSTRUCTION_SETS) if is_x86 else (PLAIN,)
 
 
 def build(real: str, instructions: str, folder: Path) -> Path:
@@ -47,34 +70,98 @@ def build(real: str, instructions: str, folder: Path) -> Path:
         folder: where it goes.
 
     Raises:
-        EngineError: if there is no C compiler, or it fails.
+        BuildError: if there is no C compiler, or it fails.
+        OSError: if nothing can be written there.
     """
     command = _compiler()
     if command is None:
-        raise EngineError(
+        raise BuildError(
             "no C compiler was found; install one (gcc or clang), or name it in the environment "
             "variable CC"
         )
+    with tempfile.TemporaryDirectory(prefix="graphfold-") as made:
+        library = _compile(command, real, instructions, Path(made))
+        return put(library, folder, library_name(real, instructions))
+
+
+def put(library: Path, folder: Path, name: str) -> Path:
+    """Copies a library into a folder, so that others see all of it or nothing.
+
+    Raises:
+        OSError: if nothing can be written there.
+    """
+    number, part = tempfile.mkstemp(prefix=f"{name}.", suffix=".part", dir=folder)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(library.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())  # or a name may outlive a crash, and its contents not
+        os.chmod(part, 0o644)
+        os.replace(part, folder / name)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+    return folder / name
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a library is there and not cut off: loading such a one may end the process.
+
+    An ELF file ends with the table of its sections, or behind it. Others are left to the loader.
+    """
+    try:
+        with path.open("rb") as file:
+            head, size = file.read(64), os.fstat(file.fileno()).st_size
+    except OSError:
+        return False
+    if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, lowest byte first
+        return size > 0 and not head.startswith(b"\0")
+    table, entry, count = (int.from_bytes(head[a:b], "little") for a, b in ELF_SECTIONS)
+    return len(head) == 64 and size >= table + entry * count
+
+
+#: Where the head of an ELF file says where the table of sections is, how long an entry, how many.
+ELF_SECTIONS = ((40, 48), (58, 60), (60, 62))
+
+
+def remove_old(folder: Path) -> None:
+    """Deletes libraries of other sources from a folder, once they are older than `KEPT`."""
+    current = {library_name(real, i) for real in REALS for i in (*INSTRUCTION_SETS, PLAIN)}
+    for path in folder.iterdir():
+        if _OURS.fullmatch(path.name) and path.name not in current:
+            try:
+                if time.time() - path.stat().st_mtime > KEPT:
+                    path.unlink()
+            except OSError:  # another process was quicker
+                continue
+
+
+def _compile(command: Sequence[str], real: str, instructions: str, folder: Path) -> Path:
+    """A library that can be loaded, with threads where the compiler has them."""
     defined = [f"-Dreal={real}", *(["-DIS_DOUBLE"] if real == "double" else [])]
     vectors = INSTRUCTION_SETS.get(instructions, ())
-    target = folder / library_name(real, instructions)
-    with tempfile.TemporaryDirectory(prefix="graphfold-") as made:
-        for number, threads in enumerate((["-fopenmp"], ["-fopenmp-simd"])):
-            library = Path(made, f"{number}.so")  # a name is loaded once only
-            files = [str(FOLDER / "pass.c"), "-lm", "-o", str(library)]
-            done = _run([*command, *FLAGS, *vectors, *threads, *defined, *files])
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            if done.returncode == 0:
-                try:
-                    ctypes.CDLL(str(library))
-                except OSError as error:  # a compiler may take -fopenmp and have no library for it
-                    lines = [str(error)]
-                    continue
-                part = target.with_suffix(f".{os.getpid()}")
-                shutil.copy(library, part)
-                part.replace(target)
-                return target
-    raise EngineError(f"{shlex.join(command)} failed: {lines[0]}")
+    line = ""
+    for number, threads in enumerate(("-fopenmp", "-fopenmp-simd")):
+        library = folder / f"{number}.so"  # a name is loaded once only
+        files = [str(FOLDER / "pass.c"), "-lm", "-o", str(library)]
+        done = _run([*command, *FLAGS, *vectors, threads, *defined, *files])
+        if done.returncode == 0:
+            try:
+                ctypes.CDLL(str(library))
+                return library
+            except OSError as error:  # a compiler may take -fopenmp and have no library for it
+                line = str(error)
+        else:
+            line = _first_error(done.stderr)
+    raise BuildError(
+        f"{shlex.join(command)} failed: {line}; name another C compiler in the environment "
+        "variable CC"
+    )
+
+
+def _first_error(text: str) -> str:
+    lines = text.strip().splitlines() or ["no message"]
+    return next((line for line in lines if "error" in line), lines[0])
 
 
 def _compiler() -> list[str] | None:
@@ -86,8 +173,11 @@ def _compiler() -> list[str] | None:
     return None
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"{command[0]} could not be run: {error}") from error
+        raise BuildError(
+            f"{command[0]} could not be run: {error}; name another C compiler in the environment "
+            "variable CC"
+        ) from error

@@ -1,20 +1,31 @@
 """The native library: C code of this folder, compiled once for each instruction set and dtype.
 
 Compiled libraries are looked for beside the sources, where an installed wheel has them, then in the
-user's cache. If there is none, the machine's C compiler makes one, which takes a few seconds.
+user's cache. If there is none that can be loaded, the machine's C compiler makes one, which takes a
+few seconds.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
+import tempfile
 import threading
 from pathlib import Path
 
 import torch
 
-from graphfold.batching.native.build import FOLDER, build, library_name
+from graphfold.batching.native.build import (
+    FOLDER,
+    BuildError,
+    build,
+    is_whole,
+    library_name,
+    put,
+    remove_old,
+)
 from graphfold.errors import EngineError
 
 #: What C calls the dtypes that it computes.
@@ -35,13 +46,35 @@ def load(dtype: torch.dtype) -> ctypes.CDLL:
     Raises:
         EngineError: if it is not there and cannot be compiled.
     """
+    name = library_name(REALS[dtype], instruction_set())
     with _COMPILING:
-        name = library_name(REALS[dtype], instruction_set())
-        for folder in (FOLDER, _cache()):
-            if (folder / name).is_file():
-                return _open(folder / name)
-        _cache().mkdir(parents=True, exist_ok=True)
-        return _open(build(REALS[dtype], instruction_set(), _cache()))
+        for folder in (FOLDER, cache_folder()):
+            if folder is not None and is_whole(folder / name):
+                try:
+                    return _open(folder / name)
+                except (OSError, AttributeError):  # it is broken, or lacks a library of its own
+                    continue
+        try:
+            return _build(REALS[dtype], name)
+        except (BuildError, OSError) as error:
+            raise EngineError(str(error)) from error
+
+
+def _build(real: str, name: str) -> ctypes.CDLL:
+    """Compiles a library; one that the cache cannot hold is kept as long as the process."""
+    kept = tempfile.TemporaryDirectory(prefix="graphfold-")
+    atexit.register(kept.cleanup)
+    library, folder = build(real, instruction_set(), Path(kept.name)), cache_folder()
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            opened = _open(put(library, folder, name))
+            kept.cleanup()
+            remove_old(folder)
+            return opened
+    except OSError:  # nothing can be written there, or no program be loaded from there
+        pass
+    return _open(library)
 
 
 @functools.cache
@@ -51,7 +84,7 @@ def why_missing(dtype: torch.dtype) -> str | None:
         return f"native code computes float32 and float64, not {dtype}"
     try:
         load(dtype)
-    except (EngineError, OSError) as error:
+    except EngineError as error:
         return str(error)
     return None
 
@@ -74,6 +107,10 @@ def _open(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+def cache_folder() -> Path | None:
+    """Where compiled libraries are kept for the user; None if the user has no home."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
     return Path(base).expanduser() / "graphfold" / "native"

@@ -1,0 +1,214 @@
+"""Native libraries are built whole, for every compiler, and told by what they are made of."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from graphfold.batching.native import build as module
+from graphfold.batching.native.build import (
+    FLAGS,
+    FOLDER,
+    INSTRUCTION_SETS,
+    PLAIN,
+    SOURCES,
+    BuildError,
+    build,
+    instruction_sets,
+    is_whole,
+    library_name,
+    put,
+    remove_old,
+)
+
+needs_compiler = pytest.mark.skipif(module._compiler() is None, reason="there is no C compiler")
+is_x86 = platform.machine() in ("x86_64", "AMD64")
+
+
+def fake_compiler(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_all_sources_are_named():
+    assert {path.name for path in FOLDER.glob("*.[ch]")} == set(SOURCES)
+
+
+def test_it_needs_neither_torch_nor_graphfold():
+    code = f"import runpy, sys; runpy.run_path({str(FOLDER / 'build.py')!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "graphfold", "numpy"} & set(done.stdout.split())
+
+
+def test_names_tell_what_a_library_is_made_of(tmp_path, monkeypatch):
+    names = {library_name(real, i) for real in module.REALS for i in (*INSTRUCTION_SETS, PLAIN)}
+    assert len(names) == 6
+    assert library_name("float", "DEFAULT") == library_name("float", PLAIN)
+    before = library_name("float", "AVX2")
+    monkeypatch.setattr(module, "FLAGS", (*FLAGS, "-g"))
+    assert library_name("float", "AVX2") != before
+    monkeypatch.undo()
+    for source in SOURCES:
+        shutil.copy(FOLDER / source, tmp_path)
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    assert library_name("float", "AVX2") == before
+    with (tmp_path / SOURCES[0]).open("a") as file:
+        file.write("\n")
+    assert library_name("float", "AVX2") != before
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [("x86_64", {"AVX512", "AVX2"}), ("AMD64", {"AVX512", "AVX2"}), ("aarch64", {PLAIN})],
+)
+def test_instruction_sets_of_a_wheel(machine, expected, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert set(instruction_sets()) == expected
+
+
+@needs_compiler
+def test_a_library_has_what_is_called(tmp_path):
+    path = build("float", PLAIN, tmp_path)
+    assert path == tmp_path / library_name("float", PLAIN)
+    assert list(tmp_path.iterdir()) == [path]
+    assert ctypes.CDLL(str(path)).run_pass
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+@needs_compiler
+def test_two_at_once_do_not_disturb_each_other(tmp_path):
+    code = (
+        f"import runpy; from pathlib import Path\n"
+        f"made = runpy.run_path({str(FOLDER / 'build.py')!r})\n"
+        f"print(made['build']('float', 'plain', Path({str(tmp_path)!r})))"
+    )
+
+    def run(_: int) -> str:
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    with ThreadPoolExecutor(3) as pool:
+        assert set(pool.map(run, range(3))) == {str(tmp_path / library_name("float", PLAIN))}
+    assert is_whole(tmp_path / library_name("float", PLAIN))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_failing_copy_leaves_what_was_there(tmp_path, monkeypatch):
+    (tmp_path / "x.so").write_bytes(b"before")
+    (tmp_path / "new").write_bytes(b"after")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space left"):
+            put(tmp_path / "new", tmp_path, "x.so")
+    assert (tmp_path / "x.so").read_bytes() == b"before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "x.so"]
+    put(tmp_path / "new", tmp_path, "x.so")
+    assert (tmp_path / "x.so").read_bytes() == b"after"
+
+
+@needs_compiler
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is about ELF files")
+def test_what_is_cut_off_is_not_whole(tmp_path):
+    path = build("float", PLAIN, tmp_path)
+    content = path.read_bytes()
+    assert is_whole(path)
+    for size in (0, 3, 40, 4096, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:size])
+        assert not is_whole(path), size
+    path.write_bytes(bytes(len(content)))
+    assert not is_whole(path)
+    assert not is_whole(tmp_path / "nowhere")
+    assert not is_whole(tmp_path)
+
+
+def test_old_libraries_are_removed(tmp_path):
+    current = library_name("double", "AVX2")
+    old = [
+        "pass-float-linux-x86_64-avx2-0123456789abcdef.so",
+        "pass-double-darwin-arm64-plain-0123456789abcdef.so",
+        "pass-float-linux-x86_64-avx2-0123456789abcdef.so.a_b1.part",
+    ]
+    others = ["notes.txt", "pass-float.so", "pass-float-x-0123456789abcdef.so.txt"]
+    recent = "pass-float-linux-x86_64-avx2-0123456789abcde0.so"
+    for name in (current, *old, *others, recent):
+        (tmp_path / name).write_bytes(b"")
+        age = 0 if name == recent else 31 * 24 * 3600
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    remove_old(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {current, *others, recent}
+
+
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"]
+
+
+@pytest.mark.parametrize("real", module.REALS)
+@pytest.mark.parametrize("march", ["x86-64-v4", "x86-64-v3", "x86-64"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_compilers_have_nothing_to_warn_of(compiler, march, real, tmp_path):
+    if shutil.which(compiler) is None or not is_x86:
+        pytest.skip(f"there is no {compiler} for x86")
+    defined = [f"-Dreal={real}", *(["-DIS_DOUBLE"] if real == "double" else [])]
+    files = [str(FOLDER / "pass.c"), "-lm", "-o", str(tmp_path / "pass.so")]
+    command = [compiler, *FLAGS, f"-march={march}", "-fopenmp-simd", *WARNINGS, *defined, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+@needs_compiler
+def test_without_openmp(tmp_path, monkeypatch):
+    real = " ".join(module._compiler() or ())
+    script = f'case " $* " in *" -fopenmp "*) echo no OpenMP >&2; exit 1;; esac\nexec {real} "$@"'
+    monkeypatch.setenv("CC", fake_compiler(tmp_path / "compiler", script))
+    assert ctypes.CDLL(str(build("float", PLAIN, tmp_path))).run_pass
+
+
+def test_what_a_compiler_says_is_passed_on(tmp_path, monkeypatch):
+    script = "echo 'In file included from here' >&2; echo 'x.c:1: error: no C' >&2; exit 1"
+    monkeypatch.setenv("CC", fake_compiler(tmp_path / "compiler", script))
+    with pytest.raises(BuildError, match="compiler failed: x.c:1: error: no C; name another C c"):
+        build("float", PLAIN, tmp_path)
+    fake_compiler(tmp_path / "compiler", "exit 1")
+    with pytest.raises(BuildError, match="compiler failed: no message"):
+        build("float", PLAIN, tmp_path)
+    fake_compiler(tmp_path / "compiler", "exit 0")  # and no library
+    with pytest.raises(BuildError, match=r"compiler failed: .*\.so"):
+        build("float", PLAIN, tmp_path)
+
+
+def test_a_compiler_that_cannot_be_run(tmp_path, monkeypatch):
+    (tmp_path / "compiler").write_text("no program")
+    (tmp_path / "compiler").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "compiler"))
+    with pytest.raises(BuildError, match="could not be run: .*; name another C compiler"):
+        build("float", PLAIN, tmp_path)
+
+
+def test_which_compiler(tmp_path, monkeypatch):
+    for name in ("gcc", "clang"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    assert module._compiler() == ["gcc"]
+    monkeypatch.setenv("CC", "clang -m64")
+    assert module._compiler() == ["clang", "-m64"]
+    monkeypatch.setenv("CC", "/nonexistent")
+    assert module._compiler() == ["gcc"]
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(BuildError, match="no C compiler was found; install one .* variable CC"):
+        build("float", PLAIN, tmp_path)

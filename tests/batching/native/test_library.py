@@ -1,0 +1,198 @@
+"""Native libraries are found, made where there are none, and done without where they cannot be."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphfold.batching import Batch, Network, Up, build_schedule
+from graphfold.batching.engine.compiled import choice
+from graphfold.batching.native import build as builder
+from graphfold.batching.native import library as module
+from graphfold.batching.native.build import is_whole, library_name
+from graphfold.batching.native.library import cache_folder, instruction_set, load, why_missing
+from graphfold.dag import GraphBuilder, NodeType, Schema
+from graphfold.errors import EngineError
+from graphfold.layers import LeafCell, TreeRNNCell
+
+needs_compiler = pytest.mark.skipif(builder._compiler() is None, reason="there is no C compiler")
+NAME = library_name("float", instruction_set())
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, nothing loaded, and nothing beside the sources."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "FOLDER", tmp_path / "nowhere")
+    monkeypatch.setattr(choice, "_SAID", set())
+    load.cache_clear()
+    why_missing.cache_clear()
+    yield tmp_path / "cache" / "graphfold" / "native"
+    load.cache_clear()
+    why_missing.cache_clear()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The dtypes that are compiled."""
+    found: list[str] = []
+    real = module.build
+
+    def build(name: str, instructions: str, folder: Path) -> Path:
+        found.append(name)
+        return real(name, instructions, folder)
+
+    monkeypatch.setattr(module, "build", build)
+    return found
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "/nonexistent")
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+def again() -> str:
+    """The file of the library, as a new process finds it."""
+    load.cache_clear()
+    return load(torch.float32)._name
+
+
+@needs_compiler
+def test_it_is_compiled_once(cache, made):
+    assert why_missing(torch.float32) is None
+    assert made == ["float"]
+    assert [path.name for path in cache.iterdir()] == [NAME]
+    assert again() == str(cache / NAME)
+    assert made == ["float"]
+
+
+@needs_compiler
+def test_what_a_wheel_ships_comes_first(cache, made, monkeypatch, tmp_path):
+    load(torch.float32)
+    (tmp_path / "beside").mkdir()
+    (cache / NAME).rename(tmp_path / "beside" / NAME)
+    monkeypatch.setattr(module, "FOLDER", tmp_path / "beside")
+    assert again() == str(tmp_path / "beside" / NAME)
+    assert made == ["float"]
+
+
+@needs_compiler
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is about ELF files")
+@pytest.mark.parametrize("content", [b"", b"no library", "half", "zeros", "another"])
+def test_a_broken_library_is_made_again_once(content, cache, made):
+    load(torch.float32)
+    whole = (cache / NAME).read_bytes()
+    # Under another name of the same file, as it is loaded already.
+    (cache / NAME).unlink()
+    broken = {"half": whole[: len(whole) // 2], "zeros": bytes(len(whole))}
+    if content == "another":  # a library, but of something else
+        broken["another"] = Path(torch._C.__file__).read_bytes()
+    (cache / NAME).write_bytes(broken.get(content, content))
+    assert again() == str(cache / NAME)
+    assert made == ["float"] * 2
+    assert (cache / NAME).stat().st_size == len(whole)
+    again()
+    assert made == ["float"] * 2
+
+
+@needs_compiler
+@pytest.mark.parametrize("what", ["a file is there", "it is read-only", "there is no home"])
+def test_without_a_cache_the_library_lasts_as_long_as_the_process(
+    what, cache, made, monkeypatch, tmp_path
+):
+    if what == "a file is there":
+        (tmp_path / "cache").write_text("")
+    elif what == "it is read-only":
+
+        def put(*_: object) -> Path:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(module, "put", put)
+    else:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+
+        def home() -> Path:
+            raise RuntimeError("Could not determine home directory.")
+
+        monkeypatch.setattr(Path, "home", home)
+        assert cache_folder() is None
+    assert why_missing(torch.float32) is None
+    path = load(torch.float32)._name
+    assert os.path.isfile(path)
+    assert not path.startswith(str(tmp_path / "cache"))
+    assert made == ["float"]
+
+
+@needs_compiler
+def test_old_libraries_go_when_a_new_one_comes(cache):
+    cache.mkdir(parents=True)
+    old = cache / re.sub(r"[0-9a-f]{16}", "0" * 16, NAME)
+    old.write_bytes(b"")
+    os.utime(old, (0, 0))
+    load(torch.float32)
+    assert [path.name for path in cache.iterdir()] == [NAME]
+
+
+def test_other_dtypes_have_none(cache):
+    assert why_missing(torch.float16) == (
+        "native code computes float32 and float64, not torch.float16"
+    )
+
+
+SCHEMA = Schema(types=(NodeType("word", arity=0), NodeType("phrase", arity=2)))
+
+
+def run(fuse: bool | None) -> tuple[Network, torch.Tensor]:
+    builder = GraphBuilder(SCHEMA)
+    one, other = builder.nodes("word", 2)
+    builder.output(builder.node("phrase", [one, other]))
+    builder.finish()
+    dag = builder.build()
+    torch.manual_seed(1)
+    cells = [{"word": LeafCell(4, 3), "phrase": TreeRNNCell(0, 3)}]
+    network = Network(SCHEMA, [Up()], cells, fuse=fuse)
+    batch = Batch(dag, build_schedule(dag, network.passes))
+    states = network(batch, {"word": torch.ones(2, 4), "phrase": torch.empty(1, 0)})
+    return network, states["h"]
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_without_compiler_and_library_cells_run_as_they_are(cache):
+    message = (
+        "(LeafCell|TreeRNNCell) is not compiled: no C compiler was found; install one "
+        r"\(gcc or clang\), or name it in the environment variable CC\. It runs as it is"
+    )
+    with pytest.warns(UserWarning, match=message):
+        network, found = run(None)
+    assert all(way.startswith("as it is (") for way in network.ways.values())
+    with (
+        warnings.catch_warnings(action="error")
+        if sys.version_info >= (3, 11)
+        else (warnings.catch_warnings())
+    ):
+        torch.testing.assert_close(run(None)[1], run(False)[1], rtol=0, atol=0)
+    torch.testing.assert_close(found, run(False)[1], rtol=0, atol=0)
+    assert not cache.exists()
+
+
+@pytest.mark.usefixtures("no_compiler", "cache")
+def test_without_compiler_and_library_fuse_says_what_to_do():
+    message = "no C compiler was found; install one .* CC. fuse=True demands .*fuse=None"
+    with pytest.raises(EngineError, match=message):
+        run(True)
+
+
+@needs_compiler
+def test_with_a_compiler_cells_are_compiled(cache):
+    network, found = run(True)
+    assert set(network.ways.values()) == {"compiled"}
+    torch.testing.assert_close(found, run(False)[1])
+    assert is_whole(cache / NAME)
