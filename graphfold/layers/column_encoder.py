@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import segment_sum
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.kernels.gather import gather_rows
 from graphfold.dag import Column
 from graphfold.layers.column_encoder import ColumnEncoder
 from graphfold.layers.message_passing import AfterConvolution, Convolution
@@ -72,11 +71,15 @@ class FingerprintCell(Convolution):
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
         self.contribution = nn.Linear(hidden_size, fingerprint_size)
 
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The encoded columns, once for each kind of bond."""
+        return {} if self.edge_encoder is None else {"bond": self.edge_encoder(edge)}
+
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        total = children.sum("h", own=1.0)
+        total = children.previous("h") + children.sum("h")
         if self.edge_encoder is not None:
-            total = total + self.edge_encoder(children.edge, children.ptr)
+            total = total + children.sum(children.edge["bond"])
         h = self.drop(self.after_convolution(self.by_degree(total, children.count)), x)
         new = torch.softmax(self.contribution(h), dim=1)
         return {"h": h, "fingerprint": children.previous("fingerprint") + new}
@@ -99,15 +102,8 @@ class DegreeLinear(nn.Module):
 
     def forward(self, h: Tensor, degree: Tensor) -> Tensor:
         """[num_rows, size] from `h` [num_rows, size] and `degree` [num_rows]."""
-        if self.max_degree == 0:
-            return functional.linear(h, self.weight[0], self.bias[0])
         degree = degree.clamp(max=self.max_degree)
-        order = torch.argsort(degree, stable=True)
-        number = torch.arange(len(order) + 1, device=order.device)
-        place = torch.empty_like(order).index_copy_(0, order, number[:-1])
-        sizes = torch.bincount(degree, minlength=self.max_degree + 1).tolist()
-        # Each row is read once, so the gradient of a gather is the gather with the other order.
-        sorted_h = torch.split(gather_rows(h, order, place, number), sizes)
-        layers = zip(sorted_h, self.weight.unbind(), self.bias.unbind(), strict=True)
-        done = torch.cat([functional.linear(*layer) for layer in layers])
-        return gather_rows(done, place, order, number)
+        own = torch.stack([degree == number for number in range(self.max_degree + 1)], dim=1)
+        every = functional.linear(h, self.weight.flatten(0, 1), self.bias.flatten())
+        rows = every.unflatten(1, self.bias.shape) * own.to(h.dtype).unsqueeze(2)
+        return rows.sum(1)

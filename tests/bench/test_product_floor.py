@@ -21,7 +21,6 @@ from graphfold.bench.experiment import Experiment, load_experiment
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.treefc import NODE, random_trees
 
-
 HAS_NATIVE = why_missing(torch.float32) is None
 
 

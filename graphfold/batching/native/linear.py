@@ -34,7 +34,7 @@ class NativeLinear(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """[..., m] input @ weight.T + bias; can be differentiated any number of times, as torch's.
 
     Args:

@@ -12,7 +12,6 @@ from strategies import dags, empty, with_empty_graph
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Schedule, Up, build_schedule
-from graphfold.batching.kernels.c_compiler import find_compiler
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, collate
 from graphfold.layers import (
     DMPNNAtomCell,
@@ -70,10 +69,9 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
         got = run(model, dag, share=True, engine=engine)
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
     network = model["network"]
-    if find_compiler() is not None and all(isinstance(item, Rounds) for item in network.passes):
-        network.fuse = True
-        for share in (False, True):
-            torch.testing.assert_close(run(model, dag, share), want, rtol=1e-9, atol=1e-9)
+    network.fuse = True
+    for share in (False, True):
+        torch.testing.assert_close(run(model, dag, share), want, rtol=1e-9, atol=1e-9)
 
 
 def rows(schedule: Schedule, index: int = 0) -> list[int]:

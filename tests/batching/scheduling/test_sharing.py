@@ -321,6 +321,7 @@ class RandomBefore(WordCell):
         return x + torch.randn_like(x)
 
 
+@pytest.mark.filterwarnings("ignore:RandomWord is not compiled")
 @pytest.mark.parametrize("engine", ["fast", "autograd"])
 @pytest.mark.parametrize("cell", [RandomWord, RandomBefore])
 def test_a_cell_that_draws_random_numbers_is_refused(cell, engine):

@@ -126,6 +126,7 @@ class _Lowering:
             aten.amax: self._max,
             aten._softmax: self._softmax,
             aten.native_layer_norm: self._layer_norm,
+            aten.native_batch_norm: self._batch_norm,
             aten.log_sigmoid_forward: self._log_sigmoid,
             aten.bitwise_not: lambda n: self.to.apply("logical_not", *self._operands(n)),
             aten.bitwise_and: lambda n: self.to.apply("logical_and", *self._operands(n)),
@@ -523,6 +524,20 @@ class _Lowering:
     def _log_sigmoid(self, node: fx.Node) -> list[Any]:
         """With what torch keeps for backward, which nobody reads here."""
         return [self._elementwise[aten.log_sigmoid_forward](self._view(node.args[0])), None]
+
+    def _batch_norm(self, node: fx.Node) -> list[View | None]:
+        """By running statistics; those of a batch take all of its nodes."""
+        x, weight, bias, mean, variance, is_training, _, epsilon = node.args
+        if is_training or mean is None:
+            raise Untraceable("it normalises over the nodes of a batch (BatchNorm)")
+        to, given = self.to, self._view(x)
+        if len(given.shape) != 1:
+            raise Untraceable("it normalises more than the columns of a row")
+        spread = to.add("copy", given.space, given.shape, [self._view(variance)])
+        scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
+        found = to.apply("mul", to.apply("sub", given, self._view(mean)), scale)
+        found = found if weight is None else to.apply("mul", found, self._view(weight))
+        return [found if bias is None else to.apply("add", found, self._view(bias)), None, None]
 
     def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
         view = self._view(node.args[0])
