@@ -54,7 +54,7 @@ def compile(
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
             with dropout or batch normalisation in training.
-        fuse: whether functions are compiled: True for all, or it raises; None for those that can be;
+        fuse: whether functions are compiled: True for all, or it raises; None where that can be;
             False for none. See `Network`.
 
     Raises:

@@ -42,7 +42,9 @@ def test_a_deep_tree_is_written_without_recursion() -> None:
 
 def test_the_models_are_loaded_and_evaluate(variants: Variants) -> None:
     fuses = {name: found.trained.model.network.fuse for name, found in variants.predictors.items()}
-    assert fuses == ({"graphfold": True, "untraced": False} if why_missing(torch.float32) is None else fuses)
+    assert fuses == (
+        {"graphfold": True, "untraced": False} if why_missing(torch.float32) is None else fuses
+    )
     assert not any(found.trained.model.training for found in variants.predictors.values())
     assert all(example.batch.num_graphs == 1 for example in variants.examples)
     assert len(variants.examples) == 12

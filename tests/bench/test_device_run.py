@@ -117,7 +117,9 @@ def test_a_run_writes_checks_and_rows(
     assert {r["benchmark"] for r in speeds} == {"treefc", "sst", "sst_epoch", "molecules"}
     assert all(row["examples_per_second"] > 0 for row in speeds)
     steps = [r["variant"] for r in speeds if r["benchmark"] == "sst"]
-    assert steps == (["graphfold", "untraced", "cat_levels"] if HAS_NATIVE else ["graphfold", "cat_levels"])
+    assert steps == (
+        ["graphfold", "untraced", "cat_levels"] if HAS_NATIVE else ["graphfold", "cat_levels"]
+    )
     (epoch,) = [row for row in speeds if row["benchmark"] == "sst_epoch"]
     assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds_per_epoch"])
     (tree,) = [

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_runs import read_json, train, write_corpora
 
+from graphfold.batching.native.library import why_missing
+from graphfold.bench.experiment import load_experiment
+from graphfold.errors import DataError
 from graphfold.training.check_parts import check_parts
 from graphfold.training.compose import compose, config_folder
 
@@ -42,6 +47,8 @@ METRICS = {
     "sst_tree_rnn": "node_accuracy",
     "ud_upos": "node_accuracy",
 }
+#: Experiments whose passes are rounds of message passing.
+ROUNDS = {"bbbp_fingerprint", "chembl_gcn", "esol_gcn", "lipophilicity_dmpnn"}
 SMALL = ["trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
 LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.max_length=20"]
 MORE = {
@@ -56,13 +63,39 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_experiment_trains(experiment: str, corpora: Path, tmp_path: Path) -> None:
+def test_experiment_trains(
+    experiment: str, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = f"data.root={corpora}"
     more = [*SMALL, *MORE.get(experiment, [])]
+    if experiment not in ROUNDS and why_missing(torch.float32) is None:
+        more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
     assert {key.split("/")[0] for key in metrics} == {"val", "test"}
+    out, err = capsys.readouterr()
+    if experiment not in ROUNDS:
+        assert re.findall(r"^cells: .* compiled$", out, flags=re.MULTILINE)
+    assert "is not compiled" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_an_experiment_on_its_corpus_has_compiled_cells(
+    experiment: str, data_root: Path, tmp_path: Path
+) -> None:
+    own = [f"experiment={experiment}", f"data.cache_dir={tmp_path}", "data.batch_size=25"]
+    if experiment in ROUNDS:
+        pytest.skip("its passes are rounds")
+    try:
+        found = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
+    except DataError as error:
+        pytest.skip(str(error))
+    (batch,) = found.batches(1)
+    found.model.train()
+    found.step(batch)  # warnings are errors
+    assert set(found.model.network.ways.values()) == {"compiled"}
 
 
 @pytest.mark.parametrize("data", DATA)

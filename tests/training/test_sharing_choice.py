@@ -50,6 +50,7 @@ def test_a_model_without_randomness_shares(tmp_path: Path) -> None:
             for name, cells in model.network.cells[0].items()
         }
     )
+    model.network.fuse = False  # it is not compiled, and need not say so
     assert not can_share(model, data.encoded("val"))
 
 

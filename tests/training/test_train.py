@@ -281,6 +281,9 @@ def test_precision_is_that_of_the_run_in_evaluation_too(precision: str, tmp_path
 
 
 def test_deterministic_runs(tmp_path: Path) -> None:
-    folder = train(tmp_path / "run", *listops("deterministic=true", "trainer.max_epochs=1"))
+    words = listops("deterministic=true", "model.dropout=0.4")
+    folder, other = train(tmp_path / "run", *words), train(tmp_path / "other", *words)
     torch.use_deterministic_algorithms(False)
-    assert (folder / "metrics.json").is_file()
+    assert read_json(folder / "metrics.json") == read_json(other / "metrics.json")
+    for name, value in weights(folder, "last").items():
+        assert torch.equal(value, weights(other, "last")[name])
