@@ -234,6 +234,7 @@ static void multiply_rows(const real *x, int64_t stride, int64_t width, const re
 /* The same with threads, each for rows of its own. */
 void multiply(const real *x, int64_t stride, int64_t width, const real *packed, int64_t num_columns,
               real *out, int64_t out_stride, int64_t num_rows, int64_t num_threads) {
+  if (num_rows == 0) return;
   const int64_t share = pieces(pieces(num_rows, num_threads), MAX_ROWS) * MAX_ROWS;
   const int64_t size = smaller(share, BLOCK_ROWS);
 #pragma omp parallel for schedule(static) num_threads(num_threads) if (num_threads > 1)
@@ -347,6 +348,10 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
   const apart x = {start, index, stride, num_parts, width};
   const int64_t num_columns = num_parts * width, num_strips = pieces(left_columns, MAX_ROWS);
   const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS;
+  if (num_columns == 0) { /* a layer of no inputs may have a bias */
+    if (sums != NULL) sum_rows(left, left_stride, num_rows, left_columns, sums);
+    return 1;
+  }
   real *strips = malloc((num_strips * strip_size + 1) * sizeof(real));
   if (strips == NULL) return 0;
 #pragma omp parallel num_threads(num_threads) if (num_threads > 1)
