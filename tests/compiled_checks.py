@@ -19,9 +19,12 @@ def states_and_gradients(
     found = {name: states[name] for name in sorted(states)}
     loss = sum((v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in found.values())
     named = {**dict(network.named_parameters()), **{f"x {name}": x for name, x in leaves.items()}}
-    if not loss.requires_grad:
+    if not torch.is_grad_enabled():
         return found
-    grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    tensors = list(named.values())
+    grads = [None] * len(tensors)  # where there is no node at all
+    if loss.requires_grad:
+        grads = torch.autograd.grad(loss, tensors, allow_unused=True)
     zeros = (
         torch.zeros_like(tensor) if grad is None else grad
         for grad, tensor in zip(grads, named.values(), strict=True)

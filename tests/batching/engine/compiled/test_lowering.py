@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -74,6 +75,9 @@ class Trial(Cell):
         self.norm = nn.LayerNorm(WIDTH)
         self.vector = nn.Parameter(torch.randn(WIDTH))
         self.score = nn.Linear(WIDTH, 1)
+        with warnings.catch_warnings():  # their weights have no numbers to begin with
+            warnings.simplefilter("ignore")
+            self.nothing, self.to_nothing = nn.Linear(0, WIDTH), nn.Linear(WIDTH, 0)
 
     def forward(self, x, children):
         h = self.function(self, x, children)
@@ -123,6 +127,8 @@ ROWS: dict[str, Function] = {
     "product of a part": lambda p, x, c: x[:, 1:4] @ p.matrix[2:5],
     "product of what is turned": lambda p, x, c: turned(x) @ p.matrix.sigmoid(),
     "one weight twice": lambda p, x, c: p.linear(p.linear(x)) + p.linear.weight.sum(0),
+    "linear of nothing": lambda p, x, c: p.nothing(x[:, :0]) * x,
+    "linear to nothing": lambda p, x, c: torch.cat([p.to_nothing(x), x], 1),
     "addmm": lambda p, x, c: torch.addmm(p.vector, x, p.matrix),
     "baddmm by hand": lambda p, x, c: (x.unsqueeze(1) * p.matrix).sum(2) + p.vector,
     "detach": lambda p, x, c: x.detach() * x + p.matrix.detach()[0],

@@ -1,0 +1,215 @@
+"""Random cells on random graphs, and on the shapes that break things, against one node at a time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+import torch
+from compiled_checks import assert_same_both_ways, states_and_gradients
+from engine_cells import chain as chain_of_phrases
+from engine_cells import make_network, make_x, tree_cells
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_cells import OWN, READS, SCHEMA, SIZE, STACKS, SUMS, random_cells
+from strategies import chain, dags, empty, star, with_empty_graph
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
+from graphfold.dag import GraphBuilder, TypedDAG
+from graphfold.errors import EngineError
+
+POLICIES = ("depth", "height", "agenda", "one_by_one")
+#: What cells are compiled with; the others index by codes.
+PARTS = tuple(name for name in OWN if name not in ("embedding", "index"))
+DOWN_PARTS = (*PARTS, *SUMS, *(name for name in READS if name != "label"), "previous")
+UP = {
+    "word": (0, ()),
+    "phrase": (None, (*SUMS, *(name for name in READS if name != "label"))),
+    "pair": (2, (*SUMS, *STACKS)),
+}
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Up and down, with random cells and a learned absent child."""
+    up = {name: draw(random_cells(n, (*PARTS, *parts))) for name, (n, parts) in UP.items()}
+    down = {name: draw(random_cells(None, DOWN_PARTS)) for name in ("word", "phrase")}
+    for cell in (*up.values(), *down.values()):
+        cell.parts[0].kind = draw(st.sampled_from(PARTS))
+    network = Network(SCHEMA, [Up(), Down()], [up, down], learned_absent=["h"]).double()
+    nn.init.normal_(network.absent["h"])
+    return network
+
+
+def features(dag: TypedDAG) -> dict[str, Tensor]:
+    return {
+        t.name: torch.randn(count, SIZE, dtype=torch.float64)
+        for t, count in zip(dag.schema.types, dag.num_nodes_by_type, strict=True)
+    }
+
+
+def assert_as_reference(network: Network, dag: TypedDAG, x: dict[str, Tensor], policy: str) -> None:
+    """Compiled, where the cells can be, and as they are."""
+    network.engine = "reference"
+    want = states_and_gradients(network, dag, x, policy)
+    network.engine = "fast"
+    for fuse in (True, False):
+        network.fuse = fuse
+        with suppress(EngineError) if fuse else suppress():
+            found = states_and_gradients(network, dag, x, policy)
+            torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+
+
+@settings(max_examples=6)
+@given(st.data())
+def test_random_cells_up_and_down(data):
+    network = data.draw(networks())
+    for _ in range(3):
+        dag = data.draw(dags(SCHEMA, max_nodes=9, absent=True))
+        assert_as_reference(network, dag, features(dag), data.draw(st.sampled_from(POLICIES)))
+    assert_as_reference(network, empty(SCHEMA), features(empty(SCHEMA)), "depth")
+    assert_as_reference(network, with_empty_graph(dag), features(dag), "depth")
+
+
+@settings(max_examples=8)
+@given(
+    size=st.integers(1, 40),
+    k=st.integers(1, 40),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    dag=dags(SCHEMA, max_graphs=6, max_nodes=12, absent=True),
+    policy=st.sampled_from(POLICIES),
+)
+def test_cells_of_any_width(size, k, dtype, dag, policy):
+    class Leaf(Cell):
+        arity = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fields = {"h": size, "c": k}
+            self.linear = nn.Linear(SIZE, size + k)
+
+        def forward(self, x, children):
+            h, c = self.linear(x).split([size, k], 1)
+            return {"h": h, "c": torch.tanh(c)}
+
+    class Inner(Cell):
+        def __init__(self, arity: int | None) -> None:
+            super().__init__()
+            self.arity, self.fields = arity, {"h": size, "c": k}
+            self.h, self.c = nn.Linear(size, size), nn.Linear(size + k, k)
+
+        def forward(self, x, children):
+            h = torch.tanh(self.h(children.sum("h"))) + children.max("h")
+            return {"h": h, "c": self.c(torch.cat([h, children.mean("c")], 1))}
+
+    torch.manual_seed(size + k)
+    cells = {"word": Leaf(), "phrase": Inner(None), "pair": Inner(2)}
+    network = Network(SCHEMA, [Up()], [cells]).to(dtype)
+    x = {name: value.to(dtype) for name, value in features(dag).items()}
+    if dtype is torch.float32:
+        assert_same_both_ways(network, dag, x, policy, rtol=2e-4)
+    else:
+        assert_same_both_ways(network, dag, x, policy, "reference")
+
+
+class Mean(Cell):
+    """Few operations, so that they can be many nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": SIZE, "c": 2}
+        self.linear = nn.Linear(SIZE, SIZE)
+
+    def forward(self, x, children):
+        h = torch.tanh(self.linear(children.mean("h")) + x)
+        return {"h": h, "c": children.max("c") + h[:, :2]}
+
+
+class Leaf(Mean):
+    arity = 0
+
+    def forward(self, x, children):
+        return {"h": self.linear(x), "c": x[:, 1:]}
+
+
+@pytest.mark.parametrize("shape", ["chain", "star"])
+def test_long_chains_and_wide_stars(shape):
+    dag = chain(SCHEMA, "word", "phrase", 10_000)
+    if shape == "star":
+        dag = star(SCHEMA, "word", "phrase", 100_000)
+    torch.manual_seed(0)
+    network = Network(SCHEMA, [Up()], [{"word": Leaf(), "phrase": Mean()}]).double()
+    x = features(dag)
+    found = states_and_gradients(network, dag, x)
+    assert network.ways["phrase"] == "compiled"
+    network.engine = "autograd"
+    torch.testing.assert_close(found, states_and_gradients(network, dag, x), rtol=1e-8, atol=1e-8)
+
+
+def test_graphs_of_one_node_and_types_without_nodes():
+    network = make_network(fuse=True)
+    builder = GraphBuilder(network.schema)
+    for _ in range(3):
+        builder.output(builder.node("word"))
+        builder.finish()
+    dag = builder.build()
+    found = states_and_gradients(network, dag, make_x(dag))
+    for name, value in found.items():
+        if "phrase" in name or "pair" in name:
+            assert not value.any()
+    network.engine = "reference"
+    torch.testing.assert_close(found, states_and_gradients(network, dag, make_x(dag)))
+
+
+def test_one_child_of_thousands_of_parents():
+    network = make_network(fuse=True)
+    builder = GraphBuilder(network.schema)
+    word = builder.node("word")
+    for kind in ["pair", "phrase"] * 1500:
+        node = builder.node(kind)
+        builder.inputs(node, [word, word], weight=[0.5, 0.25])
+    builder.output(node)
+    builder.finish()
+    dag = builder.build()
+    found = states_and_gradients(network, dag, make_x(dag))
+    network.engine = "autograd"
+    want = states_and_gradients(network, dag, make_x(dag))
+    torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
+
+
+def test_all_nodes_of_all_passes_from_one_batch_to_the_next():
+    torch.manual_seed(0)
+    network = make_network([Up(), Up()], [tree_cells(), tree_cells()], fuse=True)
+    for length in (5, 1, 300, 5):
+        dag = chain_of_phrases(length)
+        x = make_x(dag)
+        found = states_and_gradients(network, dag, x)
+        network.engine = "autograd"
+        torch.testing.assert_close(found, states_and_gradients(network, dag, x))
+        network.engine = "fast"
+
+
+def test_gradients_come_as_none_expanded_and_sparse():
+    dag = chain_of_phrases(30)
+    network, x = make_network(), make_x(dag)
+    batch = Batch(dag, build_schedule(dag, network.passes))
+    tensors = [*network.parameters(), x["word"], x["phrase"]]
+    nodes = torch.tensor([3, 3, 30, 0])
+    found = []
+    for engine, fuse in (("reference", None), ("fast", True), ("fast", False)):
+        network.engine, network.fuse = engine, fuse
+        states = network(batch, x)
+        losses = [
+            states["h"].sum(),  # expanded, and none for c
+            states.at("c", nodes).square().sum(),  # a few rows
+            states.at("c", nodes).sum() + states.at("h", nodes[:1]).sum() + states["c"].sum(),
+        ]
+        found.append(
+            [
+                torch.autograd.grad(loss, tensors, retain_graph=True, materialize_grads=True)
+                for loss in losses
+            ]
+        )
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-10, atol=1e-10)
