@@ -18,7 +18,8 @@ def states_and_gradients(
     states = network(batch, leaves)
     found = {name: states[name] for name in sorted(states)}
     loss = sum((v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in found.values())
-    named = {**dict(network.named_parameters()), **{f"x {name}": x for name, x in leaves.items()}}
+    learned = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    named = {**learned, **{f"x {name}": x for name, x in leaves.items()}}
     if not torch.is_grad_enabled():
         return found
     tensors = list(named.values())

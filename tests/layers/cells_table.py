@@ -63,11 +63,21 @@ class Case:
     any_arity: bool = False
     random: bool = False
 
-    def network(self, engine: str = "fast") -> Network:
+    @property
+    def fuses(self) -> tuple[bool | None, ...]:
+        """How `Network` may be told to run its cells; those of trees have to be compiled."""
+        return (None, False) if self.has_rounds else (True, False)
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether it is message passing."""
+        return any(isinstance(item, Rounds) for item in self.passes)
+
+    def network(self, engine: str = "fast", fuse: bool | None = None) -> Network:
         """A network in float64, always with the same weights."""
         with torch.random.fork_rng():
             torch.manual_seed(1)
-            return Network(self.schema, self.passes, self.make(), engine).double()
+            return Network(self.schema, self.passes, self.make(), engine, fuse=fuse).double()
 
     def features(self, dag: TypedDAG) -> dict[str, Tensor]:
         """Random features in float64, which require a gradient."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from cells_table import CASES, Case
@@ -10,17 +12,40 @@ from hypothesis import strategies as st
 from strategies import chain, dags, empty, node_orders, renumber, star, with_empty_graph
 from torch import Tensor
 
-from graphfold.batching import Network
+from graphfold import layers
+from graphfold.batching import Cell, Network
 from graphfold.dag import GraphBuilder, TypedDAG, select, split
 
 few = settings(max_examples=3)
 all_cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+#: Every cell, and how it runs: None is message passing as it comes, True compiled, False as it is.
+both_ways = pytest.mark.parametrize(
+    ("case", "fuse"),
+    [pytest.param(case, fuse, id=f"{case.name}-{fuse}") for case in CASES for fuse in case.fuses],
+)
 any_arity = pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.any_arity and not case.random],
-    ids=lambda case: case.name,
+    ("case", "fuse"),
+    [
+        pytest.param(case, fuse, id=f"{case.name}-{fuse}")
+        for case in CASES
+        if case.any_arity and not case.random
+        for fuse in case.fuses[: 1 if case.has_rounds else 2]
+    ],
 )
 BIG = 10_000
+
+
+@functools.cache
+def _network(name: str, fuse: bool | None, is_training: bool) -> Network:
+    (case,) = (case for case in CASES if case.name == name)
+    return case.network(fuse=fuse).train(is_training)
+
+
+def network_of(case: Case, fuse: bool | None, is_training: bool = True) -> Network:
+    """Its network, which all tests share: compiling one takes longer than running it."""
+    network = _network(case.name, fuse, is_training)
+    network.engine = "fast"
+    return network
 
 
 def graphs(case: Case, **options: object) -> st.SearchStrategy[TypedDAG]:
@@ -50,30 +75,79 @@ def values_and_gradients(
 @given(data=st.data())
 def test_batched_equals_one_node_at_a_time(case, data):
     dag = data.draw(graphs(case))
-    network = case.network("reference")
-    want = values_and_gradients(case, dag, network)
-    for engine in ("fast", "autograd"):
+    want = values_and_gradients(case, dag, case.network("reference"))
+    for engine, fuse in (*(("fast", fuse) for fuse in case.fuses), ("autograd", None)):
+        network = network_of(case, fuse)
         network.engine = engine
         got = values_and_gradients(case, dag, network)
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.random], ids=lambda case: case.name)
+def many_nodes(case: Case) -> TypedDAG:
+    """Some hundred leaves, and levels of more nodes than one block has."""
+    leaf, inner = case.schema.types
+    generator = torch.Generator().manual_seed(0)
+    builder = GraphBuilder(case.schema)
+    below = list(builder.nodes(leaf.name, 300))
+    for count in (260, 150, 40, 3):
+        slots = [inner.arity or number % 6 for number in range(count)]
+        picked = [torch.randint(len(below), (n,), generator=generator).tolist() for n in slots]
+        inputs = [[below[place] for place in places] for places in picked]
+        below = list(builder.nodes(inner.name, count, inputs=inputs)) + below[:20]
+    builder.output(below[0])
+    builder.finish()
+    return builder.build()
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
+def test_many_nodes_on_many_levels(case):
+    dag, network = many_nodes(case), network_of(case, True)
+    got = values_and_gradients(case, dag, network)
+    network.engine = "autograd"
+    want = values_and_gradients(case, dag, network)
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
+    torch.set_num_threads(2)
+    network.engine = "fast"
+    again = values_and_gradients(case, dag, network)
+    torch.testing.assert_close(again, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
+def test_every_cell_of_trees_is_compiled(case):
+    dag = many_nodes(case)
+    for dtype in (torch.float64, torch.float32):
+        network = case.network().to(dtype)  # a warning would be an error
+        x = {name: value.detach().to(dtype) for name, value in case.features(dag).items()}
+        for is_training, grad in ((True, True), (False, False)):
+            network.train(is_training)
+            with torch.set_grad_enabled(grad):
+                case.run(dag, network, x)
+            assert set(network.ways.values()) == {"compiled"}
+
+
+def test_the_table_has_all_cells():
+    listed = {type(cell) for c in CASES for cell in c.network().modules() if isinstance(cell, Cell)}
+    public = (getattr(layers, name) for name in layers.__all__)
+    missing = {p for p in public if isinstance(p, type) and issubclass(p, Cell)} - listed
+    assert not missing
+
+
+@both_ways
 @few
 @given(data=st.data())
-def test_dropout_does_not_depend_on_the_schedule(case, data):
-    dag, network = data.draw(graphs(case)), case.network()
+def test_numbers_do_not_depend_on_the_schedule(case, fuse, data):
+    dag, network = data.draw(graphs(case)), network_of(case, fuse)
     want = values_and_gradients(case, dag, network)
     for policy in ("agenda", "one_by_one"):
         got = values_and_gradients(case, dag, network, policy)
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
-@all_cases
+@both_ways
 @settings(max_examples=2)
 @given(data=st.data())
-def test_gradcheck(case, data):
-    dag, network = data.draw(graphs(case, max_graphs=2, max_nodes=5)), case.network()
+def test_gradcheck(case, fuse, data):
+    dag, network = data.draw(graphs(case, max_graphs=2, max_nodes=5)), network_of(case, fuse)
     x = case.features(dag)
     parameters = dict(network.named_parameters())
 
@@ -86,11 +160,11 @@ def test_gradcheck(case, data):
     assert torch.autograd.gradcheck(run, (*x.values(), *parameters.values()), fast_mode=True)
 
 
-@all_cases
+@both_ways
 @few
 @given(data=st.data())
-def test_no_gradient_crosses_between_graphs(case, data):
-    dag, network = data.draw(graphs(case, min_graphs=2)), case.network()
+def test_no_gradient_crosses_between_graphs(case, fuse, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, fuse)
     graph = data.draw(st.integers(0, dag.num_graphs - 1))
     x = case.features(dag)
     states = case.run(dag, network, x)
@@ -105,11 +179,11 @@ def test_no_gradient_crosses_between_graphs(case, data):
         assert not grad[others].any()
 
 
-@all_cases
+@both_ways
 @few
 @given(data=st.data())
-def test_a_graph_gives_the_same_alone(case, data):
-    dag, network = data.draw(graphs(case, min_graphs=2)), case.network().eval()
+def test_a_graph_gives_the_same_alone(case, fuse, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, fuse, False)
     x = case.features(dag)
     together = case.run(dag, network, x)
     for graph, alone in enumerate(split(dag)):
@@ -118,21 +192,21 @@ def test_a_graph_gives_the_same_alone(case, data):
         torch.testing.assert_close(case.run(alone, network, rows), want)
 
 
-@all_cases
+@both_ways
 @few
 @given(data=st.data())
-def test_reordered_graphs_only_reorder_the_states(case, data):
-    dag, network = data.draw(graphs(case, min_graphs=2)), case.network().eval()
+def test_reordered_graphs_only_reorder_the_states(case, fuse, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, fuse, False)
     order = torch.tensor(data.draw(st.permutations(range(dag.num_graphs))))
     nodes = torch.cat([torch.nonzero(dag.batch == graph).view(-1) for graph in order])
     check_moved(case, dag, select(dag, order), nodes, network)
 
 
-@all_cases
+@both_ways
 @few
 @given(data=st.data())
-def test_renumbered_nodes_only_reorder_the_states(case, data):
-    dag, network = data.draw(graphs(case)), case.network().eval()
+def test_renumbered_nodes_only_reorder_the_states(case, fuse, data):
+    dag, network = data.draw(graphs(case)), network_of(case, fuse, False)
     order = data.draw(node_orders(dag))
     check_moved(case, dag, renumber(dag, order), order, network)
 
@@ -149,43 +223,43 @@ def check_moved(
     torch.testing.assert_close(moved_states, want, rtol=1e-12, atol=1e-12)
 
 
-@all_cases
-def test_no_graph_at_all(case):
-    network = case.network()
+@both_ways
+def test_no_graph_at_all(case, fuse):
+    network = network_of(case, fuse)
     found = values_and_gradients(case, empty(case.schema), network)
     for name, tensor in found.items():
         assert tensor.shape[0] == 0 or name.startswith("grad of cells")
         assert not tensor.any()
 
 
-@all_cases
+@both_ways
 @few
 @given(data=st.data())
-def test_an_empty_graph_in_last_place_changes_nothing(case, data):
-    dag, network = data.draw(graphs(case)), case.network()
+def test_an_empty_graph_in_last_place_changes_nothing(case, fuse, data):
+    dag, network = data.draw(graphs(case)), network_of(case, fuse)
     want = values_and_gradients(case, dag, network)
     got = values_and_gradients(case, with_empty_graph(dag), network)
     torch.testing.assert_close(got, want)
 
 
-@all_cases
-def test_a_single_node(case):
+@both_ways
+def test_a_single_node(case, fuse):
     builder = GraphBuilder(case.schema)
     builder.output(builder.node(case.schema.types[0].name))
     builder.finish()
     network = case.network("reference")
     want = values_and_gradients(case, builder.build(), network)
-    network.engine = "fast"
+    network = network_of(case, fuse)
     got = values_and_gradients(case, builder.build(), network)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
-@all_cases
-def test_a_shared_child_collects_gradients_from_every_parent(case):
+@both_ways
+def test_a_shared_child_collects_gradients_from_every_parent(case, fuse):
     dag = diamond(case)
     network = case.network("reference")
     want = values_and_gradients(case, dag, network)
-    network.engine = "fast"
+    network = network_of(case, fuse)
     got = values_and_gradients(case, dag, network)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
@@ -211,9 +285,10 @@ def diamond(case: Case) -> TypedDAG:
 @few
 @given(data=st.data())
 def test_autocast_stays_close_and_keeps_the_dtype(case, data):
-    dag, network = data.draw(graphs(case)), case.network().float()
+    dag, network = data.draw(graphs(case)), case.network(fuse=False).float()
     x = {name: t.detach().float().requires_grad_() for name, t in case.features(dag).items()}
     want = case.run(dag, network, x)
+    network.fuse = None
     with torch.autocast("cpu", torch.bfloat16):
         got = case.run(dag, network, x)
     torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
@@ -223,9 +298,10 @@ def test_autocast_stays_close_and_keeps_the_dtype(case, data):
 
 
 @any_arity
-def test_ten_thousand_deep(case):
+def test_ten_thousand_deep(case, fuse):
     names = [node_type.name for node_type in case.schema.types]
-    dag, network = chain(case.schema, names[0], names[-1], BIG), case.network()
+    length = 1000 if fuse is False else BIG  # group by group, it is run by tests of the engine
+    dag, network = chain(case.schema, names[0], names[-1], length), network_of(case, fuse)
     x = case.features(dag)
     states = case.run(dag, network, x)
     check_gradients(states, [*network.parameters(), *x.values()])
@@ -238,9 +314,9 @@ def test_ten_thousand_deep(case):
 
 
 @any_arity
-def test_ten_thousand_wide(case):
+def test_ten_thousand_wide(case, fuse):
     names = [node_type.name for node_type in case.schema.types]
-    dag, network = star(case.schema, names[0], names[-1], BIG), case.network()
+    dag, network = star(case.schema, names[0], names[-1], BIG), network_of(case, fuse)
     x = case.features(dag)
     states = case.run(dag, network, x)
     check_gradients(states, [*network.parameters(), *x.values()])
