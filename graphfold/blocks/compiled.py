@@ -233,7 +233,11 @@ class CompiledModel(nn.Module):
             else:  # the empty column says how many nodes there are, and their dtype
                 dtype = self.node_types.precision.dtype
                 nothing = torch.zeros(count, 0, dtype=dtype, device=dag.op_type.device)
-                found[node_type.name] = {**columns, "rows": nothing}
+                converted = {
+                    name: column.to(dtype) if column.is_floating_point() else column
+                    for name, column in columns.items()
+                }
+                found[node_type.name] = {**converted, "rows": nothing}
         return found
 
 

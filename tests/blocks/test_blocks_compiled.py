@@ -202,30 +202,35 @@ def test_a_loader_shuffles_anew_each_time(workers: int) -> None:
 
 
 def test_options_of_the_engine_are_reached() -> None:
-    torch.manual_seed(0)
-    calls = []
+    layer = nn.Linear(1, 1)
 
-    class Watched(nn.Linear):
-        def forward(self, x: Any) -> Any:
-            calls.append(x.shape[0])
-            return super().forward(x).tanh()
+    def model(fuse: bool) -> td.CompiledModel:
+        step = td.Function(layer) >> torch.tanh
+        tree = td.recursive(
+            lambda x: td.OneOf(len, {1: td.Vector(1), 2: td.Record((x, x)) >> add() >> step})
+        )
+        return td.compile(tree, fuse=fuse)
 
-    layer = td.Function(Watched(1, 1))
-    tree = td.recursive(
-        lambda tree: td.OneOf(len, {1: td.Vector(1), 2: td.Record((tree, tree)) >> add() >> layer})
-    )
     examples = [(([1], [2]), ([3], [4]))]
     found = []
     for fuse in (False, True):
-        model = td.compile(tree, fuse=fuse)
-        model(examples).sum().backward()  # with fuse=True, from here on by compiled code
-        calls.clear()
-        model.zero_grad()
-        output = model(examples)
+        made = model(fuse)
+        layer.zero_grad()
+        output = made(examples)
         output.sum().backward()
-        found.append([output.item(), *(p.grad.item() for p in model.parameters())])  # type: ignore
-        assert len(calls) == (0 if fuse else 2)  # groups
+        found.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
+        assert set(made.ways.values()) == {"compiled" if fuse else "as it is (fuse=False)"}
+        assert next(iter(made.ways)) in repr(made)
     assert found[1] == pytest.approx(found[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_of_examples_are_read_in_the_dtype_of_the_model(dtype: torch.dtype) -> None:
+    pair = td.Record({0: td.Vector(2) >> td.FC(2), 1: td.Vector(2)}) >> td.Function(torch.mul)
+    model = td.compile(pair, fuse=True).to(dtype)
+    output = model([([1, 2], [3, 4])])
+    assert output.dtype == dtype
+    assert set(model.ways.values()) == {"compiled"}
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:

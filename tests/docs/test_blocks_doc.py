@@ -38,6 +38,7 @@ def run(code: str, namespace: dict[str, object]) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # PairwiseDistance
 def test_the_blocks_run_and_print_what_they_promise() -> None:
     fences = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     namespace: dict[str, object] = {"__name__": "blocks_page"}

@@ -38,6 +38,7 @@ def agree(model: td.CompiledModel, examples: list[Any]) -> None:
         torch.testing.assert_close(row, model.root.eval(one))
 
 
+@pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # dropout, and labels
 def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
     module = example("sentiment")
     (tmp_path / "trees.txt").write_text(TREES)

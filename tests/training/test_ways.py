@@ -71,7 +71,9 @@ def test_a_cell_that_is_not_compiled_is_named_once(
         ["predict", folder, tmp_path / "trees.txt", "--output", tmp_path / "o.json"],
         ["verify", folder, "--policy", "depth"],
     ):
-        (tmp_path / "trees.txt").write_text("4\t( ( ( [MAX 2 ) 4 ) ] )\n3\t( ( ( [MAX 2 ) 3 ) ] )\n")
+        (tmp_path / "trees.txt").write_text(
+            "4\t( ( ( [MAX 2 ) 4 ) ] )\n3\t( ( ( [MAX 2 ) 3 ) ] )\n"
+        )
         monkeypatch.setattr(choice, "_SAID", set())
         assert run(*words) == 0
         err = capsys.readouterr().err

@@ -1,0 +1,16 @@
+"""Functions of any kind are tried here, also those that cannot be compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets cells say that they run as they are."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(r"ignore:\w+Cell is not compiled"))
