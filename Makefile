@@ -6,13 +6,15 @@ STAMP := $(VENV)/.installed
 PYTHON ?= python3
 # Test processes; each computes on one thread, so that they do not fight over the cores.
 WORKERS ?= 2
+# Which tests: files or folders; all if none are named.
+TESTS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-slow lint format demo clean
+.PHONY: help setup setup-scatter test test-slow lint format demo clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## make .venv with all libraries and the graphfold command
 
@@ -20,8 +22,11 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 	@touch $@
 
+setup-scatter: setup ## build torch-scatter into .venv, for the kernel 'scatter' (minutes; optional)
+	@scripts/setup_scatter.sh
+
 test: setup ## run the tests that need neither network nor GPU
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
 test-slow: setup ## run the tests that take longer
 	$(BIN)/python -m pytest -m slow

@@ -1,4 +1,4 @@
-"""All names of torch that its documentation does not promise, and what is done where one is missing.
+"""All names of torch that it does not promise, and what is done where one is missing.
 
 Every release of torch may rename them, so nothing else in graphfold uses such a name
 (tests/test_private_torch.py holds to that). Each is looked up when it is first needed: a torch that
@@ -33,8 +33,8 @@ def _find(module: str, name: str) -> Any:
 def is_in_forward_mode() -> bool:
     """Whether forward-mode differentiation is on.
 
-    Without torch's name: no. Functions of ours that it meets are then refused by torch itself, as it
-    refuses all that have no `jvp`.
+    Without torch's name: no. Functions of ours that it meets are then refused by torch itself, as
+    all are that have no `jvp`.
     """
     level = getattr(_forward_ad(), "_current_level", -1)
     return isinstance(level, int) and level >= 0
@@ -48,8 +48,8 @@ def _forward_ad() -> Any:
 def is_in_transform() -> bool:
     """Whether a transform of `torch.func` is on, such as vmap.
 
-    Without torch's name: no. Functions of ours that one meets are then refused by torch itself, as it
-    refuses all that have no `setup_context`, and a tensor of a transform has no address to read.
+    Without torch's name: no. Functions of ours that one meets are then refused by torch itself, as
+    all are that have no `setup_context`, and a tensor of a transform has no address to read.
     """
     return bool(_in_transform()())
 

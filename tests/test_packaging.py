@@ -6,14 +6,20 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from graphfold.batching.native import build
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,11 +83,23 @@ def test_supported_pythons_are_named_everywhere(project: dict[str, Any]) -> None
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked where no checkout is near."""
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "-qq", "-w", folder, ROOT], check=True)
+    build_wheel(folder)
     with zipfile.ZipFile(next(folder.glob("graphfold-*.whl"))) as archive:
         archive.extractall(folder / "site")
     return folder / "site"
+
+
+def build_wheel(folder: Path, **environment: str) -> str:
+    """Builds the wheel in a folder; returns what is printed."""
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-v"]
+    return subprocess.run(
+        [*command, "-w", folder, ROOT],
+        env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+def libraries(names: Iterable[str]) -> set[str]:
+    return {name.rpartition("/")[2] for name in names if name.endswith(".so")}
 
 
 def test_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
@@ -115,3 +133,95 @@ def test_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path, command: 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+NO_COMPILER = {"CC": "/nonexistent", "PATH": "/nonexistent"}
+needs_compiler = pytest.mark.skipif(build._compiler() is None, reason="there is no C compiler")
+
+
+@needs_compiler
+def test_wheel_has_libraries_for_this_kind_of_machine(wheel: Path) -> None:
+    native = wheel / "graphfold" / "batching" / "native"
+    expected = {build.library_name(r, i) for r in build.REALS for i in build.instruction_sets()}
+    assert libraries(path.name for path in native.iterdir()) == expected
+    assert all(build.is_whole(native / name) for name in expected)
+    (path,) = wheel.parent.glob("*.whl")
+    python, abi, machine = path.stem.split("-")[-3:]
+    assert (python, abi) == ("py3", "none")
+    assert machine == sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    tags = next(wheel.glob("*.dist-info/WHEEL")).read_text()
+    assert "Root-Is-Purelib: false" in tags
+
+
+RUN_WITHOUT_COMPILER = """
+import torch
+from graphfold.batching import Batch, Network, Up, build_schedule
+from graphfold.batching.native.library import load
+from graphfold.dag import GraphBuilder, NodeType, Schema
+from graphfold.layers import LeafCell
+
+schema = Schema(types=(NodeType("word", arity=0),))
+builder = GraphBuilder(schema)
+builder.output(builder.node("word", []))
+builder.finish()
+dag = builder.build()
+for dtype in (torch.float32, torch.float64):
+    network = Network(schema, [Up()], [{"word": LeafCell(4, 3)}], fuse=True).to(dtype)
+    network(Batch(dag, build_schedule(dag, network.passes)), {"word": torch.ones(1, 4).to(dtype)})
+    print(load(dtype)._name, *network.ways.values())
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(
+    not {"AVX2", "AVX512"} & {torch.backends.cpu.get_cpu_capability()}
+    and len(build.instruction_sets()) > 1,
+    reason="wheels have libraries for AVX2 and AVX-512",
+)
+def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, **NO_COMPILER, "PYTHONPATH": str(wheel)}
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUN_WITHOUT_COMPILER],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [how for _, how in lines] == ["compiled"] * 2
+    assert all(Path(path).is_relative_to(wheel) for path, _ in lines)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_compiler_the_wheel_is_pure(tmp_path: Path) -> None:
+    printed = build_wheel(tmp_path, **NO_COMPILER)
+    assert "native code of graphfold is left out: no C compiler was found" in printed
+    assert "the wheel is pure Python: until a C compiler is there" in printed
+    (path,) = tmp_path.glob("*.whl")
+    assert path.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    assert not libraries(names)
+    assert {f"graphfold/batching/native/{name}" for name in build.SOURCES} <= set(names)
+
+
+def test_an_editable_install_compiles_nothing(tmp_path: Path) -> None:
+    code = f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})"
+    environment = {**os.environ, **NO_COMPILER}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "native" not in done.stdout + done.stderr
+    (path,) = tmp_path.glob("*.whl")
+    assert path.name.endswith("-py3-none-any.whl")
+
+
+def test_sdist_has_what_a_wheel_is_made_of(tmp_path: Path) -> None:
+    code = f"from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    native = {f"graphfold/batching/native/{name}" for name in (*build.SOURCES, "build.py")}
+    assert {"hatch_build.py", "pyproject.toml", *native} <= names
+    assert not libraries(names)

@@ -1,6 +1,6 @@
 """Builds the native library with the machine's C compiler.
 
-It needs neither torch nor the rest of graphfold: hatch_build.py runs this file while a wheel is made.
+It needs neither torch nor the rest of graphfold: hatch_build.py runs it while a wheel is made.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def put(library: Path, folder: Path, name: str) -> Path:
             file.write(library.read_bytes())
             file.flush()
             os.fsync(file.fileno())  # or a name may outlive a crash, and its contents not
-        os.chmod(part, 0o644)
-        os.replace(part, folder / name)
+        Path(part).chmod(0o644)
+        Path(part).replace(folder / name)
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
@@ -114,10 +114,12 @@ def is_whole(path: Path) -> bool:
             head, size = file.read(64), os.fstat(file.fileno()).st_size
     except OSError:
         return False
+    if len(head) < 64 or not any(head):
+        return False
     if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, lowest byte first
-        return size > 0 and not head.startswith(b"\0")
+        return True
     table, entry, count = (int.from_bytes(head[a:b], "little") for a, b in ELF_SECTIONS)
-    return len(head) == 64 and size >= table + entry * count
+    return size >= table + entry * count
 
 
 #: Where the head of an ELF file says where the table of sections is, how long an entry, how many.

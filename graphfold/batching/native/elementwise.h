@@ -8,6 +8,9 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
                             int64_t sb, const real *c, int64_t sc);
 
 #define SIMD _Pragma("omp simd")
+#ifdef __clang__ /* it warns where functions of libm are called one number at a time */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
 #define RUN(name)                                                                             \
   static void run_##name(int64_t n, real *o, int64_t so, const real *a, int64_t sa, const real *b, \
                          int64_t sb, const real *c, int64_t sc)
@@ -38,8 +41,8 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
   do(33, sub, x - y)                                                         \
   do(34, mul, x * y)                                                         \
   do(35, div, x / y)                                                         \
-  do(36, maximum, (x > y) | (x != x) ? x : y)                                \
-  do(37, minimum, (x < y) | (x != x) ? x : y)                                \
+  do(36, maximum, ((x > y) | (x != x)) ? x : y)                              \
+  do(37, minimum, ((x < y) | (x != x)) ? x : y)                              \
   do(38, eq, (real)(x == y))                                                 \
   do(39, ne, (real)(x != y))                                                 \
   do(40, lt, (real)(x < y))                                                  \
@@ -121,7 +124,7 @@ RUN(accumulate) {
 RUN(accumulate_max) {
   for (int64_t i = 0; i < n; i++) {
     const real x = a[i * sa], most = o[i * so];
-    o[i * so] = (x > most) | (x != x) ? x : most;
+    o[i * so] = ((x > most) | (x != x)) ? x : most;
   }
 }
 

@@ -35,7 +35,7 @@ _COMPILING = threading.Lock()
 
 
 def instruction_set() -> str:
-    """What torch uses on this machine; the environment variable ATEN_CPU_CAPABILITY may say less."""
+    """What torch uses on this machine; the variable ATEN_CPU_CAPABILITY may say less."""
     return torch.backends.cpu.get_cpu_capability()
 
 
@@ -72,7 +72,7 @@ def _build(real: str, name: str) -> ctypes.CDLL:
             kept.cleanup()
             remove_old(folder)
             return opened
-    except OSError:  # nothing can be written there, or no program be loaded from there
+    except (OSError, AttributeError):  # nothing can be written there, or be loaded from there
         pass
     return _open(library)
 

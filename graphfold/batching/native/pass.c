@@ -65,7 +65,7 @@ static int64_t rows_of_block(const group *g, const program *p, int64_t num_threa
 /* Runs a program on some rows of a group; returns whether there was memory for it. */
 static int64_t run_block(const program *p, const links *l, const group *g, int64_t first,
                          int64_t num_rows, int64_t thread) {
-  block b = {p, l, g->first_row + first, num_rows, 0, 0, thread};
+  block b = {p, l, g->first_row + first, num_rows, 0, 0, thread, {0}};
   b.first_edge = l->edge_ptr[b.first_row - 1];
   b.num_edges = l->edge_ptr[b.first_row - 1 + num_rows] - b.first_edge;
   const int64_t node_numbers = p->node_scratch * num_rows;

@@ -155,6 +155,7 @@ def test_old_libraries_are_removed(tmp_path):
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("real", module.REALS)
 @pytest.mark.parametrize("march", ["x86-64-v4", "x86-64-v3", "x86-64"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

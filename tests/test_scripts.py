@@ -1,0 +1,138 @@
+"""What the set-up and the checks of a change do when a step fails, with stand-ins for the steps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """A script of ours in a folder, with what lies in its bin before all other programs."""
+    (folder / script).parent.mkdir(exist_ok=True)
+    shutil.copy(ROOT / script, folder / script)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    return subprocess.run(
+        [folder / script], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def ci(tmp_path: Path) -> Path:
+    """A folder where make notes what it is asked for, and fails if there is a file of that name."""
+    script = (
+        'echo "$1${ATEN_CPU_CAPABILITY:+ with $ATEN_CPU_CAPABILITY: $2}" >>calls; ! test -e "$1"'
+    )
+    program(tmp_path / "bin" / "make", script)
+    program(tmp_path / ".venv" / "bin" / "python", "echo AVX512")
+    return tmp_path
+
+
+STEPS = ["setup", "setup-scatter", "test", "lint"]
+AGAIN = "test with avx2: TESTS=tests/batching tests/layers"
+
+
+def test_ci_runs_everything(ci: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    done = run(ci, ".ci/run")
+    assert done.returncode == 0
+    assert (ci / "calls").read_text().splitlines() == [*STEPS, AGAIN]
+    assert done.stdout.splitlines()[-1] == "ci: all passed"
+
+
+def test_ci_repeats_nothing_without_avx512(ci: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    program(ci / ".venv" / "bin" / "python", "echo AVX2")
+    done = run(ci, ".ci/run")
+    assert done.returncode == 0
+    assert (ci / "calls").read_text().splitlines() == STEPS
+    assert "ci: torch uses AVX2 here, not AVX512: no second round" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("step", "code"), [("setup", 1), ("setup-scatter", 0), ("test", 1), ("lint", 1)]
+)
+def test_ci_says_what_failed(
+    step: str, code: int, ci: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    (ci / step).touch()
+    done = run(ci, ".ci/run")
+    assert done.returncode == code
+    calls = (ci / "calls").read_text().splitlines()
+    assert calls == (["setup"] if step == "setup" else [*STEPS, AGAIN])
+    said = {
+        "setup": "",
+        "setup-scatter": "ci: no torch-scatter; the tests of the kernel 'scatter' are skipped",
+        "test": "ci: failed: test test-with-avx2",
+        "lint": "ci: failed: lint",
+    }
+    assert said[step] in done.stdout
+
+
+#: Stands for the Python of .venv: what can be imported, and what becomes of it with an install.
+PYTHON = """
+echo "$*" >>calls
+case "$*" in
+    *"import torch") test -e torch ;;
+    *"import torch_scatter") test -e works ;;
+    *--no-cache-dir*) ! test -e anew_fails && touch works ;;
+    *"install "*) ! test -e fails && { test -e stale || touch works; } ;;
+esac
+"""
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    program(tmp_path / ".venv" / "bin" / "python", PYTHON)
+    (tmp_path / "torch").touch()
+    return tmp_path
+
+
+def installs(folder: Path) -> list[str]:
+    lines = (folder / "calls").read_text().splitlines()
+    return [line for line in lines if line.startswith("-m pip")]
+
+
+@pytest.mark.parametrize(
+    ("there", "code", "num_installs"),
+    [(["works"], 0, 0), ([], 0, 1), (["stale"], 0, 2), (["fails"], 1, 2),
+     (["stale", "anew_fails"], 1, 3)],
+)  # fmt: skip
+def test_torch_scatter_is_built(there: list[str], code: int, num_installs: int, venv: Path) -> None:
+    for name in there:
+        (venv / name).touch()
+    done = run(venv, "scripts/setup_scatter.sh")
+    assert done.returncode == code
+    assert len(installs(venv)) == num_installs
+    if code:
+        assert "cannot be built here (.venv/torch-scatter.log says why)" in done.stderr
+        assert "uninstall" in installs(venv)[-1]
+    else:
+        assert done.stdout.endswith("done: the kernel 'scatter' can be chosen\n")
+
+
+def test_torch_scatter_is_not_built_without_torch(venv: Path) -> None:
+    (venv / "torch").unlink()
+    done = run(venv, "scripts/setup_scatter.sh")
+    assert done.returncode == 1
+    assert "Run make setup first." in done.stderr
+    assert not installs(venv)
+
+
+def test_setup_builds_no_torch_scatter() -> None:
+    assert "install torch setuptools" in (ROOT / "scripts" / "setup.sh").read_text()
+    recipes = (ROOT / "Makefile").read_text()
+    assert recipes.count("setup_scatter.sh") == 1
+    assert "\ndemo: setup ##" in recipes
