@@ -158,12 +158,22 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 def has_global_hooks() -> bool:
     """Whether there are hooks for all modules.
 
-    Without torch's name: no. What such a hook does to a module within a compiled cell is then not
+    Without torch's names: no. What such a hook does to a module within a compiled cell is then not
     seen.
     """
-    return bool(_global_hooks()())
+    return any(_global_hooks())
+
+
+#: Of the file of `torch.nn.Module`: hooks for all modules, by number.
+GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
 
 
 @functools.cache
-def _global_hooks() -> Callable[[], bool]:
-    return _find("torch.nn.modules.module", "_has_any_global_hook") or (lambda: False)
+def _global_hooks() -> tuple[dict[int, Any], ...]:
+    found = (_find("torch.nn.modules.module", name) for name in GLOBAL_HOOKS)
+    return tuple(hooks for hooks in found if hooks is not None)

@@ -92,10 +92,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build_wheel(folder: Path, **environment: str) -> str:
     """Builds the wheel in a folder; returns what is printed."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-v"]
-    return subprocess.run(
+    done = subprocess.run(
         [*command, "-w", folder, ROOT],
-        env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
-    ).stdout  # fmt: skip
+        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout + done.stderr
 
 
 def libraries(names: Iterable[str]) -> set[str]:

@@ -12,7 +12,12 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import forward_ad
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
 
 from graphfold import _torch
 from graphfold._torch import NotInTorch
@@ -36,7 +41,7 @@ NAMES = [
     ("torch._subclasses.fake_tensor", "UnsupportedFakeTensorException"),
     ("torch._subclasses.fake_tensor", "UnsupportedOperatorException"),
     ("torch.utils._python_dispatch", "TorchDispatchMode"),
-    ("torch.nn.modules.module", "_has_any_global_hook"),
+    *(("torch.nn.modules.module", name) for name in _torch.GLOBAL_HOOKS),
 ]
 CACHES = (
     _torch._in_transform,
@@ -142,9 +147,18 @@ def test_without_names_nothing_is_on():
     hook.remove()
 
 
-def test_global_hooks():
+@pytest.mark.parametrize(
+    "register",
+    [
+        register_module_forward_hook,
+        register_module_forward_pre_hook,
+        register_module_full_backward_hook,
+        register_module_full_backward_pre_hook,
+    ],
+)
+def test_global_hooks(register):
     assert not _torch.has_global_hooks()
-    hook = register_module_forward_hook(lambda *_: None)
+    hook = register(lambda *_: None)
     assert _torch.has_global_hooks()
     hook.remove()
 
