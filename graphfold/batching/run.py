@@ -175,9 +175,7 @@ class RowRun:
             self.fields = rounds.step(cells, own)
         self._note(turns[0], f"as it is ({how})")
 
-    def _tables(
-        self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]
-    ) -> dict[str, Any]:
+    def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """What cells make of the edges' columns, and which row of that each edge has."""
         own = {t: cell for t, cell in cells.items() if makes_tables(cell)}
         if not own:

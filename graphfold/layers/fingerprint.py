@@ -105,5 +105,5 @@ class DegreeLinear(nn.Module):
         degree = degree.clamp(max=self.max_degree)
         own = torch.stack([degree == number for number in range(self.max_degree + 1)], dim=1)
         every = functional.linear(h, self.weight.flatten(0, 1), self.bias.flatten())
-        rows = every.unflatten(1, self.bias.shape) * own.to(h.dtype).unsqueeze(2)
-        return rows.sum(1)
+        by_degree = every.view(every.shape[0], *self.bias.shape)
+        return (by_degree * own.to(h.dtype).unsqueeze(2)).sum(1)

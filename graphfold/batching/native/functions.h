@@ -70,7 +70,10 @@ LOCAL real real_exp(real x) {
 }
 
 LOCAL real real_abs(real x) { return x < 0 ? -x : x + 0; }
-LOCAL real real_sigmoid(real x) { return 1 / (1 + exp_in_range(-x)); }
+LOCAL real real_sigmoid(real x) {
+  const real y = 1 / (1 + exp_in_range(-x));
+  return x < -(real)EXP_HIGH ? 0 : y;
+}
 
 #ifdef IS_DOUBLE
 LOCAL double real_tanh(double x) {

@@ -1,7 +1,7 @@
 """Unrolled rounds: message passing as one pass over nodes (v, t), which read (u, t - 1).
 
-Rows are sorted by type, then by round, so that a field takes memory only for the types that have it;
-groups run round by round. The op type of (v, t) is that of v plus t times the number of types:
+Rows are sorted by type, then by round, so that a field takes memory only for the types that have
+it; groups run round by round. The op type of (v, t) is that of v plus t times the number of types:
 rounds may have cells of their own.
 """
 

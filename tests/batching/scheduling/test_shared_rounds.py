@@ -69,7 +69,7 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
         got = run(model, dag, share=True, engine=engine)
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
     network = model["network"]
-    network.fuse = True
+    network.fuse = True if all(isinstance(item, Rounds) for item in network.passes) else None
     for share in (False, True):
         torch.testing.assert_close(run(model, dag, share), want, rtol=1e-9, atol=1e-9)
 
@@ -107,6 +107,7 @@ def test_several_passes_of_rounds_give_the_same(dag):
     check(make(ATOMS, passes, cells), dag)
 
 
+@pytest.mark.filterwarnings("ignore:GINCell is not compiled: nodes without a cell have")
 @pytest.mark.parametrize("after", [[], [Up()]], ids=["", "up"])
 @settings(max_examples=10)
 @given(dag=dags(GROUPS, max_graphs=4))

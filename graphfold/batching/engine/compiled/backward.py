@@ -77,7 +77,8 @@ class CompiledBackward:
                     memory.own[op_type][key] = run.new(op_type, space, size)
             own = memory.own[op_type]
             for number, size in cell.accumulated.items():
-                own["accumulated", str(number)] = torch.zeros(run.num_threads, size, dtype=run.dtype)
+                sums = torch.zeros(run.num_threads, size, dtype=run.dtype)
+                own["accumulated", str(number)] = sums
             for name in cell.tables:
                 size = own["table", name].numel()
                 own["table_grad", name] = torch.zeros(run.num_threads, size, dtype=run.dtype)

@@ -17,9 +17,9 @@ from graphfold.batching.engine.compiled.signature import signature_of
 from graphfold.batching.engine.compiled.trace import Signature
 from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.transforms import is_transformed
 from graphfold.batching.engine.watch import Unwatchable, Watch
 from graphfold.batching.native.library import why_missing
+from graphfold.batching.native.transforms import is_transformed
 from graphfold.errors import EngineError
 
 #: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
@@ -67,7 +67,7 @@ def find_compiled(
     for op_type, cell in inputs.cells.items():
         known = _find(inputs, op_type, cell, in_rounds) if missing is None else Known(None, missing)
         if known.compiled is None:
-            return _refuse(type(cell).__name__, known.reason, fuse)
+            return refuse(type(cell).__name__, known.reason, fuse)
         found[op_type] = known.compiled
     return found
 
@@ -119,7 +119,7 @@ def _compile(cell: Cell, signature: Signature, written: frozenset[str]) -> Known
     return Known(compiled, "", watch)
 
 
-def _refuse(name: str, reason: str, fuse: bool | None) -> str:
+def refuse(name: str, reason: str, fuse: bool | None) -> str:
     """Says, and gives, the reason why a cell is not compiled."""
     message = f"{name} is not compiled: {reason}."
     if fuse:

@@ -1,4 +1,4 @@
-"""CompiledCell: the programs of one cell, forward and backward, and what they leave for each other."""
+"""CompiledCell: the programs of one cell, and what forward and backward leave for each other."""
 
 from __future__ import annotations
 

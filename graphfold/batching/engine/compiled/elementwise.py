@@ -78,7 +78,7 @@ class Composed:
         if exponent == 3 and isinstance(x, View):
             return self._do("mul", self.square(x), x)
         if exponent in (0.5, -0.5, -1):
-            return self._do({0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}[exponent], x)  # type: ignore[index]
+            return self._do({0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}[exponent], x)
         return self._do("pow", x, exponent)
 
     def addcmul(self, x: View, y: View, z: View, value: float = 1) -> View:

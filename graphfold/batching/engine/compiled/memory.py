@@ -29,9 +29,7 @@ class Memory:
         first_row: of what does not begin with row 0, the row that it begins with.
     """
 
-    def __init__(
-        self, plan: PassSchedule, library: CDLL, num_threads: int, links: Tensor
-    ) -> None:
+    def __init__(self, plan: PassSchedule, library: CDLL, num_threads: int, links: Tensor) -> None:
         self._plan, self._library, self._num_threads = plan, library, num_threads
         self._links = links
         self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
@@ -82,7 +80,8 @@ class Memory:
             first: the first of them.
             total: where it is written.
         """
-        asked = [self.address((kind, field)) for kind in ("edge_grad", "node_grad", "previous_grad")]
+        kinds = ("edge_grad", "node_grad", "previous_grad")
+        asked = [self.address((kind, field)) for kind in kinds]
         self._library.pull_rows(
             self._links.data_ptr(), first, *total.shape, *asked, total.data_ptr()
         )

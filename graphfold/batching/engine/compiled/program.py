@@ -18,6 +18,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphfold.batching.engine.compiled.operations import (
+    ACCUMULATE,
+    ACCUMULATE_MAX,
+    ELEMENTWISE,
+    LOOK_UP_ADD,
+    MULTIPLY,
+    ON_ROWS,
+    PULL_NEXT,
+)
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
@@ -37,54 +46,6 @@ SCRATCH: Key = "scratch", ""
 
 #: Where the rows of a buffer are counted from, as in native/program.h.
 SCRATCH_NODES, SCRATCH_EDGES, ROWS, TYPE_ROWS, ALL_EDGES, TYPE_EDGES, ONE, PER_THREAD = range(8)
-
-#: The numbers of elementwise operations.
-ELEMENTWISE = {
-    **dict.fromkeys(("copy", "detach", "fill"), 0),
-    **{
-        name: number
-        for number, name in enumerate(
-            ["neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sigmoid", "tanh", "relu", "sign", "logical_not", "erf", "sin", "cos", "log1p", "expm1"],
-            start=1,
-        )
-    },
-    **{
-        name: number
-        for number, name in enumerate(
-            ["add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "pow", "sigmoid_grad", "tanh_grad", "relu_grad"],
-            start=32,
-        )
-    },
-    "where": 64,
-    "fma": 65,
-}
-ACCUMULATE, ACCUMULATE_MAX = 80, 81
-(
-    MULTIPLY,
-    GATHER,
-    GATHER_SUM,
-    SUM_EDGES,
-    MAX_EDGES,
-    EXPAND,
-    COUNT_EDGES,
-    INTEGER,
-    PULL,
-    PULL_NEXT,
-    LOOK_UP,
-    LOOK_UP_ADD,
-) = range(82, 94)
-_ON_ROWS = {
-    "sum_edges": SUM_EDGES,
-    "max_edges": MAX_EDGES,
-    "expand": EXPAND,
-    "count_edges": COUNT_EDGES,
-    "gather": GATHER,
-    "gather_previous": GATHER,
-    "gather_sum": GATHER_SUM,
-    "integer": INTEGER,
-    "pull": PULL,
-    "look_up": LOOK_UP,
-}
 
 #: As in native/pass.c.
 MAX_BUFFERS = 256
@@ -405,7 +366,7 @@ class _Writer:
             for view in value.inputs:
                 given = self._operand(view)
                 operands.append([given.buffer, given.offset, given.row, 0, 0, 1])
-        operation = _ON_ROWS.get(name)
+        operation = ON_ROWS.get(name)
         if operation is None:
             raise Untraceable(f"there is no native operation '{name}'")
         self._emit(operation, value.space, sizes, index, operands)
@@ -435,7 +396,7 @@ class _Written:
         value = self._value
         if region.space != value.space:  # a row holds those of all edges of a node
             self._widen(region.row // value.size)
-        places = np.zeros((), dtype=np.int64) + region.offset
+        places: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64) + region.offset
         for size, step in zip(region.shape, region.steps, strict=True):
             places = np.add.outer(places, np.arange(size) * step)
         places = places.reshape(-1)

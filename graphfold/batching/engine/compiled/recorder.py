@@ -16,8 +16,8 @@ from graphfold.batching.engine.compiled.values import Untraceable
 class Recorder:
     """Every operation that it is handed becomes a node of `graph`.
 
-    Tensors that are neither arguments nor results of recorded operations, such as parameters, become
-    constants.
+    Tensors that are neither arguments nor results of recorded operations, such as parameters,
+    become constants.
 
     Args:
         arguments: the tensors that stand for the graph's arguments.
@@ -40,6 +40,9 @@ class Recorder:
     ) -> Any:
         """Calls an operation and notes the call."""
         map_aggregate((args, kwargs), self._refuse_computed)
+        changed = args[0] if args and func._schema.is_mutable else None  # type: ignore[attr-defined]
+        if isinstance(changed, Tensor) and not is_fake(changed):
+            raise Untraceable("it changes a tensor of its own in place, such as a buffer")
         result = func(*args, **kwargs)
         parts = result if isinstance(result, (list, tuple)) else [result]
         if not any(isinstance(part, Tensor) for part in parts):

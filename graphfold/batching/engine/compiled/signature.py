@@ -21,10 +21,10 @@ def signature_of(
     return Signature(
         dtype=inputs.dtype(next(iter(inputs.fields))),
         arity=None if in_rounds else inputs.cells[op_type].arity,
-        x=tuple(kind(name, value) for name, value in parts(inputs.x[op_type])),  # type: ignore[arg-type]
+        x=tuple(kind(name, value) for name, value in parts(inputs.x[op_type])),
         edge=tuple(
             kind(name, value) for name, value in (inputs.edge if table is None else table).items()
-        ),  # type: ignore[arg-type]
+        ),
         fields=tuple(widths.items()),
         given=tuple(
             (name, differentiate and value.requires_grad) for name, value in inputs.given.items()

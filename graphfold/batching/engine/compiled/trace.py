@@ -122,7 +122,8 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
         read = dict(zip(given, tensors, strict=True))
         x: NodeInput = {name: t for (how, name), t in read.items() if how == "x"}
         state = cell.forward(
-            x[""] if list(x) == [""] else x, TracedChildren(read, signature, sizes)
+            x[""] if list(x) == [""] else x,  # type: ignore[index]
+            TracedChildren(read, signature, sizes),
         )
         returned = [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
         _refuse_own_derivatives(returned)
@@ -217,7 +218,7 @@ def _spelled(trace: Trace, signature: Signature) -> list[str]:
 @functools.cache
 def _operations() -> torch.library.Library:
     """Sums over edges and their kin as operations of which a trace knows the shape alone."""
-    library = torch.library.Library("graphfold", "FRAGMENT")
+    library: Any = torch.library.Library("graphfold", "FRAGMENT")  # type: ignore[no-untyped-call]
     shapes: dict[str, Callable[..., Tensor]] = {
         "sum_edges": lambda values, ptr: values.new_empty(ptr.shape[0] - 1, *values.shape[1:]),
         "max_edges": lambda values, ptr: values.new_empty(ptr.shape[0] - 1, *values.shape[1:]),
@@ -226,7 +227,7 @@ def _operations() -> torch.library.Library:
     for name, shape in shapes.items():
         library.define(f"{name}(Tensor values, Tensor other) -> Tensor")
         library.impl(name, shape, "Meta")
-    return library
+    return library  # type: ignore[no-any-return]
 
 
 class TracedChildren(Children):
