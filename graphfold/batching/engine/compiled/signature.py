@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from graphfold.batching.engine.compiled.trace import Signature
@@ -15,7 +16,7 @@ def signature_of(
     widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
     table = inputs.tables.get(op_type)
 
-    def kind(name: str, value: Tensor) -> tuple[str, tuple[int, ...], object, bool]:
+    def kind(name: str, value: Tensor) -> tuple[str, tuple[int, ...], torch.dtype, bool]:
         return name, tuple(value.shape[1:]), value.dtype, differentiate and value.requires_grad
 
     return Signature(
