@@ -383,8 +383,8 @@ class _Lowering:
 
     def _slice(self, node: fx.Node) -> View:
         view, dim = self._view(node.args[0]), self._dim(node, 1)
-        args = [*node.args, *[None] * 5]
-        start, stop, step = slice(args[2], args[3], args[4]).indices(view.shape[dim])  # type: ignore[arg-type]
+        args: list[Any] = [*node.args, *[None] * 5]
+        start, stop, step = slice(args[2], args[3], args[4]).indices(view.shape[dim])
         found = self._cut(view, dim, start, len(range(start, stop, step)))
         steps = list(found.steps)
         steps[dim] *= step
