@@ -47,8 +47,6 @@ METRICS = {
     "sst_tree_rnn": "node_accuracy",
     "ud_upos": "node_accuracy",
 }
-#: Experiments with batch normalisation, which is not compiled in training.
-NORMALISED = {"bbbp_fingerprint", "chembl_gcn", "esol_gcn"}
 SMALL = ["trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
 LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.max_length=20"]
 MORE = {
@@ -68,16 +66,15 @@ def test_experiment_trains(
 ) -> None:
     root = f"data.root={corpora}"
     more = [*SMALL, *MORE.get(experiment, [])]
-    if experiment not in NORMALISED and why_missing(torch.float32) is None:
+    if why_missing(torch.float32) is None:
         more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
     assert {key.split("/")[0] for key in metrics} == {"val", "test"}
     out, err = capsys.readouterr()
-    if experiment not in NORMALISED:
-        assert re.findall(r"^cells: .* compiled$", out, flags=re.MULTILINE)
-        assert "is not compiled" not in err
+    assert re.findall(r"^cells: .* compiled$", out, flags=re.MULTILINE)
+    assert "is not compiled" not in err
 
 
 @pytest.mark.slow
@@ -86,8 +83,6 @@ def test_an_experiment_on_its_corpus_has_compiled_cells(
     experiment: str, data_root: Path, tmp_path: Path
 ) -> None:
     own = [f"experiment={experiment}", f"data.cache_dir={tmp_path}", "data.batch_size=25"]
-    if experiment in NORMALISED:
-        pytest.skip("it has batch normalisation")
     try:
         found = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
     except DataError as error:

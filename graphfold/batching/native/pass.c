@@ -62,9 +62,16 @@ static int64_t rows_of_block(const group *g, const program *p, int64_t num_threa
   return pieces(rows < 1 ? 1 : rows, MAX_ROWS) * MAX_ROWS;
 }
 
-/* Runs a program on some rows of a group; returns whether there was memory for it. */
-static int64_t run_block(const program *p, const links *l, const group *g, int64_t first,
-                         int64_t num_rows, int64_t thread) {
+/* Instructions of a program, from one to before another. */
+typedef struct {
+  const program *program;
+  int64_t begin, end;
+} stage;
+
+/* Runs a stage on some rows of a group; returns whether there was memory for it. */
+static int64_t run_block(stage s, const links *l, const group *g, int64_t first, int64_t num_rows,
+                         int64_t thread) {
+  const program *p = s.program;
   block b = {p, l, g->first_row + first, num_rows, 0, 0, thread, {0}};
   b.first_edge = l->edge_ptr[b.first_row - 1];
   b.num_edges = l->edge_ptr[b.first_row - 1 + num_rows] - b.first_edge;
@@ -81,9 +88,38 @@ static int64_t run_block(const program *p, const links *l, const group *g, int64
     else if (own->space == SCRATCH_EDGES) b.at[i] = memory + node_numbers + own->start * b.num_edges;
     else b.at[i] = (real *)p->address[i] + skipped[own->space] * own->size;
   }
-  for (int64_t i = 0; i < p->num_instructions; i++) run_instruction(&b, &p->instructions[i]);
+  for (int64_t i = s.begin; i < s.end; i++) run_instruction(&b, &p->instructions[i]);
   release();
   return 1;
+}
+
+/* Runs a stage on all rows of a group. */
+static int64_t run_blocks(stage s, const links *l, const group *g, int64_t num_threads) {
+  const int64_t size = rows_of_block(g, s.program, num_threads);
+  const int64_t num_blocks = pieces(g->num_rows, size);
+  int64_t is_done = 1;
+  if (num_blocks < 2 || num_threads < 2) {
+    for (int64_t i = 0; i < num_blocks && is_done; i++)
+      is_done = run_block(s, l, g, i * size, smaller(size, g->num_rows - i * size), 0);
+    return is_done;
+  }
+#pragma omp parallel for schedule(static) num_threads(num_threads) reduction(& : is_done)
+  for (int64_t i = 0; i < num_blocks; i++)
+    is_done &= run_block(s, l, g, i * size, smaller(size, g->num_rows - i * size), THREAD);
+  return is_done;
+}
+
+/* Runs the stages of a program one after the other. */
+static int64_t run_group(const program *p, const links *l, const group *g, int64_t num_threads) {
+  int64_t is_done = 1;
+  stage s = {p, 0, 0};
+  for (; is_done && s.end < p->num_instructions; s.begin = ++s.end) {
+    const instruction *i = p->instructions;
+    while (s.end < p->num_instructions && i[s.end].operation != END_OF_STAGE) s.end++;
+    if (s.begin < s.end) is_done = run_blocks(s, l, g, num_threads);
+    if (s.end < p->num_instructions) end_stage(p, &i[s.end], g->num_rows, num_threads);
+  }
+  return is_done;
 }
 
 /* Runs the groups from the first to the last, or from the last to the first.
@@ -97,17 +133,7 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
   for (int64_t k = 0; k < num_groups && is_done; k++) {
     const group *g = &groups[is_backward ? num_groups - 1 - k : k];
     if (table[g->op_type] == 0) continue;
-    const program *p = (const program *)(table + table[g->op_type]);
-    const int64_t size = rows_of_block(g, p, num_threads);
-    const int64_t num_blocks = pieces(g->num_rows, size);
-    if (num_blocks < 2 || num_threads < 2) {
-      for (int64_t i = 0; i < num_blocks && is_done; i++)
-        is_done = run_block(p, l, g, i * size, smaller(size, g->num_rows - i * size), 0);
-      continue;
-    }
-#pragma omp parallel for schedule(static) num_threads(num_threads) reduction(& : is_done)
-    for (int64_t i = 0; i < num_blocks; i++)
-      is_done &= run_block(p, l, g, i * size, smaller(size, g->num_rows - i * size), THREAD);
+    is_done = run_group((const program *)(table + table[g->op_type]), l, g, num_threads);
   }
   return is_done;
 }

@@ -65,6 +65,9 @@ enum {
   PULL_NEXT,    /* node: in[0] of the rows that follow it in the next round is added */
   LOOK_UP,      /* edge: the row of a table in[0] that its number names */
   LOOK_UP_ADD,  /* in[0] of an edge is added to that row */
+  SUM_OF_GROUP, /* the rows of in[0] are added to a sum of the thread */
+  END_OF_STAGE, /* all blocks of the group end here; out is the sum of all threads, in[0], divided by
+                   the number of rows */
 };
 
 /* What all programs of a pass read. Rows begin with 1; row 0 is an absent child. */
@@ -240,6 +243,29 @@ static void look_up_add(const block *b, const instruction *i) {
     add_row(table + number[e] * n, find(b, &i->in[0]) + e * i->in[0].row, n);
 }
 
+/* The rows of a block are added up apart, so that the sum of many loses few digits. */
+static void sum_of_group(const block *b, const instruction *i) {
+  const int64_t n = i->size[2];
+  const real *from = find(b, &i->in[0]);
+  real *sums = find(b, &i->out);
+  for (int64_t begin = 0; begin < n; begin += LANES) {
+    const int64_t width = smaller(LANES, n - begin);
+    real total[VECTOR_BYTES / sizeof(real)] = {0};
+    for (int64_t r = 0; r < b->num_rows; r++) add_row(total, from + r * i->in[0].row + begin, width);
+    add_row(sums + begin, total, width);
+  }
+}
+
+static void end_stage(const program *p, const instruction *i, int64_t num_rows,
+                      int64_t num_threads) {
+  const int64_t n = i->size[2];
+  real *mean = (real *)p->address[i->out.buffer];
+  const real *sums = (const real *)p->address[i->in[0].buffer];
+  memset(mean, 0, n * sizeof(real));
+  for (int64_t t = 0; t < num_threads; t++) add_row(mean, sums + t * n, n);
+  for (int64_t j = 0; j < n; j++) mean[j] /= (real)num_rows;
+}
+
 static void run_instruction(const block *b, const instruction *i) {
   const int64_t num_rows = i->of_edges ? b->num_edges : b->num_rows;
   switch (i->operation) {
@@ -258,6 +284,7 @@ static void run_instruction(const block *b, const instruction *i) {
     case PULL_NEXT: pull_next(b, i); break;
     case LOOK_UP: look_up(b, i); break;
     case LOOK_UP_ADD: look_up_add(b, i); break;
+    case SUM_OF_GROUP: sum_of_group(b, i); break;
     default: run_elementwise(b, i, ELEMENTWISE[i->operation]);
   }
 }

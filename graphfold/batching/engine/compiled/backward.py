@@ -73,7 +73,7 @@ class CompiledBackward:
                         if space == ROWS and run.first_row:
                             memory.first_row[key] = run.first_row
                     written[key] = written.get(key, 0) + self._plan.count_edges(op_type)
-                elif key[0] != "saved":
+                else:
                     memory.own[op_type][key] = run.new(op_type, space, size)
             own = memory.own[op_type]
             for number, size in cell.accumulated.items():

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
+    MEAN_OF_GROUP,
     NODES,
     WHOLE,
     Untraceable,
@@ -24,11 +25,13 @@ class ValueBuilder:
 
     Args:
         arity: the number of edges of each node, or None if it differs.
+        label: tells the means of one direction from those of the other.
     """
 
-    def __init__(self, arity: int | None) -> None:
+    def __init__(self, arity: int | None, label: str = "") -> None:
         self.arity = arity
         self.values: list[Value] = []
+        self._label, self._num_means = label, 0
         self._numbers: dict[float, Value] = {}
 
     def add(
@@ -64,6 +67,18 @@ class ValueBuilder:
             space = NODES
         shape = _common_shape(rows, [view for view in views if view.space == WHOLE])
         return self.add(operation, space, shape, [view.expanded(shape) for view in views])
+
+    def mean_of_group(self, view: View) -> View:
+        """The mean over all nodes of the group.
+
+        Raises:
+            Untraceable: of what belongs to edges.
+        """
+        if view.space != NODES:
+            raise Untraceable("it takes a mean over all edges of a group")
+        self._num_means += 1
+        name = f"{self._label}{self._num_means}"
+        return self.add(MEAN_OF_GROUP, NODES, view.shape, [self.contiguous(view)], name)
 
     def copy(self, view: View) -> View:
         """The same numbers side by side, in memory of their own."""

@@ -68,6 +68,8 @@ def find_compiled(
         known = _find(inputs, op_type, cell, in_rounds) if missing is None else Known(None, missing)
         if known.compiled is None:
             return refuse(type(cell).__name__, known.reason, fuse)
+        if known.compiled.takes_means and inputs.plan.count_rows(op_type) == 1:
+            return "a node alone has no variance"  # what cells do then, they shall say themselves
         found[op_type] = known.compiled
     return found
 

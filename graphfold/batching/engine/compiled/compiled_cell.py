@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from graphfold.batching.engine.compiled.derivatives import Gradients, differenti
 from graphfold.batching.engine.compiled.lowering import Lowered, lower
 from graphfold.batching.engine.compiled.program import (
     ALL_EDGES,
+    ONE,
     ROWS,
     TYPE_EDGES,
     TYPE_ROWS,
@@ -24,12 +25,14 @@ from graphfold.batching.engine.compiled.program import (
     needed_values,
     write_program,
 )
+from graphfold.batching.engine.compiled.stages import lasting
 from graphfold.batching.engine.compiled.trace import Signature, trace
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGE,
     EDGES,
     FETCHES,
+    MEAN_OF_GROUP,
     NODES,
     PREVIOUS,
     Value,
@@ -86,7 +89,8 @@ class CompiledCell:
         lowered: what the cell computes.
         forward: the program of forward; it keeps what backward reads, if there is one.
         backward: the program of backward, or None.
-        buffers: what forward and backward write besides fields -> (space, numbers per row).
+        kept: what forward writes besides fields -> (space, numbers per row); backward reads it.
+        buffers: what backward writes -> the same.
         products: the gradients of weights.
         accumulated: the numbers of constants whose gradient is added up -> their sizes.
         tables: the tables of edges that get a gradient.
@@ -95,6 +99,7 @@ class CompiledCell:
     lowered: Lowered
     forward: Program
     backward: Program | None = None
+    kept: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     buffers: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     products: Sequence[WeightGradient] = ()
     accumulated: Mapping[int, int] = field(default_factory=dict)
@@ -118,6 +123,11 @@ class CompiledCell:
         read = {key for program in programs for key in program.keys if key[0] == "constant"}
         biases = {w.bias for program in programs for w in program.weights if w.bias is not None}
         return frozenset(read | {("constant", str(number)) for number in biases})
+
+    @cached_property
+    def takes_means(self) -> bool:
+        """Whether it takes means over all nodes of a group."""
+        return any(kind == "mean" for kind, _ in self.kept)
 
     @cached_property
     def reads_child_count(self) -> bool:
@@ -146,14 +156,17 @@ def compile_cell(
     sources = {
         value: _source_place(value) for value in lowered.values if value.operation in _SOURCES
     }
+    means = _mean_places(lowered.values)
     if not signature.differentiate:
         values = _computed(lowered, [])
-        return CompiledCell(
-            lowered, write_program(signature.dtype, values, sources | places, results)
-        )
+        saved = _saved_places(value for value in lasting(values) if value not in places)
+        kept = {place.key: (place.space, place.size) for place in (means | saved).values()}
+        given = sources | places | means | saved
+        program = write_program(signature.dtype, values, given, results)
+        return CompiledCell(lowered, program, kept=kept)
     needed = _needed(signature, written, lowered)
     gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
-    assembly = _Assembly(lowered, gradients, sources | places, results)
+    assembly = _Assembly(lowered, gradients, sources | places | means, results)
     return assembly.build(signature.dtype)
 
 
@@ -167,9 +180,28 @@ def _output_places(lowered: Lowered) -> dict[Value, Place]:
     places: dict[Value, Place] = {}
     for name, view in lowered.outputs.items():
         own = view.value
-        if view.is_all and own.space == NODES and own.operation not in (*_SOURCES, CONSTANT):
+        is_own = own.operation not in (*_SOURCES, CONSTANT, MEAN_OF_GROUP)
+        if view.is_all and own.space == NODES and is_own:
             places.setdefault(own, Place(("state", name), ROWS, own.size))
     return places
+
+
+def _mean_places(values: Sequence[Value]) -> dict[Value, Place]:
+    """Where means over groups lie: there is one of each."""
+    means = (value for value in values if value.operation == MEAN_OF_GROUP)
+    return {mean: Place(("mean", mean.name), ONE, mean.size) for mean in means}
+
+
+def _saved_places(values: Iterable[Value], kind: str = "saved") -> dict[Value, Place]:
+    """Places with a row for each node or edge of the type."""
+    return {
+        value: Place((kind, str(number)), _own_space(value.space), value.size)
+        for number, value in enumerate(values)
+    }
+
+
+def _own_space(space: str) -> int:
+    return TYPE_EDGES if space == EDGES else TYPE_ROWS
 
 
 def _copied_outputs(lowered: Lowered, places: Mapping[Value, Place]) -> list[tuple[View, Place]]:
@@ -226,7 +258,9 @@ class _Assembly:
         self._results: list[tuple[View, Place]] = []
         self._forward_results = results
         self._own = set(gradients.values)
-        self._buffers: dict[Key, tuple[int, int]] = {}
+        self._kept = {p.key: (p.space, p.size) for p in places.values() if p.key[0] == "mean"}
+        self._places |= (means := _mean_places(gradients.values))
+        self._buffers = {place.key: (place.space, place.size) for place in means.values()}
         self._again: list[Value] = []
         self._saved: list[Value] = []
 
@@ -245,15 +279,29 @@ class _Assembly:
         wanted += [view.value for view in tables.values()]
         own = needed_values(gradients.values, wanted)
         kept = self._keep(own)
+        values = _computed(self._lowered, kept)
+        for value in lasting(values):
+            if value not in self._forward_places:
+                self._save(value)
+        forward = write_program(dtype, values, self._forward_places, self._forward_results)
+        values = [*self._again, *own]
+        again = [value for value in lasting(values) if value not in self._places]
+        for value, place in _saved_places(again, "lasting").items():
+            self._places[value] = place
+            self._buffers[place.key] = place.space, place.size
         backward = write_program(
-            dtype, [*self._again, *own], self._places, self._results, gradients.constants, tables
-        )
-        forward = write_program(
-            dtype, _computed(self._lowered, kept), self._forward_places, self._forward_results
+            dtype, values, self._places, self._results, gradients.constants, tables
         )
         sizes = {int(value.name): value.size for value in gradients.constants}
         return CompiledCell(
-            self._lowered, forward, backward, self._buffers, products, sizes, tuple(tables)
+            self._lowered,
+            forward,
+            backward,
+            self._kept,
+            self._buffers,
+            products,
+            sizes,
+            tuple(tables),
         )
 
     def _put(self, view: View, key: Key, space: int) -> None:
@@ -284,7 +332,7 @@ class _Assembly:
         if value.operation == "gather" and view.is_all:
             parts = view.row // value.size
             return Rows(("read", value.name), 0, value.size, of_edges, parts)
-        space = TYPE_EDGES if of_edges else TYPE_ROWS
+        space = _own_space(view.space)
         place = self._places.get(value)
         if place is None and value in self._own and view.is_all:
             self._put(view, key, space)
@@ -317,9 +365,9 @@ class _Assembly:
 
     def _save(self, value: Value) -> Place:
         """Lets forward keep a value for backward."""
-        space = TYPE_EDGES if value.space == EDGES else TYPE_ROWS
+        space = _own_space(value.space)
         place = Place(("saved", str(len(self._saved))), space, value.size)
         self._forward_places[value] = self._places[value] = place
-        self._buffers[place.key] = space, value.size
+        self._kept[place.key] = space, value.size
         self._saved.append(value)
         return place

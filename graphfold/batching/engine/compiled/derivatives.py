@@ -18,6 +18,7 @@ from graphfold.batching.engine.compiled.values import (
     EDGE,
     EDGES,
     FETCHES,
+    MEAN_OF_GROUP,
     NODES,
     PREVIOUS,
     WHOLE,
@@ -83,7 +84,7 @@ class _Backward:
         arity: int | None,
     ) -> None:
         self._forward, self._outputs, self._needed = values, outputs, needed
-        self.to = ValueBuilder(arity)
+        self.to = ValueBuilder(arity, "asked")
         self._asked: dict[Value, list[tuple[View, View]]] = {}
         self._found = Gradients(self.to.values)
         self._active = self._find_active()
@@ -352,4 +353,6 @@ _RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
     "sum_edges": _sum_edges,
     "max_edges": _max_edges,
     "expand": _expand,
+    # Of a mean all rows ask together, and each of them gives its share.
+    MEAN_OF_GROUP: lambda b, v, g: iter([(v.inputs[0], b.to.mean_of_group(g))]),
 }

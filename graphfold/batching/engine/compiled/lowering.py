@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.compiled.builder import ValueBuilder
 from graphfold.batching.engine.compiled.elementwise import elementwise
+from graphfold.batching.engine.compiled.statistics import RunningStatistics
 from graphfold.batching.engine.compiled.tensors import TensorOf, find_tensors
 from graphfold.batching.engine.compiled.trace import Signature, Trace
 from graphfold.batching.engine.compiled.values import (
@@ -67,6 +68,8 @@ class Lowered:
         tensors: where the tensors of the cell are that `fixed` takes.
         shared: the names of the shared tensors that it takes.
         learned: the numbers of the constants that depend on what requires a gradient.
+        running: what is kept of the means over groups.
+        counters: tensors of the cell that count its calls, each with what a call adds.
     """
 
     values: list[Value]
@@ -76,6 +79,8 @@ class Lowered:
     tensors: tuple[TensorOf, ...]
     shared: tuple[str, ...]
     learned: frozenset[int]
+    running: tuple[RunningStatistics, ...] = ()
+    counters: tuple[tuple[TensorOf, int], ...] = ()
 
 
 def lower(cell: Cell, trace: Trace, signature: Signature) -> Lowered:
@@ -101,6 +106,7 @@ class _Lowering:
         self._constants: dict[fx.Node, Value] = {}
         self._changed: set[fx.Node] = set()
         self._argument: dict[fx.Node, str] = {}
+        self._running: list[tuple[Value, Value, fx.Node, fx.Node, float]] = []
         self._learned_shared = {name for name, *_, wanted in signature.shared if wanted}
         self._elementwise = elementwise(self.to)
         self._others: dict[Any, Callable[[fx.Node], Any]] = {
@@ -114,6 +120,8 @@ class _Lowering:
             aten.select: self._select,
             aten.split: self._split,
             aten.split_with_sizes: self._split,
+            aten.unsafe_split: self._split,
+            aten.unsafe_split_with_sizes: self._split,
             aten.unbind: self._unbind,
             aten.permute: self._permute,
             aten.transpose: self._permute,
@@ -169,6 +177,7 @@ class _Lowering:
         graph.output([copies[node] for node in self._constants])
         owners = find_tensors(cell, [self._trace.constants[str(n.target)] for n in tensors])
         learned = {n for n in tensors if self._trace.constants[str(n.target)].requires_grad}
+        counters, added = [[pair[k] for pair in self._trace.counted] for k in (0, 1)]
         learned |= {n for n in shared if self._argument[n] in self._learned_shared}
         return Lowered(
             self.to.values,
@@ -182,6 +191,8 @@ class _Lowering:
                 for number, node in enumerate(self._constants)
                 if not learned.isdisjoint(_ancestors([node]))
             ),
+            tuple(self._find_running(cell)),
+            tuple(zip(find_tensors(cell, counters), added, strict=True)),
         )
 
     def _place(self, node: fx.Node, how: str, name: str) -> None:
@@ -526,18 +537,33 @@ class _Lowering:
         return [self._elementwise[aten.log_sigmoid_forward](self._view(node.args[0])), None]
 
     def _batch_norm(self, node: fx.Node) -> list[View | None]:
-        """By running statistics; those of a batch take all of its nodes."""
-        x, weight, bias, mean, variance, is_training, _, epsilon = node.args
-        if is_training or mean is None:
-            raise Untraceable("it normalises over the nodes of a batch (BatchNorm)")
+        """By running statistics, or by those of all nodes of a type in a round."""
+        x, weight, bias, mean, variance, is_training, momentum, epsilon = node.args
         to, given = self.to, self._view(x)
         if len(given.shape) != 1:
             raise Untraceable("it normalises more than the columns of a row")
-        spread = to.add("copy", given.space, given.shape, [self._view(variance)])
+        if is_training or mean is None:
+            if not self._signature.in_rounds:
+                raise Untraceable("it normalises over the nodes of a group (BatchNorm)")
+            own_mean = to.mean_of_group(given)
+            centred = to.apply("sub", given, own_mean)
+            spread = to.mean_of_group(to.apply("mul", centred, centred))
+            if mean is not None:
+                found = own_mean.value, spread.value, mean, variance, momentum
+                self._running.append(found)  # type: ignore[arg-type]
+        else:
+            centred = to.apply("sub", given, self._view(mean))
+            spread = to.add("copy", given.space, given.shape, [self._view(variance)])
         scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
-        found = to.apply("mul", to.apply("sub", given, self._view(mean)), scale)
-        found = found if weight is None else to.apply("mul", found, self._view(weight))
-        return [found if bias is None else to.apply("add", found, self._view(bias)), None, None]
+        result = to.apply("mul", centred, scale)
+        result = result if weight is None else to.apply("mul", result, self._view(weight))
+        return [result if bias is None else to.apply("add", result, self._view(bias)), None, None]
+
+    def _find_running(self, cell: Cell) -> Iterator[RunningStatistics]:
+        """What normalisations keep of their batches."""
+        for own_mean, spread, mean, variance, momentum in self._running:
+            kept = [self._trace.constants[str(node.target)] for node in (mean, variance)]
+            yield RunningStatistics(own_mean.name, spread.name, *find_tensors(cell, kept), momentum)
 
     def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
         view = self._view(node.args[0])

@@ -46,7 +46,7 @@ class Memory:
         for key in self.first_row.keys() & shared.keys():
             shared[key] = self.address(key)  # type: ignore[arg-type, index]
         table = [0] * len(self._plan.type_order)
-        packed: dict[Any, Tensor] = {}  # held until the end
+        packed: dict[Any, Tensor] = {}  # and sums, held until the end
         for op_type, program in programs.items():
             own, found = self.own[op_type], dict(shared)
             for key, tensor in own.items():
@@ -55,6 +55,10 @@ class Memory:
                     found[key] -= self._skipped((op_type, key), tensor)
             for weight in program.weights:
                 found[weight.key] = self._pack(own, packed, *weight).data_ptr()
+            for key, size in program.sums.items():
+                sums = program.numbers.new_zeros(self._num_threads, size)
+                found[key] = sums.data_ptr()
+                packed[op_type, key] = sums
             found["numbers", ""] = program.numbers.data_ptr()
             table[op_type] = len(table)
             table += program.head

@@ -59,7 +59,9 @@ ACCUMULATE, ACCUMULATE_MAX = 80, 81
     PULL_NEXT,
     LOOK_UP,
     LOOK_UP_ADD,
-) = range(82, 94)
+    SUM_OF_GROUP,
+    END_OF_STAGE,
+) = range(82, 96)
 #: Operations on whole rows.
 ON_ROWS = {
     "sum_edges": SUM_EDGES,

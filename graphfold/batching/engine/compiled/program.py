@@ -22,14 +22,18 @@ from graphfold.batching.engine.compiled.operations import (
     ACCUMULATE,
     ACCUMULATE_MAX,
     ELEMENTWISE,
+    END_OF_STAGE,
     LOOK_UP_ADD,
     MULTIPLY,
     ON_ROWS,
     PULL_NEXT,
+    SUM_OF_GROUP,
 )
+from graphfold.batching.engine.compiled.stages import known_in, stages_of
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
+    MEAN_OF_GROUP,
     NODES,
     WHOLE,
     Untraceable,
@@ -102,6 +106,12 @@ class Program:
     weights: tuple[Weight, ...]
 
     @cached_property
+    def sums(self) -> Mapping[Key, int]:
+        """What is added up by each thread of its own accord -> how many numbers it has."""
+        sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
+        return {key: size for key, size in sizes if key[0] == "sums"}
+
+    @cached_property
     def head(self) -> list[int]:
         """How it begins in native memory; the addresses of `keys` follow."""
         return [
@@ -137,15 +147,22 @@ def write_program(
     writer = _Writer(places)
     asked = accumulated or {}
     looked_up = tables or {}
+    stages = stages_of(values)
+    values = sorted(values, key=stages.__getitem__)
     writer.allocate(values, [*(view for view, _ in results), *looked_up.values()], asked)
-    for value in values:
-        writer.compute(value)
-    for view, place in results:
-        writer.store(view, place)
-    for constant, pairs in asked.items():
-        writer.accumulate(constant, pairs)
-    for name, view in looked_up.items():
-        writer.add_to_table(name, view)
+    for stage in range(max((known_in(value, stages) for value in values), default=0) + 1):
+        own = [value for value in values if stages[value] == stage]
+        for value in own:
+            writer.compute(value)
+        for view, place in results:
+            if known_in(view.value, stages) == stage:
+                writer.store(view, place)
+        for constant, pairs in asked.items():
+            writer.accumulate(constant, [p for p in pairs if known_in(p[1].value, stages) == stage])
+        for name, view in looked_up.items():
+            if known_in(view.value, stages) == stage:
+                writer.add_to_table(name, view)
+        writer.end_stage([value for value in own if value.operation == MEAN_OF_GROUP])
     return writer.finish(dtype)
 
 
@@ -215,6 +232,10 @@ class _Writer:
             self._assemble(value)
         elif name in ("multiply", "multiply_transposed"):
             self._multiply(value, name == "multiply_transposed")
+        elif name == MEAN_OF_GROUP:
+            rows, sums = self._operand(value.inputs[0]), self._sums(value)
+            operands = [[x.buffer, x.offset, x.row, 0, 0, 1] for x in (sums, rows)]
+            self._emit(SUM_OF_GROUP, NODES, (1, 1, value.size), 0, operands)
         else:
             self._rows(value, name)
 
@@ -240,6 +261,13 @@ class _Writer:
         operands = [[table, 0, 0, 0, 0, 1], [given.buffer, given.offset, given.row, 0, 0, 1]]
         self._emit(LOOK_UP_ADD, EDGES, sizes, self._index(("kind", "")), operands)
 
+    def end_stage(self, means: Sequence[Value]) -> None:
+        """Lets all blocks end before the next stage, and turns sums over them into means."""
+        for value in means:
+            out, sums = self._operand(value.view), self._sums(value)
+            operands = [[x.buffer, x.offset, 0, 0, 0, 1] for x in (out, sums)]
+            self._emit(END_OF_STAGE, NODES, (1, 1, value.size), 0, operands)
+
     def finish(self, dtype: torch.dtype) -> Program:
         """The program."""
         if len(self._buffers) > MAX_BUFFERS:
@@ -258,11 +286,18 @@ class _Writer:
     def _buffer(self, space: int, size: int, start: int, key: Key | None) -> int:
         return self._buffers.setdefault((space, size, start, key), len(self._buffers))
 
+    def _sums(self, mean: Value) -> _Operand:
+        """Where each thread adds up what a mean is taken of."""
+        buffer = self._buffer(PER_THREAD, mean.size, 0, ("sums", mean.name))
+        return _Operand(buffer, 0, 0, contiguous(mean.shape))
+
     def _operand(self, view: View) -> _Operand:
         value, offset = view.value, view.offset
         if value in self._places:
             place = self._places[value]
             buffer = self._buffer(place.space, place.size, 0, place.key)
+            if place.space == ONE:  # one row for all
+                return _Operand(buffer, offset, 0, view.steps)
         elif value.operation == CONSTANT and value.name:
             buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
         elif value.operation == CONSTANT:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
@@ -25,11 +26,13 @@ class Recorder:
     Attributes:
         graph: what has been recorded.
         constants: name in the graph -> the tensor itself.
+        counted: tensors of the code that count its calls, each with what a call adds.
     """
 
     def __init__(self, arguments: Sequence[Tensor]) -> None:
         self.graph = fx.Graph()
         self.constants: dict[str, Tensor] = {}
+        self.counted: list[tuple[Tensor, int]] = []
         self._held: list[Tensor] = []  # so that no other tensor gets the identity of one
         self._nodes: dict[int, fx.Node] = {}
         for number, tensor in enumerate(arguments):
@@ -39,10 +42,10 @@ class Recorder:
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls an operation and notes the call."""
-        map_aggregate((args, kwargs), self._refuse_computed)
         changed = args[0] if args and func._schema.is_mutable else None  # type: ignore[attr-defined]
         if isinstance(changed, Tensor) and not is_fake(changed):
-            raise Untraceable("it changes a tensor of its own in place, such as a buffer")
+            return self._count(func, changed, args[1:])
+        map_aggregate((args, kwargs), self._refuse_computed)
         result = func(*args, **kwargs)
         parts = result if isinstance(result, (list, tuple)) else [result]
         if not any(isinstance(part, Tensor) for part in parts):
@@ -58,9 +61,18 @@ class Recorder:
                     self._note(part, self.graph.call_function(operator.getitem, (node, number)))
         return result
 
-    @staticmethod
-    def _refuse_computed(value: Any) -> Any:
+    def _count(self, func: Any, counter: Tensor, given: tuple[Any, ...]) -> Tensor:
+        """Notes a count of calls, which is all that may happen to a tensor of the code."""
+        is_count = func.overloadpacket is torch.ops.aten.add_ and counter.dim() == 0
+        if not is_count or counter.is_floating_point() or [type(n) for n in given] != [int]:
+            raise Untraceable("it changes a tensor of its own in place, such as a buffer")
+        self.counted.append((counter, given[0]))
+        return counter
+
+    def _refuse_computed(self, value: Any) -> Any:
         is_own = not isinstance(value, Tensor) or is_fake(value)
+        if any(value is counter for counter, _ in self.counted):
+            raise Untraceable("it reads how often it has been called")
         if not is_own and value.requires_grad and not value.is_leaf:
             raise Untraceable(
                 f"it reads a tensor of shape {list(value.shape)} that requires a gradient and "

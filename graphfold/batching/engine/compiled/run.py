@@ -14,7 +14,14 @@ from torch import Tensor
 
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.memory import Memory
-from graphfold.batching.engine.compiled.program import ALL_EDGES, ROWS, TYPE_EDGES, TYPE_ROWS, Key
+from graphfold.batching.engine.compiled.program import (
+    ALL_EDGES,
+    ONE,
+    ROWS,
+    TYPE_EDGES,
+    TYPE_ROWS,
+    Key,
+)
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.native.library import load
 from graphfold.errors import EngineError
@@ -97,7 +104,7 @@ class CompiledPass:
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
         self.library, self.num_threads = load(self.dtype), torch.get_num_threads()
         self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
-        self.kind = inputs.kind
+        self.kind, self._called = inputs.kind, inputs.cells
         named: dict[Named, Tensor] = {}
         for op_type, cell in cells.items():
             self._name_own(named, inputs, op_type, cell)
@@ -135,12 +142,24 @@ class CompiledPass:
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
         for op_type, cell in self.cells.items():
-            for key, (space, size) in cell.buffers.items():
-                if key[0] == "saved":
-                    kept[op_type, key] = self.new(op_type, space, size)
-                    memory.own[op_type][key] = kept[op_type, key]
+            for key, (space, size) in cell.kept.items():
+                kept[op_type, key] = self.new(op_type, space, size)
+                memory.own[op_type][key] = kept[op_type, key]
         memory.run({t: cell.forward for t, cell in self.cells.items()}, is_backward=False)
+        for op_type, cell in self.cells.items():
+            self._update(op_type, cell, memory)
         return states, kept
+
+    def _update(self, op_type: int, cell: CompiledCell, memory: Memory) -> None:
+        """Lets a batch count in running statistics; a cell without nodes is not called."""
+        num_rows, own = self.plan.count_rows(op_type), memory.own[op_type]
+        if num_rows == 0:
+            return
+        for running in cell.lowered.running:
+            mean, variance = (own["mean", n][0] for n in (running.mean, running.variance))
+            running.update(self._called[op_type], mean, variance, num_rows)
+        for counter, count in cell.lowered.counters:
+            counter.find(self._called[op_type]).add_(count)
 
     def results(self, states: Sequence[Tensor]) -> Sequence[Tensor]:
         """What is handed out of the states."""
@@ -202,6 +221,8 @@ class CompiledPass:
             count = self.plan.child_row.shape[0]
         elif space == TYPE_EDGES:
             count = self.plan.count_edges(op_type)
+        elif space == ONE:
+            count = 1
         else:
             assert space == TYPE_ROWS
             count = self.plan.count_rows(op_type)

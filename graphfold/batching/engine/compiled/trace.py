@@ -9,7 +9,7 @@ nodes there are. The cell itself is left as it is, parameters too, so any thread
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -78,12 +78,14 @@ class Trace:
         graph: whose placeholders are named in `arguments`, and which returns the fields in order.
         arguments: what each placeholder is: ("x", part), ("rows", field), ("ptr", "") ...
         constants: name of an attribute in the graph -> the tensor of the cell that it is.
+        counted: tensors of the cell that count its calls, each with what a call adds.
         sizes: of the trace.
     """
 
     graph: fx.Graph
     arguments: tuple[tuple[str, str], ...]
     constants: Mapping[str, Tensor]
+    counted: Sequence[tuple[Tensor, int]]
     sizes: Sizes
 
 
@@ -134,7 +136,7 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
         found = record(run, list(given.values()))
         if found.has_hooks:
             raise Untraceable("it registers hooks on tensors")
-    return Trace(found.graph, tuple(given), found.constants, sizes)
+    return Trace(found.graph, tuple(given), found.constants, found.counted, sizes)
 
 
 def _arguments(

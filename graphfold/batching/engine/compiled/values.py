@@ -57,6 +57,8 @@ class Value:
 #: Operations that compute nothing: what a cell is given.
 X, EDGE, PREVIOUS, CONSTANT = "x", "edge", "previous", "constant"
 SOURCES = (X, EDGE, PREVIOUS, CONSTANT)
+#: The mean over all nodes of a group: one row, which each of them has.
+MEAN_OF_GROUP = "mean_of_group"
 #: Operations that fetch rows from where other nodes, or tables, have them.
 FETCHES = ("gather", "gather_sum", "gather_previous", "look_up")
 

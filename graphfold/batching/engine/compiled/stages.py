@@ -1,0 +1,35 @@
+"""Stages: what a program computes before a mean over a group is known, and what after.
+
+All blocks of a group end a stage before one of them begins the next. Scratch memory does not last
+so long: what a later stage reads lies in a buffer of the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphfold.batching.engine.compiled.values import MEAN_OF_GROUP, Value
+
+
+def stages_of(values: Sequence[Value]) -> dict[Value, int]:
+    """The stage in which each of some values, in order, is computed."""
+    found: dict[Value, int] = {}
+    for value in values:
+        read = (known_in(view.value, found) for view in value.inputs)
+        found[value] = max(read, default=0)
+    return found
+
+
+def known_in(value: Value, stages: Mapping[Value, int]) -> int:
+    """The first stage in which a value can be read; what is computed elsewhere is there."""
+    return stages.get(value, 0) + (value.operation == MEAN_OF_GROUP and value in stages)
+
+
+def lasting(values: Sequence[Value]) -> list[Value]:
+    """Those of some values, in order, that later stages read."""
+    stages = stages_of(values)
+    read_in: dict[Value, int] = {}
+    for value in values:
+        for view in value.inputs:
+            read_in[view.value] = max(read_in.get(view.value, 0), stages[value])
+    return [v for v in values if read_in.get(v, 0) > known_in(v, stages)]
