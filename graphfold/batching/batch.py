@@ -38,7 +38,9 @@ class Batch:
         return Batch(self.dag.map_tensors(function), self.schedule.map_tensors(function))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        """A copy on `device`."""
+        """A copy on `device`; the batch itself if it is there."""
+        if self.dag.op_type.device == torch.device(device):
+            return self
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Batch:

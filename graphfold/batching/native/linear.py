@@ -44,6 +44,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if not _fits(input, weight, bias):
         return F.linear(input, weight, bias)
+    if not torch.is_grad_enabled():
+        return multiply(input, weight.T, bias)
     output: Tensor = _Linear.apply(input, weight, bias)  # type: ignore[no-untyped-call]
     return output
 

@@ -147,7 +147,8 @@ class CompiledPass:
                 memory.own[op_type][key] = kept[op_type, key]
         memory.run({t: cell.forward for t, cell in self.cells.items()}, is_backward=False)
         for op_type, cell in self.cells.items():
-            self._update(op_type, cell, memory)
+            if cell.lowered.counters or cell.lowered.running:
+                self._update(op_type, cell, memory)
         return states, kept
 
     def _update(self, op_type: int, cell: CompiledCell, memory: Memory) -> None:
