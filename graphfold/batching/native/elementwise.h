@@ -58,7 +58,8 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
 
 #define TERNARY_OPERATIONS(do)          \
   do(64, where, x != 0 ? y : z)         \
-  do(65, fma, x *y + z)
+  do(65, fma, x *y + z)                            \
+  do(66, standardise, (x - y) * z)
 
 #define DEFINE_UNARY(number, name, value)                       \
   RUN(name) {                                                   \

@@ -109,15 +109,25 @@ static int64_t run_blocks(stage s, const links *l, const group *g, int64_t num_t
   return is_done;
 }
 
+/* An instruction that computes one row for the group. */
+static void run_once(const program *p, const links *l, const group *g, const instruction *i,
+                     int64_t num_threads) {
+  block b = {p, l, g->first_row, 1, 0, 0, 0, {0}};
+  for (int64_t k = 0; k < p->num_buffers; k++) b.at[k] = (real *)p->address[k];
+  if (i->operation == END_OF_STAGE) end_stage(&b, i, g->num_rows, num_threads);
+  else run_instruction(&b, i);
+}
+
 /* Runs the stages of a program one after the other. */
 static int64_t run_group(const program *p, const links *l, const group *g, int64_t num_threads) {
+  const instruction *i = p->instructions;
   int64_t is_done = 1;
   stage s = {p, 0, 0};
-  for (; is_done && s.end < p->num_instructions; s.begin = ++s.end) {
-    const instruction *i = p->instructions;
-    while (s.end < p->num_instructions && i[s.end].operation != END_OF_STAGE) s.end++;
+  for (; is_done && s.end < p->num_instructions; s.begin = s.end) {
+    while (s.end < p->num_instructions && i[s.end].rows_of != OF_GROUP) s.end++;
     if (s.begin < s.end) is_done = run_blocks(s, l, g, num_threads);
-    if (s.end < p->num_instructions) end_stage(p, &i[s.end], g->num_rows, num_threads);
+    for (; s.end < p->num_instructions && i[s.end].rows_of == OF_GROUP; s.end++)
+      run_once(p, l, g, &i[s.end], num_threads);
   }
   return is_done;
 }

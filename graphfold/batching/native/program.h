@@ -30,7 +30,7 @@ typedef struct {
 } operand;
 
 typedef struct {
-  int64_t operation, of_edges; /* whether it computes a row for each edge, or for each node */
+  int64_t operation, rows_of; /* what it computes a row for: each node, each edge, or the group */
   int64_t size[3];
   int64_t index; /* which array of integers it reads, if any */
   operand out, in[3];
@@ -47,6 +47,8 @@ typedef struct {
 static inline const int64_t *index_of(const program *p, int64_t number) {
   return (const int64_t *)p->address[p->num_buffers + number];
 }
+
+enum { OF_NODES, OF_EDGES, OF_GROUP };
 
 /* Operations beside those of elementwise.h. */
 enum {
@@ -90,10 +92,18 @@ typedef struct {
 
 static inline real *find(const block *b, const operand *x) { return b->at[x->buffer] + x->offset; }
 
+/* How many rows an instruction computes, and the first of them in the plan. */
+static inline int64_t count_rows(const block *b, const instruction *i) {
+  return i->rows_of == OF_EDGES ? b->num_edges : b->num_rows;
+}
+static inline int64_t first_row(const block *b, const instruction *i) {
+  return i->rows_of == OF_EDGES ? b->first_edge : b->first_row;
+}
+
 /* An elementwise operation: all rows in one run where every operand lies in one piece. */
 static void run_elementwise(const block *b, const instruction *i, elementwise run) {
   const operand *o = &i->out, *x = &i->in[0], *y = &i->in[1], *z = &i->in[2];
-  const int64_t n = i->size[2], num_rows = i->of_edges ? b->num_edges : b->num_rows;
+  const int64_t n = i->size[2], num_rows = count_rows(b, i);
   real *to = find(b, o);
   const real *from_x = find(b, x), *from_y = find(b, y), *from_z = find(b, z);
   const int64_t so = o->step[2], sx = x->step[2], sy = y->step[2], sz = z->step[2];
@@ -126,8 +136,7 @@ static inline void add_row(real *to, const real *from, int64_t n) {
 
 static void gather(const block *b, const instruction *i) {
   const int64_t n = i->size[2], *row = index_of(b->p, i->index);
-  const int64_t first = i->of_edges ? b->first_edge : b->first_row;
-  const int64_t count = i->of_edges ? b->num_edges : b->num_rows;
+  const int64_t first = first_row(b, i), count = count_rows(b, i);
   const real *from = find(b, &i->in[0]);
   real *to = find(b, &i->out);
   for (int64_t e = 0; e < count; e++)
@@ -181,9 +190,7 @@ static void count_edges(const block *b, const instruction *i) {
 }
 
 static void integers(const block *b, const instruction *i) {
-  const int64_t first = i->of_edges ? b->first_edge : b->first_row;
-  const int64_t count = i->of_edges ? b->num_edges : b->num_rows;
-  const int64_t *number = index_of(b->p, i->index) + first;
+  const int64_t count = count_rows(b, i), *number = index_of(b->p, i->index) + first_row(b, i);
   real *to = find(b, &i->out);
   for (int64_t r = 0; r < count; r++) to[r * i->out.row] = (real)number[r];
 }
@@ -245,29 +252,32 @@ static void look_up_add(const block *b, const instruction *i) {
 
 /* The rows of a block are added up apart, so that the sum of many loses few digits. */
 static void sum_of_group(const block *b, const instruction *i) {
-  const int64_t n = i->size[2];
-  const real *from = find(b, &i->in[0]);
+  enum { WIDTH = 4 * VECTOR_BYTES / sizeof(real) };
+  const int64_t n = i->size[2], row = i->in[0].row;
   real *sums = find(b, &i->out);
-  for (int64_t begin = 0; begin < n; begin += LANES) {
-    const int64_t width = smaller(LANES, n - begin);
-    real total[VECTOR_BYTES / sizeof(real)] = {0};
-    for (int64_t r = 0; r < b->num_rows; r++) add_row(total, from + r * i->in[0].row + begin, width);
-    add_row(sums + begin, total, width);
+  for (int64_t begin = 0; begin < n; begin += WIDTH) {
+    const real *from = find(b, &i->in[0]) + begin;
+    real total[WIDTH] = {0};
+    if (n - begin < WIDTH)
+      for (int64_t r = 0; r < b->num_rows; r++) add_row(total, from + r * row, n - begin);
+    else
+      for (int64_t r = 0; r < b->num_rows; r++) add_row(total, from + r * row, WIDTH);
+    add_row(sums + begin, total, smaller(n - begin, WIDTH));
   }
 }
 
-static void end_stage(const program *p, const instruction *i, int64_t num_rows,
+static void end_stage(const block *b, const instruction *i, int64_t num_rows,
                       int64_t num_threads) {
   const int64_t n = i->size[2];
-  real *mean = (real *)p->address[i->out.buffer];
-  const real *sums = (const real *)p->address[i->in[0].buffer];
+  const real *sums = find(b, &i->in[0]);
+  real *mean = find(b, &i->out);
   memset(mean, 0, n * sizeof(real));
   for (int64_t t = 0; t < num_threads; t++) add_row(mean, sums + t * n, n);
   for (int64_t j = 0; j < n; j++) mean[j] /= (real)num_rows;
 }
 
 static void run_instruction(const block *b, const instruction *i) {
-  const int64_t num_rows = i->of_edges ? b->num_edges : b->num_rows;
+  const int64_t num_rows = count_rows(b, i);
   switch (i->operation) {
     case MULTIPLY:
       multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], find(b, &i->in[1]), i->size[2],

@@ -64,7 +64,7 @@ class CompiledBackward:
     def _reserve(self) -> None:
         """Memory for all that backward writes."""
         memory, run = self._memory, self._pass
-        written: dict[Key, int] = {}  # how many edges belong to types that write it
+        writers: dict[Key, list[int]] = {}  # of what all types share
         for op_type, cell in run.cells.items():
             for key, (space, size) in cell.buffers.items():
                 if space in (ROWS, ALL_EDGES):
@@ -72,7 +72,7 @@ class CompiledBackward:
                         memory.shared[key] = run.new(op_type, space, size)
                         if space == ROWS and run.first_row:
                             memory.first_row[key] = run.first_row
-                    written[key] = written.get(key, 0) + self._plan.count_edges(op_type)
+                    writers.setdefault(key, []).append(op_type)
                 else:
                     memory.own[op_type][key] = run.new(op_type, space, size)
             own = memory.own[op_type]
@@ -83,11 +83,19 @@ class CompiledBackward:
                 size = own["table", name].numel()
                 own["table_grad", name] = torch.zeros(run.num_threads, size, dtype=run.dtype)
                 own["table_size", name] = torch.tensor([size])
-        num_edges = self._plan.child_row.shape[0]
-        for (kind, name), count in written.items():
-            both = {("edge_grad", name), ("node_grad", name)} <= written.keys()
-            if kind in ("given_grad", "previous_grad") or both or count < num_edges:
+        for (kind, name), op_types in writers.items():
+            both = {("edge_grad", name), ("node_grad", name)} <= writers.keys()
+            if both or not self._is_filled(kind, op_types):
                 memory.shared[kind, name].zero_()
+
+    def _is_filled(self, kind: str, op_types: Sequence[int]) -> bool:
+        """Whether some types write all that is read of a kind of gradient."""
+        plan, (_, next_row) = self._plan, self._plan.following
+        if kind == "previous_grad" and next_row is not None:
+            return sum(map(plan.count_rows, op_types)) == len(next_row)
+        if kind in ("edge_grad", "node_grad"):
+            return sum(map(plan.count_edges, op_types)) == len(plan.child_row)
+        return False
 
     def _constants(self) -> dict[Named, Tensor]:
         """The gradients of constants, such as weights."""

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
+    GROUP,
     MEAN_OF_GROUP,
     NODES,
     WHOLE,
@@ -25,13 +26,13 @@ class ValueBuilder:
 
     Args:
         arity: the number of edges of each node, or None if it differs.
-        label: tells the means of one direction from those of the other.
+        label: tells what is of groups in one direction from that in the other.
     """
 
     def __init__(self, arity: int | None, label: str = "") -> None:
         self.arity = arity
         self.values: list[Value] = []
-        self._label, self._num_means = label, 0
+        self._label, self._num_of_groups = label, 0
         self._numbers: dict[float, Value] = {}
 
     def add(
@@ -43,6 +44,9 @@ class ValueBuilder:
         name: str = "",
     ) -> View:
         """A new value, seen as a whole."""
+        if space == GROUP:
+            self._num_of_groups += 1
+            name = f"{self._label}{self._num_of_groups}"
         value = Value(operation, space, tuple(shape), tuple(inputs), name)
         self.values.append(value)
         return value.view
@@ -57,15 +61,14 @@ class ValueBuilder:
     def apply(self, operation: str, *operands: Operand) -> View:
         """An elementwise operation, its operands stretched to a common shape."""
         views = [x if isinstance(x, View) else self.number(x) for x in operands]
-        rows = [view for view in views if view.space != WHOLE]
-        if not rows:
+        spaces = {view.space for view in views}
+        space = next((own for own in (NODES, EDGES, GROUP) if own in spaces), None)
+        if space is None:
             raise Untraceable(f"it computes {operation} of numbers alone")
-        space = rows[0].space
-        if any(view.space != space for view in rows):
-            rows = [self.in_space(view, NODES) for view in rows]
-            views = [v if v.space == WHOLE else self.in_space(v, NODES) for v in views]
-            space = NODES
-        shape = _common_shape(rows, [view for view in views if view.space == WHOLE])
+        if {NODES, EDGES} <= spaces:
+            views = [self.in_space(v, NODES) if v.space == EDGES else v for v in views]
+        rows = [view for view in views if view.space == space]
+        shape = _common_shape(rows, [view for view in views if view.space != space])
         return self.add(operation, space, shape, [view.expanded(shape) for view in views])
 
     def mean_of_group(self, view: View) -> View:
@@ -76,9 +79,7 @@ class ValueBuilder:
         """
         if view.space != NODES:
             raise Untraceable("it takes a mean over all edges of a group")
-        self._num_means += 1
-        name = f"{self._label}{self._num_means}"
-        return self.add(MEAN_OF_GROUP, NODES, view.shape, [self.contiguous(view)], name)
+        return self.add(MEAN_OF_GROUP, GROUP, view.shape, [self.contiguous(view)])
 
     def copy(self, view: View) -> View:
         """The same numbers side by side, in memory of their own."""

@@ -32,7 +32,7 @@ from graphfold.batching.engine.compiled.values import (
     EDGE,
     EDGES,
     FETCHES,
-    MEAN_OF_GROUP,
+    GROUP,
     NODES,
     PREVIOUS,
     Value,
@@ -51,7 +51,7 @@ _GRADIENTS = {
     "gather_previous": ("previous_grad", ROWS),
 }
 #: What backward computes again instead of reading what forward kept of it.
-_CHEAP = (*FETCHES, "count_edges", "integer", "fill")
+_CHEAP = (*FETCHES, "count_edges", "integer", "fill", "standardise")
 
 
 class Rows(NamedTuple):
@@ -127,7 +127,7 @@ class CompiledCell:
     @cached_property
     def takes_means(self) -> bool:
         """Whether it takes means over all nodes of a group."""
-        return any(kind == "mean" for kind, _ in self.kept)
+        return any(kind == "group" for kind, _ in self.kept)
 
     @cached_property
     def reads_child_count(self) -> bool:
@@ -156,17 +156,17 @@ def compile_cell(
     sources = {
         value: _source_place(value) for value in lowered.values if value.operation in _SOURCES
     }
-    means = _mean_places(lowered.values)
+    of_groups = _group_places(lowered.values)
     if not signature.differentiate:
         values = _computed(lowered, [])
         saved = _saved_places(value for value in lasting(values) if value not in places)
-        kept = {place.key: (place.space, place.size) for place in (means | saved).values()}
-        given = sources | places | means | saved
+        kept = {place.key: (place.space, place.size) for place in (of_groups | saved).values()}
+        given = sources | places | of_groups | saved
         program = write_program(signature.dtype, values, given, results)
         return CompiledCell(lowered, program, kept=kept)
     needed = _needed(signature, written, lowered)
     gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
-    assembly = _Assembly(lowered, gradients, sources | places | means, results)
+    assembly = _Assembly(lowered, gradients, sources | places | of_groups, results)
     return assembly.build(signature.dtype)
 
 
@@ -180,16 +180,14 @@ def _output_places(lowered: Lowered) -> dict[Value, Place]:
     places: dict[Value, Place] = {}
     for name, view in lowered.outputs.items():
         own = view.value
-        is_own = own.operation not in (*_SOURCES, CONSTANT, MEAN_OF_GROUP)
-        if view.is_all and own.space == NODES and is_own:
+        if view.is_all and own.space == NODES and own.operation not in (*_SOURCES, CONSTANT):
             places.setdefault(own, Place(("state", name), ROWS, own.size))
     return places
 
 
-def _mean_places(values: Sequence[Value]) -> dict[Value, Place]:
-    """Where means over groups lie: there is one of each."""
-    means = (value for value in values if value.operation == MEAN_OF_GROUP)
-    return {mean: Place(("mean", mean.name), ONE, mean.size) for mean in means}
+def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
+    """Where the values of a group lie: there is one row of each."""
+    return {v: Place(("group", v.name), ONE, v.size) for v in values if v.space == GROUP}
 
 
 def _saved_places(values: Iterable[Value], kind: str = "saved") -> dict[Value, Place]:
@@ -258,9 +256,9 @@ class _Assembly:
         self._results: list[tuple[View, Place]] = []
         self._forward_results = results
         self._own = set(gradients.values)
-        self._kept = {p.key: (p.space, p.size) for p in places.values() if p.key[0] == "mean"}
-        self._places |= (means := _mean_places(gradients.values))
-        self._buffers = {place.key: (place.space, place.size) for place in means.values()}
+        self._kept = {p.key: (p.space, p.size) for p in places.values() if p.key[0] == "group"}
+        self._places |= (of_groups := _group_places(gradients.values))
+        self._buffers = {place.key: (place.space, place.size) for place in of_groups.values()}
         self._again: list[Value] = []
         self._saved: list[Value] = []
 

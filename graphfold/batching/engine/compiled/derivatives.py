@@ -18,7 +18,6 @@ from graphfold.batching.engine.compiled.values import (
     EDGE,
     EDGES,
     FETCHES,
-    MEAN_OF_GROUP,
     NODES,
     PREVIOUS,
     WHOLE,
@@ -312,6 +311,19 @@ def _expand(b: _Backward, v: Value, g: View) -> Asked:
     yield v.inputs[0], b.to.add("sum_edges", NODES, g.shape, [b.to.contiguous(g)])
 
 
+def _standardise(b: _Backward, v: Value, g: View) -> Asked:
+    """Less the mean and divided by the spread over a group, which depend on all of its rows.
+
+    Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, section 3. Its result is computed
+    once more, since it is read before the means are there and after.
+    """
+    x, _, scale = v.inputs
+    mean, slope = b.to.mean_of_group(g), b.to.mean_of_group(b.do("mul", g, v.view))
+    again = b.to.add("standardise", NODES, v.shape, v.inputs)
+    rest = b.do("sub", b.do("sub", g, mean), b.do("mul", again, slope))
+    yield x, b.do("mul", rest, scale)
+
+
 _ERF = 2 / math.sqrt(math.pi)
 
 _RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
@@ -353,6 +365,5 @@ _RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
     "sum_edges": _sum_edges,
     "max_edges": _max_edges,
     "expand": _expand,
-    # Of a mean all rows ask together, and each of them gives its share.
-    MEAN_OF_GROUP: lambda b, v, g: iter([(v.inputs[0], b.to.mean_of_group(g))]),
+    "standardise": _standardise,
 }

@@ -551,11 +551,12 @@ class _Lowering:
             if mean is not None:
                 found = own_mean.value, spread.value, mean, variance, momentum
                 self._running.append(found)  # type: ignore[arg-type]
+            scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
+            result = to.apply("standardise", given, own_mean, scale)
         else:
-            centred = to.apply("sub", given, self._view(mean))
             spread = to.add("copy", given.space, given.shape, [self._view(variance)])
-        scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
-        result = to.apply("mul", centred, scale)
+            scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
+            result = to.apply("mul", to.apply("sub", given, self._view(mean)), scale)
         result = result if weight is None else to.apply("mul", result, self._view(weight))
         return [result if bias is None else to.apply("add", result, self._view(bias)), None, None]
 

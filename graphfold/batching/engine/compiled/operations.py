@@ -44,6 +44,7 @@ ELEMENTWISE = {
     "relu_grad": 49,
     "where": 64,
     "fma": 65,
+    "standardise": 66,
 }
 ACCUMULATE, ACCUMULATE_MAX = 80, 81
 (

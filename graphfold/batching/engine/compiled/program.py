@@ -33,6 +33,7 @@ from graphfold.batching.engine.compiled.stages import known_in, stages_of
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
+    GROUP,
     MEAN_OF_GROUP,
     NODES,
     WHOLE,
@@ -50,6 +51,9 @@ SCRATCH: Key = "scratch", ""
 
 #: Where the rows of a buffer are counted from, as in native/program.h.
 SCRATCH_NODES, SCRATCH_EDGES, ROWS, TYPE_ROWS, ALL_EDGES, TYPE_EDGES, ONE, PER_THREAD = range(8)
+
+#: How often an instruction is carried out, as in native/program.h.
+ROWS_OF = {NODES: 0, EDGES: 1, GROUP: 2}
 
 #: As in native/pass.c.
 MAX_BUFFERS = 256
@@ -152,6 +156,7 @@ def write_program(
     writer.allocate(values, [*(view for view, _ in results), *looked_up.values()], asked)
     for stage in range(max((known_in(value, stages) for value in values), default=0) + 1):
         own = [value for value in values if stages[value] == stage]
+        own.sort(key=lambda v: v.space != GROUP or v.operation == MEAN_OF_GROUP)
         for value in own:
             writer.compute(value)
         for view, place in results:
@@ -266,7 +271,7 @@ class _Writer:
         for value in means:
             out, sums = self._operand(value.view), self._sums(value)
             operands = [[x.buffer, x.offset, 0, 0, 0, 1] for x in (out, sums)]
-            self._emit(END_OF_STAGE, NODES, (1, 1, value.size), 0, operands)
+            self._emit(END_OF_STAGE, GROUP, (1, 1, value.size), 0, operands)
 
     def finish(self, dtype: torch.dtype) -> Program:
         """The program."""
@@ -344,7 +349,7 @@ class _Writer:
     ) -> None:
         missing = [[0] * 6] * (4 - len(operands))
         flat = [number for operand in [*operands, *missing] for number in operand]
-        self._instructions.append([operation, int(space == EDGES), *sizes, index, *flat])
+        self._instructions.append([operation, ROWS_OF[space], *sizes, index, *flat])
 
     def _assemble(self, value: Value) -> None:
         """Adds up what the views of a value are asked; what is asked first is copied."""
@@ -354,7 +359,11 @@ class _Writer:
         if None in kinds or not written.is_everything:
             self._fill(value.view, 0.0)
             kinds = [ACCUMULATE] * len(kinds)
-        for region, grad, kind in zip(regions, value.inputs, kinds, strict=True):
+        pairs = list(zip(regions, value.inputs, kinds, strict=True))
+        if len(pairs) > 1 and all(_is_whole(region, grad) for region, grad, _ in pairs[:2]):
+            self._elementwise(ELEMENTWISE["add"], value.view, [grad for _, grad, _ in pairs[:2]])
+            pairs = pairs[2:]
+        for region, grad, kind in pairs:
             out = self._operand(View(value, *_arrangement(region)))
             self._emit_elementwise(kind or 0, region.space, grad.shape, out, [self._operand(grad)])
 
@@ -449,6 +458,13 @@ class _Written:
             self._arity = arity
             if self._seen is not None:
                 self._seen = np.tile(self._seen, arity)
+
+
+def _is_whole(region: View, grad: View) -> bool:
+    """Whether what is asked of a region is asked of all of its value, number by number."""
+    value = region.value
+    is_plain = region.is_all and (region.space, region.shape) == (value.space, value.shape)
+    return is_plain and (grad.space, grad.shape) == (value.space, value.shape)
 
 
 def _arrangement(view: View) -> tuple[str, tuple[int, ...], tuple[int, ...], int, int]:

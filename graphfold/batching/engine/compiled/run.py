@@ -157,7 +157,7 @@ class CompiledPass:
         if num_rows == 0:
             return
         for running in cell.lowered.running:
-            mean, variance = (own["mean", n][0] for n in (running.mean, running.variance))
+            mean, variance = (own["group", n][0] for n in (running.mean, running.variance))
             running.update(self._called[op_type], mean, variance, num_rows)
         for counter, count in cell.lowered.counters:
             counter.find(self._called[op_type]).add_(count)

@@ -14,8 +14,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-#: What the rows of a value belong to.
-NODES, EDGES, WHOLE = "nodes", "edges", "whole"
+#: What the rows of a value belong to; of a group or the whole there is one row.
+NODES, EDGES, GROUP, WHOLE = "nodes", "edges", "group", "whole"
 
 
 class Untraceable(Exception):
@@ -28,10 +28,10 @@ class Value:
 
     Args:
         operation: its name: one of the native operations, or of `SOURCES`.
-        space: NODES, EDGES or WHOLE.
+        space: NODES, EDGES, GROUP or WHOLE.
         shape: of one row.
         inputs: what it is computed from.
-        name: of a source, the field, column or part of x that it is.
+        name: of a source, the field, column or part of x that it is; of a group, its own.
         number: of a constant, which; of a filled value, what with.
     """
 
@@ -50,14 +50,14 @@ class Value:
     @property
     def view(self) -> View:
         """All of it."""
-        row = 0 if self.space == WHOLE else self.size
+        row = 0 if self.space in (GROUP, WHOLE) else self.size
         return View(self, self.space, self.shape, contiguous(self.shape), 0, row)
 
 
 #: Operations that compute nothing: what a cell is given.
 X, EDGE, PREVIOUS, CONSTANT = "x", "edge", "previous", "constant"
 SOURCES = (X, EDGE, PREVIOUS, CONSTANT)
-#: The mean over all nodes of a group: one row, which each of them has.
+#: The mean over all nodes of a group.
 MEAN_OF_GROUP = "mean_of_group"
 #: Operations that fetch rows from where other nodes, or tables, have them.
 FETCHES = ("gather", "gather_sum", "gather_previous", "look_up")
