@@ -95,7 +95,7 @@ def _open(path: Path) -> ctypes.CDLL:
     kinds = {"p": address, "i": integer}
     for name, arguments, result in (
         ("run_pass", "piippi", integer),
-        ("pull_rows", "piiipppp", None),
+        ("pull_rows", "piiipppppp", None),
         ("packed_size", "ii", integer),
         ("pack", "piipiip", None),
         ("multiply", "piipipiii", None),

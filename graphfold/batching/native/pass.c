@@ -151,9 +151,11 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
 /* [num_rows, n] what is asked of some rows by the edges and the nodes that read them, and by the rows
  * that follow them. */
 void pull_rows(const links *l, int64_t first_row, int64_t num_rows, int64_t n, const real *of_edges,
-               const real *of_nodes, const real *of_next, real *to) {
+               const real *of_nodes, const real *of_next, const real *weighted,
+               const real *weight, real *to) {
   for (int64_t r = 0; r < num_rows; r++) {
     pull_row(l, first_row + r, n, NULL, NULL, of_edges, of_nodes, to + r * n);
     add_next(l, first_row + r, n, of_next, to + r * n);
+    add_weighted(l, first_row + r, n, weighted, weight, to + r * n);
   }
 }

@@ -70,6 +70,8 @@ enum {
   SUM_OF_GROUP, /* the rows of in[0] are added to a sum of the thread */
   END_OF_STAGE, /* all blocks of the group end here; out is the sum of all threads, in[0], divided by
                    the number of rows */
+  GATHER_WEIGHTED, /* node: the sum of the rows of in[0] that its edges read, each times in[1] */
+  PULL_WEIGHTED,   /* node: in[0] of the rows that read it, times in[1] of the edge, is added */
 };
 
 /* What all programs of a pass read. Rows begin with 1; row 0 is an absent child. */
@@ -150,6 +152,21 @@ static void gather_sum(const block *b, const instruction *i) {
     real *to = find(b, &i->out) + node * i->out.row;
     memset(to, 0, n * sizeof(real));
     for (int64_t e = begin; e < end; e++) add_row(to, from + row[e] * i->in[0].row, n);
+  }
+}
+
+static inline void add_times(real *to, real factor, const real *from, int64_t n) {
+  SIMD for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
+}
+
+static void gather_weighted(const block *b, const instruction *i) {
+  const int64_t n = i->size[2], *row = index_of(b->p, i->index) + b->first_edge;
+  const real *from = find(b, &i->in[0]), *weight = find(b, &i->in[1]);
+  EACH_NODE(b, node) {
+    real *to = find(b, &i->out) + node * i->out.row;
+    memset(to, 0, n * sizeof(real));
+    for (int64_t e = begin; e < end; e++)
+      add_times(to, weight[e * i->in[1].row], from + row[e] * i->in[0].row, n);
   }
 }
 
@@ -235,6 +252,20 @@ static void pull_next(const block *b, const instruction *i) {
              find(b, &i->out) + r * i->out.row);
 }
 
+/* to += what the rows that read a row ask of it, each times the weight of its edge. */
+static void add_weighted(const links *l, int64_t row, int64_t n, const real *of_nodes,
+                         const real *weight, real *to) {
+  if (of_nodes == NULL) return;
+  for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++)
+    add_times(to, weight[l->reader_edge[r]], of_nodes + (l->reader_row[r] + 1) * n, n);
+}
+
+static void pull_weighted(const block *b, const instruction *i) {
+  for (int64_t r = 0; r < b->num_rows; r++)
+    add_weighted(b->links, b->first_row + r, i->size[2], find(b, &i->in[0]), find(b, &i->in[1]),
+                 find(b, &i->out) + r * i->out.row);
+}
+
 static void look_up(const block *b, const instruction *i) {
   const int64_t n = i->size[2], *number = index_of(b->p, i->index) + b->first_edge;
   const real *table = find(b, &i->in[0]);
@@ -292,6 +323,8 @@ static void run_instruction(const block *b, const instruction *i) {
     case INTEGER: integers(b, i); break;
     case PULL: pull(b, i); break;
     case PULL_NEXT: pull_next(b, i); break;
+    case GATHER_WEIGHTED: gather_weighted(b, i); break;
+    case PULL_WEIGHTED: pull_weighted(b, i); break;
     case LOOK_UP: look_up(b, i); break;
     case LOOK_UP_ADD: look_up_add(b, i); break;
     case SUM_OF_GROUP: sum_of_group(b, i); break;

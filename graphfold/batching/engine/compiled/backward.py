@@ -42,7 +42,8 @@ class CompiledBackward:
         self._memory = run.memory(tensors)
         run.place_states(self._memory, states)
         for (op_type, key), tensor in kept.items():
-            self._memory.own[op_type][key] = tensor  # type: ignore[index]
+            own = self._memory.shared if op_type is None else self._memory.own[op_type]
+            own[key] = tensor
         run.place_outside(self._memory, grads)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -93,7 +94,7 @@ class CompiledBackward:
         plan, (_, next_row) = self._plan, self._plan.following
         if kind == "previous_grad" and next_row is not None:
             return sum(map(plan.count_rows, op_types)) == len(next_row)
-        if kind in ("edge_grad", "node_grad"):
+        if kind in ("edge_grad", "node_grad", "weighted_grad"):
             return sum(map(plan.count_edges, op_types)) == len(plan.child_row)
         return False
 

@@ -48,6 +48,7 @@ _GRADIENTS = {
     PREVIOUS: ("given_grad", ROWS),
     "gather": ("edge_grad", ALL_EDGES),
     "gather_sum": ("node_grad", ROWS),
+    "gather_weighted": ("weighted_grad", ROWS),
     "gather_previous": ("previous_grad", ROWS),
 }
 #: What backward computes again instead of reading what forward kept of it.
@@ -254,7 +255,7 @@ class _Assembly:
         self._forward_places = dict(places)
         self._places = dict(places)  # of backward
         self._results: list[tuple[View, Place]] = []
-        self._forward_results = results
+        self._forward_results = list(results)
         self._own = set(gradients.values)
         self._kept = {p.key: (p.space, p.size) for p in places.values() if p.key[0] == "group"}
         self._places |= (of_groups := _group_places(gradients.values))
@@ -270,6 +271,7 @@ class _Assembly:
             if operation in _GRADIENTS:
                 kind, space = _GRADIENTS[operation]
                 self._put(view, (kind, name), space)
+        self._keep_weights()
         products = [self._product(number) for number in range(len(gradients.products))]
         wanted = [view.value for view, _ in self._results]
         wanted += [value for value in self._places if value in self._own]
@@ -301,6 +303,20 @@ class _Assembly:
             sizes,
             tuple(tables),
         )
+
+    def _keep_weights(self) -> None:
+        """Lets forward leave the weights of weighted sums where the rows find them that pull."""
+        for value in self._lowered.values:
+            if (value.operation, value.name) not in self._gradients.sources:
+                continue
+            if value.operation == "gather_weighted":
+                (weight,) = value.inputs
+                place = Place(("edge_weight", value.name), ALL_EDGES, 1)
+                self._kept[place.key] = ALL_EDGES, 1
+                if weight.is_all and weight.value not in self._forward_places:
+                    self._forward_places[weight.value] = self._places[weight.value] = place
+                else:
+                    self._forward_results.append((weight, place))
 
     def _put(self, view: View, key: Key, space: int) -> None:
         """Lets a view of backward be computed in a buffer, or be copied there."""

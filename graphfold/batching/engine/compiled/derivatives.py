@@ -97,9 +97,9 @@ class _Backward:
             if value not in self._active or value not in self._asked:
                 continue
             grad = self._assembled(value)
-            if value.operation in (X, EDGE, PREVIOUS, *FETCHES):
+            if value.operation in (X, EDGE, PREVIOUS, *FETCHES) and self._needed(value):
                 self._found.sources[value.operation, value.name] = grad
-            elif value.operation.partition(":")[0] in _RULES:
+            if value.operation.partition(":")[0] in _RULES:
                 rule = _RULES[value.operation.partition(":")[0]]
                 for view, asked in rule(self, value, grad):
                     self._ask(view, asked)
@@ -112,13 +112,11 @@ class _Backward:
         """The values through which gradients go."""
         active: set[Value] = set()
         for value in self._forward:
-            if value.operation in (X, EDGE, PREVIOUS, *FETCHES):
-                is_active = self._needed(value)
-            else:
-                is_active = value.operation.partition(":")[0] in _RULES and any(
-                    self._is_active(view.value, active) for view in value.inputs
-                )
-            if is_active:
+            is_source = value.operation in (X, EDGE, PREVIOUS, *FETCHES)
+            has_rule = value.operation.partition(":")[0] in _RULES
+            if (is_source and self._needed(value)) or (
+                has_rule and any(self._is_active(view.value, active) for view in value.inputs)
+            ):
                 active.add(value)
         return active
 
@@ -307,6 +305,15 @@ def _max_edges(b: _Backward, v: Value, g: View) -> Asked:
     yield x, b.do("mul", b.to.add("expand", EDGES, v.shape, [share]), is_highest)
 
 
+def _gather_weighted(b: _Backward, v: Value, g: View) -> Asked:
+    """What is asked of the rows is pulled by them; a weight is asked the product with its row."""
+    (weight,) = v.inputs
+    if b.wants(weight):
+        rows = b.to.add("gather", EDGES, v.shape, name=v.name)
+        asked = b.to.add("expand", EDGES, v.shape, [b.to.contiguous(g)])
+        yield weight, b.to.add("reduce_sum", EDGES, weight.shape, [b.do("mul", rows, asked)])
+
+
 def _expand(b: _Backward, v: Value, g: View) -> Asked:
     yield v.inputs[0], b.to.add("sum_edges", NODES, g.shape, [b.to.contiguous(g)])
 
@@ -365,5 +372,6 @@ _RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
     "sum_edges": _sum_edges,
     "max_edges": _max_edges,
     "expand": _expand,
+    "gather_weighted": _gather_weighted,
     "standardise": _standardise,
 }

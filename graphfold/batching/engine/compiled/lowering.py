@@ -106,6 +106,7 @@ class _Lowering:
         self._constants: dict[fx.Node, Value] = {}
         self._changed: set[fx.Node] = set()
         self._argument: dict[fx.Node, str] = {}
+        self._weighted: set[str] = set()  # fields of which there is a weighted sum
         self._running: list[tuple[Value, Value, fx.Node, fx.Node, float]] = []
         self._learned_shared = {name for name, *_, wanted in signature.shared if wanted}
         self._elementwise = elementwise(self.to)
@@ -139,7 +140,7 @@ class _Lowering:
             aten.bitwise_not: lambda n: self.to.apply("logical_not", *self._operands(n)),
             aten.bitwise_and: lambda n: self.to.apply("logical_and", *self._operands(n)),
             aten.bitwise_or: lambda n: self.to.apply("logical_or", *self._operands(n)),
-            torch.ops.graphfold.sum_edges: lambda n: self._of_edges(n, "sum_edges", NODES),
+            torch.ops.graphfold.sum_edges: self._sum_edges,
             torch.ops.graphfold.max_edges: lambda n: self._of_edges(n, "max_edges", NODES),
             torch.ops.graphfold.expand_nodes: lambda n: self._of_edges(n, "expand", EDGES),
         }
@@ -565,6 +566,20 @@ class _Lowering:
         for own_mean, spread, mean, variance, momentum in self._running:
             kept = [self._trace.constants[str(node.target)] for node in (mean, variance)]
             yield RunningStatistics(own_mean.name, spread.name, *find_tensors(cell, kept), momentum)
+
+    def _sum_edges(self, node: fx.Node) -> View:
+        """A sum over edges; of children times a number each, no row is made for an edge."""
+        view = self._view(node.args[0])
+        if view.value.operation == "mul" and view.is_all:
+            for rows, weight in (view.value.inputs, view.value.inputs[::-1]):
+                field = rows.value.name
+                is_fetched = rows.value.operation == "gather" and rows.is_all
+                is_number = weight.space == EDGES and not any(weight.steps)
+                if is_fetched and is_number and field not in self._weighted:
+                    self._weighted.add(field)
+                    one = self.to.contiguous(weight.arranged((1,), (1,)))
+                    return self.to.add("gather_weighted", NODES, view.shape, [one], field)
+        return self._of_edges(node, "sum_edges", NODES)
 
     def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
         view = self._view(node.args[0])

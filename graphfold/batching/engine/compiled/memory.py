@@ -84,7 +84,7 @@ class Memory:
             first: the first of them.
             total: where it is written.
         """
-        kinds = ("edge_grad", "node_grad", "previous_grad")
+        kinds = ("edge_grad", "node_grad", "previous_grad", "weighted_grad", "edge_weight")
         asked = [self.address((kind, field)) for kind in kinds]
         self._library.pull_rows(
             self._links.data_ptr(), first, *total.shape, *asked, total.data_ptr()

@@ -62,7 +62,9 @@ ACCUMULATE, ACCUMULATE_MAX = 80, 81
     LOOK_UP_ADD,
     SUM_OF_GROUP,
     END_OF_STAGE,
-) = range(82, 96)
+    GATHER_WEIGHTED,
+    PULL_WEIGHTED,
+) = range(82, 98)
 #: Operations on whole rows.
 ON_ROWS = {
     "sum_edges": SUM_EDGES,
@@ -72,6 +74,7 @@ ON_ROWS = {
     "gather": GATHER,
     "gather_previous": GATHER,
     "gather_sum": GATHER_SUM,
+    "gather_weighted": GATHER_WEIGHTED,
     "integer": INTEGER,
     "pull": PULL,
     "look_up": LOOK_UP,

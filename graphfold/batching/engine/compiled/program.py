@@ -27,6 +27,7 @@ from graphfold.batching.engine.compiled.operations import (
     MULTIPLY,
     ON_ROWS,
     PULL_NEXT,
+    PULL_WEIGHTED,
     SUM_OF_GROUP,
 )
 from graphfold.batching.engine.compiled.stages import known_in, stages_of
@@ -387,10 +388,13 @@ class _Writer:
         out = self._operand(value.view)
         operands = [[out.buffer, out.offset, out.row, 0, 0, 1]]
         sizes, index = (1, 1, value.size), 0
-        if name in ("gather", "gather_sum"):
+        if name in ("gather", "gather_sum", "gather_weighted"):
             index = self._index(("child_row", ""))
             buffer = self._buffer(ONE, 0, 0, ("read", value.name))
             operands.append([buffer, 0, value.size, 0, 0, 1])
+            for view in value.inputs:
+                weight = self._operand(view)
+                operands.append([weight.buffer, weight.offset, weight.row, 0, 0, 1])
         elif name == "gather_previous":
             index = self._index(("previous_row", ""))
             buffer = self._buffer(ONE, 0, 0, ("read", value.name))
@@ -418,6 +422,12 @@ class _Writer:
             following = self._buffer(ONE, 0, 0, ("previous_grad", value.name))
             read = [following, 0, value.size, 0, 0, 1]
             self._emit(PULL_NEXT, value.space, sizes, 0, [operands[0], read])
+            kinds = ("weighted_grad", value.size), ("edge_weight", 1)
+            weighted = [
+                [self._buffer(ONE, 0, 0, (kind, value.name)), 0, size, 0, 0, 1]
+                for kind, size in kinds
+            ]
+            self._emit(PULL_WEIGHTED, value.space, sizes, 0, [operands[0], *weighted])
 
     def _index(self, key: Key) -> int:
         return self._indices.setdefault(key, len(self._indices))

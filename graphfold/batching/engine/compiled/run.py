@@ -143,8 +143,12 @@ class CompiledPass:
         kept: dict[Named, Tensor] = {}
         for op_type, cell in self.cells.items():
             for key, (space, size) in cell.kept.items():
-                kept[op_type, key] = self.new(op_type, space, size)
-                memory.own[op_type][key] = kept[op_type, key]
+                if space != ALL_EDGES:
+                    kept[op_type, key] = self.new(op_type, space, size)
+                    memory.own[op_type][key] = kept[op_type, key]
+                elif key not in memory.shared:  # cells of other types may leave theirs out
+                    kept[None, key] = self.new(op_type, space, size).zero_()
+                    memory.shared[key] = kept[None, key]
         memory.run({t: cell.forward for t, cell in self.cells.items()}, is_backward=False)
         for op_type, cell in self.cells.items():
             if cell.lowered.counters or cell.lowered.running:

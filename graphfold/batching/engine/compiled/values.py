@@ -60,7 +60,7 @@ SOURCES = (X, EDGE, PREVIOUS, CONSTANT)
 #: The mean over all nodes of a group.
 MEAN_OF_GROUP = "mean_of_group"
 #: Operations that fetch rows from where other nodes, or tables, have them.
-FETCHES = ("gather", "gather_sum", "gather_previous", "look_up")
+FETCHES = ("gather", "gather_sum", "gather_weighted", "gather_previous", "look_up")
 
 
 @dataclass(frozen=True, eq=False)
