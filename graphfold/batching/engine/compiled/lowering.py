@@ -178,7 +178,8 @@ class _Lowering:
         graph.output([copies[node] for node in self._constants])
         owners = find_tensors(cell, [self._trace.constants[str(n.target)] for n in tensors])
         learned = {n for n in tensors if self._trace.constants[str(n.target)].requires_grad}
-        counters, added = [[pair[k] for pair in self._trace.counted] for k in (0, 1)]
+        counters = find_tensors(cell, [counter for counter, _ in self._trace.counted])
+        added = [count for _, count in self._trace.counted]
         learned |= {n for n in shared if self._argument[n] in self._learned_shared}
         return Lowered(
             self.to.values,
@@ -193,7 +194,7 @@ class _Lowering:
                 if not learned.isdisjoint(_ancestors([node]))
             ),
             tuple(self._find_running(cell)),
-            tuple(zip(find_tensors(cell, counters), added, strict=True)),
+            tuple(zip(counters, added, strict=True)),
         )
 
     def _place(self, node: fx.Node, how: str, name: str) -> None:
@@ -565,7 +566,8 @@ class _Lowering:
         """What normalisations keep of their batches."""
         for own_mean, spread, mean, variance, momentum in self._running:
             kept = [self._trace.constants[str(node.target)] for node in (mean, variance)]
-            yield RunningStatistics(own_mean.name, spread.name, *find_tensors(cell, kept), momentum)
+            kept_mean, kept_variance = find_tensors(cell, kept)
+            yield RunningStatistics(own_mean.name, spread.name, kept_mean, kept_variance, momentum)
 
     def _sum_edges(self, node: fx.Node) -> View:
         """A sum over edges; of children times a number each, no row is made for an edge."""
