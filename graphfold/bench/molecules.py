@@ -180,9 +180,8 @@ def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
     passes = zip(model.passes, model.network.cells, batch.schedule.passes, strict=True)
     for item, cells, plan in passes:
         assert isinstance(item, Rounds)
+        size = {group.op_type: group.size for group in plan.groups}
         for turn in range(item.rounds):
-            own_plan = (*plan.rounds[1:], *[plan] * item.rounds)[turn]
-            size = {group.op_type: group.size for group in own_plan.groups}
             for name, own in cells.items():  # type: ignore[operator]
                 rows = size.get(model.network.schema.type_index(name), 0)
                 for layer in _linear_layers(own[min(turn, len(own) - 1)]):

@@ -62,19 +62,17 @@ class Group(NamedTuple):
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
 
-    Every node has a row of its own, unless the plan shares (see `build_schedule`): then nodes whose
-    states must be equal have one row, `row` maps many to one, and `node` names one node of each.
-
-    Rows are in execution order, so a group writes one slice; edges are sorted by the row that
-    reads, so a group's edges are one slice as well. "Position" of a row is the row minus one: that
-    of its node among `node`; "position" of an edge is its place in `child_row`.
+    Nodes are those of the graphs, or the classes of equal nodes (see `Quotient`). Rows are in
+    execution order, so a group writes one slice; edges are sorted by the row that reads, so a
+    group's edges are one slice as well. "Position" of a row is the row minus one: that of its node
+    among `node`; "position" of an edge is its place in `child_row`.
 
     A group is read in one piece (`Group.first_edge`) if edges first_edge, first_edge + 1, ...
     first_edge + num_read - 1 read its rows start, start + 1, ... and no other edge reads it.
     """
 
     groups: tuple[Group, ...]
-    row: Tensor  # [num_nodes] int64, the row of each node
+    row: Tensor  # [num_rows] int64, the row of each node
     node: Tensor  # [num_rows] int64, the node of each row, row 1 first
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
     child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
@@ -86,7 +84,6 @@ class PassSchedule:
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
     reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge or 0; None if several
-    rounds: tuple[PassSchedule, ...] = ()  # of rounds that share: before the first, after others
     following: tuple[Tensor | None, Tensor | None] = (None, None)  # of unrolled rounds, see there
 
     @cached_property
@@ -101,16 +98,6 @@ class PassSchedule:
     def num_rows(self) -> int:
         """How many rows are computed; a buffer has one more, for absent children."""
         return self.node.shape[0]
-
-    @property
-    def num_nodes(self) -> int:
-        """How many nodes the graphs have: as many as rows, unless the plan shares."""
-        return self.row.shape[0]
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether some rows stand for several nodes."""
-        return self.num_rows < self.num_nodes
 
     @cached_property
     def is_gathered(self) -> bool:
@@ -187,8 +174,7 @@ class PassSchedule:
         from graphfold.batching.scheduling.unrolled import unroll
 
         if num_rounds not in self._unrolled:
-            plans = (*(self.rounds or (self,) * num_rounds), self)
-            self._unrolled[num_rounds] = unroll(plans, len(self.type_order))
+            self._unrolled[num_rounds] = unroll(self, num_rounds)
         return self._unrolled[num_rounds]
 
     @cached_property
@@ -207,6 +193,11 @@ class PassSchedule:
             *self.following,
         )
         return torch.tensor([0 if array is None else array.data_ptr() for array in arrays])
+
+    def rows_of_type(self, op_type: int) -> Tensor:
+        """[num_rows_of_type] the rows of a type, in node order."""
+        nodes = [self.node[group.positions] for group in self.groups_by_type.get(op_type, ())]
+        return self.row[torch.cat(nodes).sort().values] if nodes else self.row[:0]
 
     def count_rows(self, op_type: int) -> int:
         """How many rows a type has."""
@@ -239,7 +230,6 @@ class PassSchedule:
             self,
             **moved,
             type_order=tuple(None if t is None else function(t) for t in self.type_order),
-            rounds=tuple(plan.map_tensors(function) for plan in self.rounds),
         )
 
 

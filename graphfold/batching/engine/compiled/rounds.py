@@ -14,13 +14,11 @@ from graphfold.batching.engine.compiled.choice import find_compiled, refuse
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.memory import Memory
 from graphfold.batching.engine.compiled.run import CompiledPass, Named, run_pass
-from graphfold.batching.engine.links import OldState
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.rounds import x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.segment_kernels import Kernel
-from graphfold.batching.scheduling.pass_schedule import PassSchedule
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 
@@ -29,14 +27,12 @@ class RoundsInputs:
     """What all rounds are given; op types are those of `UnrolledRounds`."""
 
     unrolled: UnrolledRounds
-    last: PassSchedule  # the plan of the last round
     state: TypedFields  # before the first round
     cells: Mapping[int, Cell]
     x: Mapping[int, NodeInput]  # in the order of rows
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
     tables: Mapping[int, Mapping[str, Tensor]]  # see `Cell.before_edges`
     kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
-    degree: Tensor  # [num_edges] how many neighbours each neighbour has, in that order
     shared: Mapping[str, Tensor]
     kernel: Kernel
 
@@ -56,28 +52,25 @@ class RoundsInputs:
             x: op type -> what `Cell.before` returned, of each round.
         """
         plan, num_types = inputs.plan, len(inputs.plan.type_order)
-        plans = (*(plan.rounds or (plan,) * len(turns)), plan)
+        present = {group.op_type for group in plan.groups}
         cells, own_x, tables = {}, {}, {}
         for number, (by_type, given) in enumerate(zip(turns, x, strict=True), start=1):
             for op_type, cell in by_type.items():
-                if op_type not in {group.op_type for group in plans[number].groups}:
+                if op_type not in present:
                     continue
                 code = op_type + number * num_types
                 cells[code] = cell
-                own_x[code] = x_rows(given[op_type], plans[number], op_type)
+                own_x[code] = x_rows(given[op_type], plan, op_type)
                 if makes_tables(cell):
                     tables[code] = cell.before_edges(inputs.edge_kinds.columns)
-        relation = inputs.relation
         return RoundsInputs(
             unrolled=plan.unrolled(len(turns)),
-            last=plan,
             state=state,
             cells=cells,
             x=own_x,
             edge=inputs.edge,
             tables=tables,
             kind=inputs.edge_kinds.kind if tables else None,
-            degree=(relation.ptr[1:] - relation.ptr[:-1]).index_select(0, relation.index),
             shared=inputs.shared,
             kernel=inputs.kernel,
         )
@@ -85,7 +78,7 @@ class RoundsInputs:
     @property
     def num_types(self) -> int:
         """How many types the schema has."""
-        return len(self.unrolled.first[0])
+        return len(self.unrolled.size)
 
     @cached_property
     def read(self) -> dict[str, Tensor]:
@@ -154,14 +147,10 @@ def run_compiled_rounds(inputs: RoundsInputs, cells: Mapping[int, CompiledCell])
     """
     run = _CompiledRounds(inputs, inputs.as_pass, cells)
     found = dict(zip(run.outputs, run_pass(run), strict=True))
-    old = OldState(inputs.state, inputs.last)
-    parts = {
-        name: {op_type: old.part(name, op_type) for op_type in own if (name, op_type) not in found}
-        for name, own in inputs.state.parts.items()
-    }
+    parts = {name: dict(own) for name, own in inputs.state.parts.items()}
     for (name, op_type), rows in found.items():
         parts[name][op_type] = rows
-    return TypedFields(inputs.last, parts, inputs.state.absent)
+    return TypedFields(inputs.state.plan, parts, inputs.state.absent)
 
 
 class _CompiledRounds(CompiledPass):
@@ -179,7 +168,7 @@ class _CompiledRounds(CompiledPass):
         types = sorted({code % inputs.num_types for code in cells})
         last = len(unrolled.first) - 1
         self.first_row = unrolled.first[0][types[0]]
-        self.num_rows = unrolled.first[last][types[-1]] + unrolled.size[last][types[-1]]
+        self.num_rows = unrolled.first[last][types[-1]] + unrolled.size[types[-1]]
         self.num_rows -= self.first_row
         initial: dict[Named, Tensor] = {}
         for name in self.fields:
@@ -211,7 +200,7 @@ class _CompiledRounds(CompiledPass):
             memory.first_row["read", name] = self._inputs.unrolled.first[0][op_type]
 
     def child_count(self) -> Tensor:
-        return self._inputs.degree.index_select(0, self.plan.edge)
+        return self._inputs.unrolled.child_count
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         state = torch.empty(self.num_rows, width, dtype=self.dtype)
@@ -251,4 +240,4 @@ class _CompiledRounds(CompiledPass):
     def _rows(self, number: int, op_type: int) -> slice:
         """Where the rows of a type in a round lie in a state."""
         start = self._inputs.unrolled.first[number][op_type] - self.first_row
-        return slice(start, start + self._inputs.unrolled.size[number][op_type])
+        return slice(start, start + self._inputs.unrolled.size[op_type])
