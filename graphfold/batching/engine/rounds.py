@@ -108,9 +108,11 @@ class RoundsRun:
         }
 
 
-def x_rows(x: NodeInput, plan: PassSchedule, op_type: int) -> NodeInput:
-    """What `Cell.before` returned, in the order of a type's rows."""
+def x_rows(x: NodeInput, plan: PassSchedule, op_type: int, kept: Tensor | None = None) -> NodeInput:
+    """What `Cell.before` returned, in the order of a type's rows, or of those that are kept."""
     order = plan.type_order[op_type]
+    if kept is not None:
+        order = kept if order is None else order.index_select(0, kept)
     return x if order is None else select(x, order)
 
 

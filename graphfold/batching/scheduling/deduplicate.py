@@ -34,10 +34,16 @@ class EqualNodes(NamedTuple):
 
     own: Classes  # of equal type and features
     final: Classes  # after all passes
+    # Of each pass, if it is rounds, before the first and after each: which of the nodes that
+    # represent others in the end are still equal then.
+    rounds: tuple[tuple[Classes, ...], ...]
 
     def among(self, nodes: IntArray) -> EqualNodes:
         """The same of some nodes alone, numbered anew."""
-        return EqualNodes(self.own.among(nodes), self.final.among(nodes))
+        final = self.final.among(nodes)
+        kept = self.final.inverse[nodes[final.representative]]
+        rounds = (tuple(stage.among(kept) for stage in stages) for stages in self.rounds)
+        return EqualNodes(self.own.among(nodes), final, tuple(rounds))
 
 
 def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
@@ -57,13 +63,18 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
     first = np.arange(dag.num_nodes)
     merge_equal(first.copy(), [node_numbers(dag)], first)
     own = final = Classes.of_first(first)
+    rounds: list[list[Classes]] = []
     for item in passes:
         read = _Reading(Edges.of_pass(dag, item), edge_numbers(dag, item.space))
+        rounds.append([])
         if isinstance(item, Rounds):
-            final = _after_rounds(read, item.rounds, final)
+            rounds[-1] += [final, *_after_rounds(read, item.rounds, final)]
+            final = rounds[-1][-1]
         else:
             final = _after_levels(read, depth_of_pass(dag, item, read.edges), final)
-    return EqualNodes(own, final)
+    kept = final.representative
+    by_pass = (tuple(stage.among(kept) for stage in stages) for stages in rounds)
+    return EqualNodes(own, final, tuple(by_pass))
 
 
 class _Reading(NamedTuple):
@@ -129,8 +140,8 @@ def _by_degree(nodes: IntArray, ptr: IntArray) -> Iterator[tuple[IntArray, IntAr
         yield own, ptr[own] + np.arange(degree)[:, None]
 
 
-def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Classes:
-    """The classes after rounds of message passing."""
+def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Iterator[Classes]:
+    """The classes after each round of message passing."""
     degree = np.diff(read.edges.ptr)
     # A cell may ask how many neighbours its neighbour has; after a round, the state tells.
     seen = before.first
@@ -139,7 +150,7 @@ def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Classes:
     for _ in range(num_rounds):
         before = _after_round(read, before, seen)
         seen = before.first
-    return before
+        yield before
 
 
 def _after_round(read: _Reading, before: Classes, seen: IntArray) -> Classes:

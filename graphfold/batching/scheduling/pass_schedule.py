@@ -84,6 +84,9 @@ class PassSchedule:
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
     reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge or 0; None if several
+    # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
+    # equal then. Equal nodes have one row already; these are equal in early rounds only.
+    equal_rows: tuple[Tensor, ...] = ()
     following: tuple[Tensor | None, Tensor | None] = (None, None)  # of unrolled rounds, see there
 
     @cached_property
@@ -230,6 +233,7 @@ class PassSchedule:
             self,
             **moved,
             type_order=tuple(None if t is None else function(t) for t in self.type_order),
+            equal_rows=tuple(map(function, self.equal_rows)),
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.scheduling.classes import Classes
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group as Group
@@ -101,21 +102,31 @@ def build_schedule(
     sources, inputs = find_sources(op_type, num_types, equal)
     classes = None if equal.final.are_single else equal.final
     graph = Quotient(dag, classes)
-    return Schedule(
-        tuple(_build_pass(graph, item, policy, inputs) for item in passes),
-        sources,
-        None if classes is None else torch.from_numpy(classes.inverse),
+    plans = (
+        _build_pass(graph, item, policy, inputs, stages)
+        for item, stages in zip(passes, equal.rounds, strict=True)
     )
+    class_of = None if classes is None else torch.from_numpy(classes.inverse)
+    return Schedule(tuple(plans), sources, class_of)
 
 
-def _build_pass(graph: Quotient, item: Pass, policy: str, inputs: CellInputs) -> PassSchedule:
+def _build_pass(
+    graph: Quotient, item: Pass, policy: str, inputs: CellInputs, stages: Sequence[Classes] = ()
+) -> PassSchedule:
     choose, edges = get_policy(policy), graph.edges(item)
     if isinstance(item, Rounds):
-        return plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
+        plan = plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
+        return replace(plan, equal_rows=tuple(_equal_rows(plan, stage) for stage in stages))
     depth = graph.depth(item, edges)
     rank = _rank(graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))
     return plan_pass(inputs, edges, step, rank)
+
+
+def _equal_rows(plan: PassSchedule, classes: Classes) -> Tensor:
+    """[num_rows + 1] the row that stands for each row while these are the classes of nodes."""
+    first = torch.from_numpy(classes.first)
+    return torch.cat([plan.row.new_zeros(1), plan.row[first[plan.node]]])
 
 
 def _rank(graph: Quotient, edges: Edges, depth: IntArray) -> IntArray | None:

@@ -1,14 +1,19 @@
 """Unrolled rounds: message passing as one pass over nodes (v, t), which read (u, t - 1).
 
 Rows are sorted by type, then by round, so that a field takes memory only for the types that have
-it; groups run round by round. The op type of (v, t) is that of v plus t times the number of types:
-rounds may have cells of their own.
+it; groups run round by round. After few rounds more nodes are equal than in the end: the state of a
+node depends on what lies within t steps of it, and there molecules repeat each other. Nodes that
+are equal in a round have one row there.
+
+The op type of (v, t) is that of v plus t times the number of types: rounds may have cells of their
+own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -27,16 +32,30 @@ class UnrolledRounds:
     Args:
         plan: with the rows of every round, the state before the first among them.
         first: [num_rounds + 1][num_types] the first row of a type in a round.
-        size: [num_types] how many rows it has there.
+        size: [num_rounds + 1][num_types] how many rows it has there.
         previous_row: [num_rows + 1] the row of the same node in the round before; 0 for none.
         child_count: [num_edges] how many neighbours each neighbour has.
+        row: [num_rows] the row in the plan of each round.
+        of: [num_rounds + 1, num_plan_rows + 1] the row that each of those has in a round.
     """
 
     plan: PassSchedule
     first: Sequence[Sequence[int]]
-    size: Sequence[int]
+    size: Sequence[Sequence[int]]
     previous_row: Tensor
     child_count: Tensor
+    row: Tensor
+    of: Tensor
+
+    def kept(self, number: int, group: Group) -> Tensor | None:
+        """[size] which rows of a group of the plan there are in a round; None for all."""
+        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
+        return None if size == group.size else self.row[first - 1 : first - 1 + size] - group.start
+
+    def spread(self, number: int, group: Group) -> Tensor | None:
+        """[group_size] which row of a round each row of a group is; None if each is its own."""
+        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
+        return None if size == group.size else self.of[number, group.rows] - first
 
 
 class _Rows(NamedTuple):
@@ -55,7 +74,7 @@ def unroll(plan: PassSchedule, num_rounds: int) -> UnrolledRounds:
         num_rounds: how many there are.
     """
     num_types = len(plan.type_order)
-    rows = _find_rows(plan, num_rounds)
+    rows, size = _find_rows(plan, num_rounds)
     starts = {group.op_type: group.start for group in plan.groups}
     first = rows.of[:, [starts.get(op_type, 0) for op_type in range(num_types)]].tolist()
     later, plan_ptr = rows.number > 0, plan.child_ptr.numpy()
@@ -66,30 +85,37 @@ def unroll(plan: PassSchedule, num_rounds: int) -> UnrolledRounds:
     read = plan.child_row.numpy()[edge]
     child = rows.of[rows.number[parent] - 1, read]
     before = np.append(0, rows.of[rows.number - 1, rows.row] * later)
-    size = [plan.count_rows(op_type) for op_type in range(num_types)]
     groups = [
-        _group(number * num_types + op_type, row, size[op_type], ptr)
+        _group(number * num_types + op_type, row, size[number][op_type], ptr)
         for number, own in enumerate(first)
         for op_type, row in enumerate(own)
-        if size[op_type]
+        if row
     ]
     number_of_edge = plan.edge.numpy()[edge]
     unrolled = _plan(plan, groups, ptr, child, parent, number_of_edge, before, num_rounds + 1)
     count = plan.child_count(torch.from_numpy(read))
-    return UnrolledRounds(unrolled, first, size, torch.from_numpy(before), count)
+    others = map(torch.from_numpy, (rows.row, rows.of))
+    return UnrolledRounds(unrolled, first, size, torch.from_numpy(before), count, *others)
 
 
-def _find_rows(plan: PassSchedule, num_rounds: int) -> _Rows:
-    """Those of the first type in every round, then those of the next one."""
-    pieces, numbers = [], []
-    for group in plan.groups:
-        pieces += [np.arange(group.start, group.stop)] * (num_rounds + 1)
-        numbers.append(np.arange(num_rounds + 1).repeat(group.size))
-    none = [np.zeros(0, np.int64)]
-    row, number = np.concatenate(pieces or none), np.concatenate(numbers or none)
-    of = np.zeros((num_rounds + 1, plan.num_rows + 1), np.int64)
+def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[int]]]:
+    """Those of the first type in every round, then those of the next one; and their numbers."""
+    everyone, layers = np.arange(plan.num_rows + 1), range(num_rounds + 1)
+    stands = [rows.numpy() for rows in plan.equal_rows] or [everyone] * len(layers)
+    kept = [
+        [own[own == everyone[group.rows]] for own in (rows[group.rows] for rows in stands)]
+        for group in plan.groups
+    ]
+    size = [[0] * len(plan.type_order) for _ in layers]
+    for group, pieces in zip(plan.groups, kept, strict=True):
+        for number in layers:
+            size[number][group.op_type] = len(pieces[number])
+    row = np.concatenate([np.zeros(0, np.int64), *chain.from_iterable(kept)])
+    number = np.tile(layers, len(kept)).repeat([len(p) for pieces in kept for p in pieces])
+    of = np.zeros((len(layers), plan.num_rows + 1), np.int64)
     of[number, row] = np.arange(1, len(row) + 1)
-    return _Rows(row, number, of)
+    of = np.take_along_axis(of, np.stack(stands), 1)
+    return _Rows(row, number, of), size
 
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:

@@ -75,9 +75,11 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
 
 
 def rows(dag: TypedDAG, num_rounds: int) -> list[int]:
-    """How many rows are computed if there are so many rounds, or fewer."""
-    passes = [[Rounds("bond", number)] for number in range(1, num_rounds + 1)]
-    return [build_schedule(dag, item, share=True).passes[0].num_rows for item in passes]
+    """How many rows are computed before the first round and in each."""
+    (plan,) = build_schedule(dag, [Rounds("bond", num_rounds)], share=True).passes
+    sizes = [sum(size) for size in plan.unrolled(num_rounds).size]
+    assert sizes[-1] == plan.num_rows
+    return sizes
 
 
 CONVOLUTIONS = {
@@ -126,7 +128,7 @@ def test_a_ring_is_one_atom_and_two_rings_are_the_same_one():
     builder = GraphBuilder(ATOMS)
     for size in (5, 6):
         ring(builder, size)
-    assert rows(builder.build(), 3) == [1, 1, 1]
+    assert rows(builder.build(), 3) == [1, 1, 1, 1]
 
 
 def ring(builder: GraphBuilder, size: int) -> None:
@@ -150,13 +152,13 @@ def chain(size: int) -> TypedDAG:
 def test_a_round_tells_one_more_step_of_the_surroundings_apart():
     # After one round: ends, atoms beside an end on their left, on their right, and all others. From
     # then on the ends are two, and with every round one more atom on each side is on its own.
-    assert rows(chain(20), 4) == [4, 7, 9, 11]
+    assert rows(chain(20), 4) == [1, 4, 7, 9, 11]
 
 
 def test_how_many_neighbours_a_neighbour_has_tells_atoms_apart():
     # The ends of a chain of three read an atom with two neighbours, those of a pair one with one.
     dag = collate([chain(2), chain(3)])
-    assert rows(dag, 1) == [3]
+    assert rows(dag, 1) == [1, 3]
     check(make(ATOMS, [Rounds("bond", 1)], [{"atom": GCNCell(SIZE)}]), dag)
 
 
@@ -168,7 +170,8 @@ def test_columns_tell_atoms_apart(column):
         builder.output(*builder.nodes("atom", 2, kind=[of_atom] * 2))
         builder.edges("bond", [0, 1], [1, 0], kind=[of_bond] * 2)
         builder.finish()
-    assert rows(builder.build(), 2) == [2, 2]
+    before = 2 if column == "atoms" else 1
+    assert rows(builder.build(), 2) == [before, 2, 2]
 
 
 def test_inputs_are_those_of_atoms_that_differ_by_themselves():
@@ -184,6 +187,9 @@ def test_moving_a_schedule_moves_what_is_equal():
     moved = schedule.map_tensors(lambda tensor: tensor + 0)
     assert torch.equal(moved.class_of, schedule.class_of)
     assert moved.class_of is not schedule.class_of
+    assert len(moved.passes[0].equal_rows) == 2
+    for old, new in zip(schedule.passes[0].equal_rows, moved.passes[0].equal_rows, strict=True):
+        assert new is not old
     assert moved.sources[0].of is not schedule.sources[0].of
 
 

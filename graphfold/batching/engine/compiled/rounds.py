@@ -18,6 +18,7 @@ from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.rounds import x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
@@ -52,19 +53,20 @@ class RoundsInputs:
             x: op type -> what `Cell.before` returned, of each round.
         """
         plan, num_types = inputs.plan, len(inputs.plan.type_order)
-        present = {group.op_type for group in plan.groups}
+        unrolled = plan.unrolled(len(turns))
         cells, own_x, tables = {}, {}, {}
         for number, (by_type, given) in enumerate(zip(turns, x, strict=True), start=1):
             for op_type, cell in by_type.items():
-                if op_type not in present:
+                if op_type not in state.groups:
                     continue
                 code = op_type + number * num_types
+                kept = unrolled.kept(number, state.groups[op_type])
                 cells[code] = cell
-                own_x[code] = x_rows(given[op_type], plan, op_type)
+                own_x[code] = x_rows(given[op_type], plan, op_type, kept)
                 if makes_tables(cell):
                     tables[code] = cell.before_edges(inputs.edge_kinds.columns)
         return RoundsInputs(
-            unrolled=plan.unrolled(len(turns)),
+            unrolled=unrolled,
             state=state,
             cells=cells,
             x=own_x,
@@ -78,17 +80,23 @@ class RoundsInputs:
     @property
     def num_types(self) -> int:
         """How many types the schema has."""
-        return len(self.unrolled.size)
+        return len(self.unrolled.first[0])
 
     @cached_property
     def read(self) -> dict[str, Tensor]:
         """Field -> its rows, of those that this pass does not write."""
         written = {name for cell in self.cells.values() for name in cell.fields}
         return {
-            name: next(iter(parts.values()))
+            name: self.initial(name, *parts)
             for name, parts in self.state.parts.items()
             if name not in written and len(parts) == 1
         }
+
+    def initial(self, field: str, op_type: int) -> Tensor:
+        """[size, width] a field before the first round, in the rows that there are then."""
+        rows = self.state.parts[field][op_type]
+        kept = self.unrolled.kept(0, self.state.groups[op_type])
+        return rows if kept is None else select_rows(rows, kept)
 
     @cached_property
     def as_pass(self) -> PassInputs:
@@ -149,7 +157,8 @@ def run_compiled_rounds(inputs: RoundsInputs, cells: Mapping[int, CompiledCell])
     found = dict(zip(run.outputs, run_pass(run), strict=True))
     parts = {name: dict(own) for name, own in inputs.state.parts.items()}
     for (name, op_type), rows in found.items():
-        parts[name][op_type] = rows
+        spread = inputs.unrolled.spread(-1, inputs.state.groups[op_type])
+        parts[name][op_type] = rows if spread is None else select_rows(rows, spread)
     return TypedFields(inputs.state.plan, parts, inputs.state.absent)
 
 
@@ -168,12 +177,12 @@ class _CompiledRounds(CompiledPass):
         types = sorted({code % inputs.num_types for code in cells})
         last = len(unrolled.first) - 1
         self.first_row = unrolled.first[0][types[0]]
-        self.num_rows = unrolled.first[last][types[-1]] + unrolled.size[types[-1]]
+        self.num_rows = unrolled.first[last][types[-1]] + unrolled.size[last][types[-1]]
         self.num_rows -= self.first_row
         initial: dict[Named, Tensor] = {}
         for name in self.fields:
-            for op_type, rows in inputs.state.parts[name].items():
-                initial[op_type, ("initial", name)] = rows
+            for op_type in inputs.state.parts[name]:
+                initial[op_type, ("initial", name)] = inputs.initial(name, op_type)
         self.names = (*self.names, *initial)
         self.tensors = (*self.tensors, *initial.values())
         self.outputs = [
@@ -240,4 +249,4 @@ class _CompiledRounds(CompiledPass):
     def _rows(self, number: int, op_type: int) -> slice:
         """Where the rows of a type in a round lie in a state."""
         start = self._inputs.unrolled.first[number][op_type] - self.first_row
-        return slice(start, start + self._inputs.unrolled.size[op_type])
+        return slice(start, start + self._inputs.unrolled.size[number][op_type])
