@@ -35,8 +35,9 @@ class RoundsRun:
 
     def __init__(self, inputs: RoundInputs, given: Mapping[str, Tensor]) -> None:
         self.inputs, self.plan = inputs, inputs.plan
-        is_split = isinstance(given, TypedFields)
-        self.state = given if is_split else TypedFields.split(self.plan, given)
+        self.state = (
+            given if isinstance(given, TypedFields) else TypedFields.split(self.plan, given)
+        )
         self._links: dict[int, Links] = {}
 
     def begin(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> None:

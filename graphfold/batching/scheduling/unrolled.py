@@ -110,12 +110,13 @@ def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[in
     for group, pieces in zip(plan.groups, kept, strict=True):
         for number in layers:
             size[number][group.op_type] = len(pieces[number])
-    row = np.concatenate([np.zeros(0, np.int64), *chain.from_iterable(kept)])
-    number = np.tile(layers, len(kept)).repeat([len(p) for pieces in kept for p in pieces])
+    parts = list(chain.from_iterable(kept))
+    row = np.concatenate([np.zeros(0, np.int64), *parts])
+    turn = np.tile(layers, len(kept)).repeat(np.array([len(part) for part in parts], np.int64))
     of = np.zeros((len(layers), plan.num_rows + 1), np.int64)
-    of[number, row] = np.arange(1, len(row) + 1)
+    of[turn, row] = np.arange(1, len(row) + 1)
     of = np.take_along_axis(of, np.stack(stands), 1)
-    return _Rows(row, number, of), size
+    return _Rows(row, turn, of), size
 
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
