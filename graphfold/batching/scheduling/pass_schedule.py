@@ -23,9 +23,6 @@ class Group(NamedTuple):
     edge_start: int  # first child edge
     edge_stop: int
     type_start: int  # first row among the rows of this type
-    first_child: int  # the row of the first edge if the edges read consecutive rows, else -1
-    first_edge: int  # the edge that reads row `start` if the group is read in one piece, else -1
-    num_read: int  # how many edges read rows of the group
 
     @property
     def size(self) -> int:
@@ -48,11 +45,6 @@ class Group(NamedTuple):
         return slice(self.start - 1, self.stop - 1)
 
     @property
-    def type_rows(self) -> slice:
-        """Their rows among the rows of their type."""
-        return slice(self.type_start, self.type_start + self.stop - self.start)
-
-    @property
     def edges(self) -> slice:
         """Their child edges."""
         return slice(self.edge_start, self.edge_stop)
@@ -66,9 +58,6 @@ class PassSchedule:
     execution order, so a group writes one slice; edges are sorted by the row that reads, so a
     group's edges are one slice as well. "Position" of a row is the row minus one: that of its node
     among `node`; "position" of an edge is its place in `child_row`.
-
-    A group is read in one piece (`Group.first_edge`) if edges first_edge, first_edge + 1, ...
-    first_edge + num_read - 1 read its rows start, start + 1, ... and no other edge reads it.
     """
 
     groups: tuple[Group, ...]
@@ -102,11 +91,6 @@ class PassSchedule:
         """How many rows are computed; a buffer has one more, for absent children."""
         return self.node.shape[0]
 
-    @cached_property
-    def is_gathered(self) -> bool:
-        """Whether some group that is read is not read in one piece."""
-        return any(group.first_edge < 0 and group.num_read for group in self.groups)
-
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its rows of a [num_rows + 1, ...] buffer."""
         return _split(buffer[1:], self.groups, [g.stop - g.start for g in self.groups])
@@ -135,16 +119,6 @@ class PassSchedule:
     def group_child_row(self, group: Group) -> Tensor:
         """[num_child_edges] the row that each edge reads."""
         return self._child_rows[group.start]
-
-    def read_children(self, state: Tensor, group: Group) -> Tensor:
-        """[num_child_edges, width] what a group's edges read of `state`, [num_rows + 1, width].
-
-        A view where the children lie side by side, else a copy.
-        """
-        first = group.first_child
-        if first < 0:
-            return state.index_select(0, self._child_rows[group.start])
-        return state[first : first + group.edge_stop - group.edge_start]
 
     @cached_property
     def _child_rows(self) -> dict[int, Tensor]:

@@ -7,7 +7,7 @@ import torch
 
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.batching.scheduling.readers import Readers, find_readers, first_children, first_edges
+from graphfold.batching.scheduling.readers import find_readers
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
 
@@ -39,7 +39,7 @@ def plan_pass(
     first = (size.cumsum() - size).repeat(size)  # position of the first row of each row's group
     readers = find_readers(edges.child, len(order))
     return PassSchedule(
-        groups=_groups(is_group % num_types, size, edges, readers),
+        groups=_groups(is_group % num_types, size, edges),
         row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
@@ -55,23 +55,21 @@ def plan_pass(
     )
 
 
-def _groups(types: IntArray, size: IntArray, edges: Edges, readers: Readers) -> tuple[Group, ...]:
+def _groups(types: IntArray, size: IntArray, edges: Edges) -> tuple[Group, ...]:
     """Groups from their types and sizes, in row order; rows are positions plus one."""
     bounds = run_pointers(size)
-    starts = bounds + 1
-    edge_bounds = edges.ptr[bounds]
-    first_edge, num_read = first_edges(edges.child, readers, starts)
-    op_types = types.tolist()
+    starts, edge_bounds, op_types = (
+        (bounds + 1).tolist(),
+        edges.ptr[bounds].tolist(),
+        types.tolist(),
+    )
     columns = [
         op_types,
-        starts[:-1].tolist(),
-        starts[1:].tolist(),
-        edge_bounds[:-1].tolist(),
-        edge_bounds[1:].tolist(),
+        starts[:-1],
+        starts[1:],
+        edge_bounds[:-1],
+        edge_bounds[1:],
         _type_starts(op_types, size.tolist()),
-        first_children(edges.child, edge_bounds).tolist(),
-        first_edge.tolist(),
-        num_read.tolist(),
     ]
     return tuple(map(Group._make, zip(*columns, strict=True)))
 

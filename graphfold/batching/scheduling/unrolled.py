@@ -121,7 +121,7 @@ def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[in
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
     edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
-    return Group(code, row, row + size, *edges, 0, -1, -1, 0)
+    return Group(code, row, row + size, *edges, type_start=0)
 
 
 def _plan(
