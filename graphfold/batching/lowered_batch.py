@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
+from graphfold.batching.scheduling.deduplicate import EqualNodes
 from graphfold.batching.scheduling.passes import Pass
 from graphfold.batching.scheduling.schedule import build_schedule
-from graphfold.batching.scheduling.sharing import Distinct
 from graphfold.dag import TypedDAG
 
 
@@ -47,7 +47,7 @@ def plan_batch(
     passes: Sequence[Pass],
     policy: str = "depth",
     share: bool = False,
-    equal: Sequence[Distinct] | None = None,
+    equal: EqualNodes | None = None,
 ) -> Batch:
     """A planned batch.
 

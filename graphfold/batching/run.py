@@ -25,7 +25,7 @@ from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
 from graphfold.batching.engine.refusals import refuse_changed_buffers
 from graphfold.batching.engine.round_inputs import RoundInputs
-from graphfold.batching.engine.rounds import RoundsRun, first_plan, select, x_rows
+from graphfold.batching.engine.rounds import RoundsRun, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment_kernels import get_kernel
@@ -81,8 +81,7 @@ class RunInputs:
 
     def edge_columns(self, item: Pass) -> Mapping[str, Tensor]:
         """The columns of the edges that a pass follows, in the order of the graph."""
-        space = f"relation:{item.relation}" if isinstance(item, Rounds) else "inputs"
-        return self.batch.dag.columns[space]
+        return self.batch.dag.columns[item.space]
 
 
 def _num_rows(x: NodeInput) -> int | None:
@@ -97,14 +96,14 @@ class RowRun:
         self.inputs = inputs
         self.batch = inputs.batch
         self.fields: Mapping[str, Tensor] = {}
-        self.plan = inputs.batch.schedule.passes[0]
+        self.index, self.plan = 0, inputs.batch.schedule.passes[0]
         self.sparse: set[str] = set()  # fields whose gradient may be sparse
 
     def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
         """Runs a pass; `turns` are the cells, of rounds those of each."""
         plan = self.batch.schedule.passes[index]
         with ExitStack() as checks:
-            if any(part.is_shared for part in (plan, *plan.rounds)):
+            if self.batch.schedule.is_shared:
                 every = list(dict.fromkeys(cell for cells in turns for cell in cells.values()))
                 names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in every))
                 checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
@@ -113,7 +112,7 @@ class RowRun:
                 self._rounds(item, plan, turns)
             else:
                 self._levels(item, plan, turns[0])
-        self.plan = plan
+        self.plan, self.index = plan, index
 
     def _levels(self, item: Pass, plan: PassSchedule, cells: dict[int, Cell]) -> None:
         given = self._given(plan)
@@ -147,11 +146,11 @@ class RowRun:
     def _rounds(self, item: Rounds, plan: PassSchedule, turns: Sequence[dict[int, Cell]]) -> None:
         given = self.fields
         if not isinstance(given, TypedFields):
-            given = self._given(first_plan(plan))
+            given = self._given(plan)
         is_fast = self.inputs.engine == "fast"
         inputs = RoundInputs(
             plan=plan,
-            relation=self.batch.dag.relations[item.relation],
+            num_edges=len(self.batch.dag.relations[item.relation].index),
             edge=self.inputs.edge_columns(item),
             absent=self.inputs.absent,
             shared=self.inputs.shared,
@@ -193,9 +192,7 @@ class RowRun:
             new = self._after(cell, own)
             self.fields = self.fields.join(op_type, new)
             return list(new)
-        rows = self.plan.row[self.inputs.nodes(op_type)]
-        if self.plan.is_shared:  # `after` sees each row once
-            rows = torch.unique(rows)
+        rows = self.plan.rows_of_type(op_type)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
         new = self._after(cell, own)
         for field, values in new.items():
@@ -208,7 +205,7 @@ class RowRun:
 
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         """The state after all passes; `has` says which types have a field."""
-        return States(self.fields, self.plan.row, has, self.sparse)
+        return States(self.fields, self.batch.schedule.rows(self.index), has, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         x = self.inputs.of_type(op_type)

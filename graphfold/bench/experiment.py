@@ -36,7 +36,7 @@ class Trainable:
 
     def loader(self, epoch: int = 0) -> GraphLoader:
         """The batches of an epoch, planned as they are asked for."""
-        share = choose_sharing(self.data, "train", self.model, training=True)
+        share = choose_sharing(self.data, self.model, training=True)
         model = self.model
         loader = self.data.loader("train", model.passes, share=share, lowering=model.lowering)
         assert isinstance(loader.sampler, BatchSampler)

@@ -180,11 +180,10 @@ def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
     passes = zip(model.passes, model.network.cells, batch.schedule.passes, strict=True)
     for item, cells, plan in passes:
         assert isinstance(item, Rounds)
+        sizes = plan.unrolled(item.rounds).size
         for turn in range(item.rounds):
-            own_plan = (*plan.rounds[1:], *[plan] * item.rounds)[turn]
-            size = {group.op_type: group.size for group in own_plan.groups}
             for name, own in cells.items():  # type: ignore[operator]
-                rows = size.get(model.network.schema.type_index(name), 0)
+                rows = sizes[turn + 1][model.network.schema.type_index(name)]
                 for layer in _linear_layers(own[min(turn, len(own) - 1)]):
                     calls.setdefault(layer, []).append(rows)
     for layer in _linear_layers(model.head):

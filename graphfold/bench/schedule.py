@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphfold.batching import POLICIES, Pass, Rounds, Schedule, Up, build_schedule
-from graphfold.batching.scheduling.equal_nodes import find_equal
+from graphfold.batching.scheduling.deduplicate import deduplicate
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, Work, measure, median_seconds
@@ -147,7 +147,7 @@ class _SharedPlanner:
     def __init__(self, workload: Workload) -> None:
         corpus = collate(workload.dags)
         self._workload = workload
-        self._equal = find_equal(corpus, workload.passes)
+        self._equal = deduplicate(corpus, workload.passes)
         bounds = [0, *accumulate(dag.num_nodes for dag in workload.dags)]
         self._nodes = [np.arange(start, stop) for start, stop in pairwise(bounds)]
 
@@ -155,7 +155,7 @@ class _SharedPlanner:
         return list(map(self._plan, self._workload.dags, self._nodes))
 
     def _plan(self, dag: TypedDAG, nodes: IntArray) -> Schedule:
-        equal = [stage.among(nodes) for stage in self._equal]
+        equal = self._equal.among(nodes)
         return build_schedule(dag, self._workload.passes, share=True, equal=equal)
 
 

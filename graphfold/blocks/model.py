@@ -13,6 +13,7 @@ from graphfold.batching import Batch, Pass, States
 from graphfold.batching.lowered_batch import LoweredBatch
 from graphfold.blocks.compiled import PASSES, compile
 from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.function import Function
 from graphfold.blocks.graphs import Graphs
 from graphfold.blocks.metric import Metric
 from graphfold.blocks.node_rows import ROWS, in_node_order, without_labels
@@ -120,6 +121,11 @@ class BlockModel(Model):
             nodes = torch.arange(dag.num_nodes) if self.level == "node" else dag.output_index
             lowered = in_node_order(lowered, self.network.results.metric_slot(ROWS), dag, nodes)
         return replace(without_labels(lowered), origin=dag.origin, files=dag.files)
+
+    def state_parts(self) -> list[Callable[..., Any]]:
+        """The modules and the functions in the blocks."""
+        functions = (b.fn for b in walk(self.network.root) if isinstance(b, Function))
+        return [*self.network.modules(), *functions]
 
     def states(self, batch: Batch) -> States:
         """The states of all nodes that the blocks made."""

@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from graphfold.batching import Batch, Pass
 from graphfold.batching.lowered_batch import plan_batch
-from graphfold.batching.scheduling.equal_nodes import find_equal
-from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.dag import Schema, TypedDAG, nodes_of_graphs, select
 from graphfold.datasets.reading import start_method
 
@@ -63,12 +62,11 @@ class GraphDataset(Dataset[Batch]):
         dag, equal = select(self.dag, numbers), self.equal_among(numbers)
         return plan_batch(dag, lowered, self.passes, self.policy, self.share, equal)
 
-    def equal_among(self, numbers: Sequence[int]) -> list[Distinct] | None:
+    def equal_among(self, numbers: Sequence[int]) -> EqualNodes | None:
         """Which nodes of the graphs with these numbers are equal, if that matters."""
         if self._equal is None:
             return None
-        nodes = nodes_of_graphs(self._computed, numbers).numpy()
-        return [stage.among(nodes) for stage in self._equal]
+        return self._equal.among(nodes_of_graphs(self._computed, numbers).numpy())
 
 
 class GraphLoader(DataLoader[Batch]):
@@ -187,12 +185,12 @@ class _Unpacker(pickle.Unpickler):
         return _view(self.memory, *pid)
 
 
-def _equal_nodes(dag: TypedDAG, passes: tuple[Pass, ...]) -> tuple[Distinct, ...]:
-    """`find_equal`, remembered, since every part of a corpus has a loader of its own."""
-    cache: dict[tuple[Pass, ...], tuple[Distinct, ...]]
+def _equal_nodes(dag: TypedDAG, passes: tuple[Pass, ...]) -> EqualNodes:
+    """`deduplicate`, remembered, since every part of a corpus has a loader of its own."""
+    cache: dict[tuple[Pass, ...], EqualNodes]
     cache = dag.__dict__.setdefault("_equal_nodes", {})
     if passes not in cache:
-        cache[passes] = find_equal(dag, passes)
+        cache[passes] = deduplicate(dag, passes)
     return cache[passes]
 
 

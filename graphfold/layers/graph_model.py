@@ -113,6 +113,10 @@ class GraphModel(Model):
         """What the scheduler needs to know of the model."""
         return self.network.passes
 
+    def state_parts(self) -> list[Callable[..., Any]]:
+        """The encoder and the cells."""
+        return [*self.encoder.modules(), *self.network.modules()]
+
     def states(self, batch: Batch) -> States:
         """What the passes make of every node."""
         x = self.encoder(batch.dag, batch.schedule.sources)

@@ -66,6 +66,11 @@ class Model(nn.Module, ABC):
             raw: Tensor = self.head(rows)
         return raw
 
+    def state_parts(self) -> list[Callable[..., Any]]:
+        """The modules, and functions that are none, which compute the states."""
+        others = set(self.head.modules())
+        return [module for module in self.modules() if module not in others]
+
     @abstractmethod
     def states(self, batch: Batch) -> States:
         """What the passes make of every node."""

@@ -64,7 +64,7 @@ def fit(
     with quiet_lightning(), _interrupts():
         trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
         model = learner.model
-        share = {part: choose_sharing(data, part, model, part == "train") for part in PARTS}
+        share = {part: choose_sharing(data, model, part == "train") for part in PARTS}
         loaders = Loaders(data, share)
         trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
 

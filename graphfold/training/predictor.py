@@ -106,7 +106,7 @@ class Predictor:
         trained = self.trained
         encoded = trained.spec.encode(dag)
         if self.share == "auto":
-            self.share = can_share(trained.model, encoded)
+            self.share = can_share(trained.model)
         batch = trained.model.plan(encoded, share=bool(self.share))
         with autocast(trained.device, trained.checkpoint.config["trainer"]):
             decoded = self._decode(batch.to(trained.device))

@@ -1,87 +1,76 @@
-"""Whether equal nodes of a batch may be computed once: found out by a trial with the model."""
+"""Whether equal nodes of a batch may be computed once: decided by what the model is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
+from torch.nn import functional
 
-from graphfold.dag import TypedDAG, select
+from graphfold.blocks.layers import FC
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import EngineError
 from graphfold.layers import Model
+from graphfold.layers.dropout import StateDropout
 
-#: Graphs of a trial; each is there twice, so that there is something to share.
-NUM_GRAPHS = 4
-
-#: Products differ a little with the number of rows; masks and means over the batch by far more.
-TOLERANCE = 1e-3
+#: What is in the names of torch's functions that draw, or may look at more than one row.
+_NOT_BY_ROW = ("dropout", "norm", "rand", "rrelu", "bernoulli", "gumbel", "multinomial")
 
 
-def choose_sharing(data: DataModule, part: str, model: Model, training: bool) -> bool:
-    """What `data.share` says; where it says "auto", what a trial on a part shows.
+def choose_sharing(data: DataModule, model: Model, training: bool) -> bool:
+    """What `data.share` says; where it says "auto", whether it is known to change nothing.
 
     Args:
-        data: the data, prepared.
-        part: train, val or test.
+        data: the data.
         model: the model.
-        training: whether it trains on the part or is evaluated.
+        training: whether it trains or is evaluated.
     """
-    if data.share != "auto":
-        return bool(data.share)
-    numbers = data.split.part(part)[:NUM_GRAPHS]
-    return can_share(model, select(data.encoded(), numbers), training)
+    return can_share(model, training) if data.share == "auto" else bool(data.share)
 
 
-def can_share(model: Model, dag: TypedDAG, training: bool = False) -> bool:
-    """Whether a model computes the same when equal nodes of a batch are computed once.
+def can_share(model: Model, training: bool = False) -> bool:
+    """Whether a model is known to compute the same when equal nodes are computed once.
 
-    It does unless something before its readout is random (dropout in training) or looks at the
-    whole batch (batch normalisation in training). The model is run on a few graphs both ways, and
-    is left as it was, random generators included.
+    It is not if something before its readout draws random numbers (dropout in training), looks at
+    the whole batch (batch normalisation in training), or is code that neither torch nor graphfold
+    has written: what that does, nobody can tell. Where such code treats every row for itself, as a
+    cell on the way up should, `data.share=true` shares; the engine refuses cells that draw numbers
+    or change buffers then.
 
     Args:
         model: the model.
-        dag: graphs as the model reads them, on the CPU; the first are tried.
         training: whether the model is to be in training mode.
     """
-    few = list(range(min(NUM_GRAPHS, dag.num_graphs)))
-    if not few:
+    return all(_is_by_row(part, training) for part in model.state_parts())
+
+
+def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
+    if not isinstance(part, nn.Module):
+        return _is_known(part)
+    if type(part).__module__.split(".")[0] not in ("torch", "graphfold"):
         return False
-    dag = select(dag, [*few, *few])
-    with _as_it_was(model, training):
-        try:
-            alone, shared = _states(model, dag, share=False), _states(model, dag, share=True)
-        except EngineError:
-            return False
-    return all(_is_close(shared[name], value) for name, value in alone.items())
+    if isinstance(part, nn.modules.batchnorm._NormBase):
+        return not training and part.running_mean is not None
+    functions = (value for value in vars(part).values() if callable(value))
+    return not (training and _draws(part)) and all(map(_is_known, functions))
 
 
-def _states(model: Model, dag: TypedDAG, share: bool) -> dict[str, Tensor]:
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    batch = model.plan(dag, share=share).to(device)
-    return dict(model.states(batch))
+def _is_known(function: Callable[..., Any]) -> bool:
+    """Whether a function is torch's or graphfold's own, and treats every row for itself."""
+    name = getattr(function, "__name__", "")
+    if (getattr(function, "__module__", None) or "").startswith("graphfold."):
+        return True
+    is_torch = any(getattr(home, name, None) is function for home in (torch, functional, nn.init))
+    return is_torch and not any(word in name for word in _NOT_BY_ROW)
 
 
-def _is_close(got: Tensor, want: Tensor) -> bool:
-    scale = float(want.abs().max()) if want.numel() else 0.0
-    return torch.allclose(got, want, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
-
-
-@contextmanager
-def _as_it_was(model: Model, training: bool) -> Iterator[None]:
-    """The model in a mode, without gradients; what the block changes is put back."""
-    was_training = {module: module.training for module in model.modules()}
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
-        with torch.random.fork_rng(), torch.no_grad():
-            model.train(training)
-            yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
-        for module, mode in was_training.items():
-            module.training = mode
+def _draws(module: nn.Module) -> bool:
+    """Whether a module draws random numbers in training."""
+    if isinstance(module, nn.modules.dropout._DropoutNd | StateDropout):
+        return module.p > 0
+    if isinstance(module, FC):
+        return any((p or 1) < 1 for p in (module.input_keep_prob, module.output_keep_prob))
+    if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+        return module.dropout > 0
+    return isinstance(module, nn.RReLU)

@@ -80,7 +80,7 @@ class TrainedModel:
 
     def score(self, data: DataModule, part: str) -> Rows:
         """All predictions for a part, from the batches that training scores it with."""
-        share = choose_sharing(data, part, self.model, training=False)
+        share = choose_sharing(data, self.model, training=False)
         loader = data.loader(
             part,
             self.model.passes,

@@ -121,7 +121,7 @@ def compare(
         gradients = [name for name in want if name.startswith("gradient")]
         outputs = [name for name in want if name not in gradients]
         model.network.engine, model.network.kernel = "fast", kernel
-        shares = (False, True) if can_share(model, dag, training=True) else (False,)
+        shares = (False, True) if can_share(model, training=True) else (False,)
         for policy, share in product(policies, shares):
             got, cells = _results(model, dag, policy, share)
             yield Comparison(

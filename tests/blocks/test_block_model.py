@@ -31,6 +31,7 @@ from graphfold.layers import (
     PairClassificationHead,
     RegressionHead,
 )
+from graphfold.training.sharing import can_share
 
 SIZE, WORDS, CLASSES = 5, 7, 3
 
@@ -356,3 +357,17 @@ def test_dropout_of_words_is_none_in_evaluation() -> None:
     made.eval()
     assert torch.equal(loss(made, trees()), loss(made, trees()))
     assert sum(isinstance(m, nn.Dropout) and m.p == 0.5 for m in made.modules()) == 2
+
+
+def test_its_parts_are_the_modules_and_the_functions() -> None:
+    assert can_share(model(), training=True)
+    dropped = model(root=partial(tree_lstm, hidden_size=SIZE, dropout=0.5))
+    assert can_share(dropped)
+    assert not can_share(dropped, training=True)
+
+    def own(schema: Schema, level: str) -> td.Block:
+        return neighbourhood(schema, level, SIZE, 1) >> td.Function(lambda x: 2 * x)
+
+    assert not can_share(model(MOLECULES, own, "graph", RegressionHead))
+    root = partial(neighbourhood, hidden_size=SIZE, radius=1)
+    assert can_share(model(MOLECULES, root, "graph", RegressionHead))

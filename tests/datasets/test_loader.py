@@ -11,8 +11,7 @@ import torch
 from postfix_adapter import NAME, random_expressions, write_expressions
 
 from graphfold.batching import Batch, Pass, Rounds, Up, build_schedule
-from graphfold.batching.scheduling.equal_nodes import find_equal
-from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.dag import TypedDAG
 from graphfold.dag.compare import difference
 from graphfold.datasets import loader as loader_module
@@ -65,11 +64,11 @@ def test_equal_nodes_of_a_corpus_are_found_once(
 ) -> None:
     found = []
 
-    def find_and_note(dag: TypedDAG, passes: Sequence[Pass]) -> tuple[Distinct, ...]:
+    def find_and_note(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
         found.append(tuple(passes))
-        return find_equal(dag, passes)
+        return deduplicate(dag, passes)
 
-    monkeypatch.setattr(loader_module, "find_equal", find_and_note)
+    monkeypatch.setattr(loader_module, "deduplicate", find_and_note)
     corpus, up, rounds = replace(dataset.dag), [Up()], [Rounds("next", 2)]
     for passes in (up, rounds, up, rounds):
         shared = GraphDataset(corpus, passes, share=True)[[4, 2]]

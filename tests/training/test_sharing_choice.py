@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import torch
 from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.batching import Cell
-from graphfold.dag import select
+from graphfold.blocks import FC
 from graphfold.datasets.data_module import DataModule
 from graphfold.layers import GraphModel
+from graphfold.layers.dropout import StateDropout
 from graphfold.training.compose import compose
 from graphfold.training.sharing import can_share, choose_sharing
 from graphfold.training.train import make_learner
@@ -39,39 +41,72 @@ class Noisy(Cell):
         return {name: value + 0.1 * torch.rand_like(value) for name, value in state.items()}
 
 
+@pytest.fixture(scope="module")
+def undropped(tmp_path_factory: pytest.TempPathFactory) -> GraphModel:
+    """A model without dropout, to be copied."""
+    folder = tmp_path_factory.mktemp("data")
+    return model_and_data("model.dropout=0", f"data.cache_dir={folder}")[0]
+
+
 def test_a_model_without_randomness_shares(tmp_path: Path) -> None:
     model, data = model_and_data("model.dropout=0", f"data.cache_dir={tmp_path}")
-    assert choose_sharing(data, "train", model, training=True)
+    assert choose_sharing(data, model, training=True)
     data.share = False
-    assert not choose_sharing(data, "train", model, training=True)
+    assert not choose_sharing(data, model, training=True)
+    data.share = True
+    assert choose_sharing(data, model, training=True)
+
+
+def test_dropout_decides_in_training_only(tmp_path: Path) -> None:
+    model, data = model_and_data("model.dropout=0.5", f"data.cache_dir={tmp_path}")
+    assert not choose_sharing(data, model, training=True)
+    assert choose_sharing(data, model, training=False)
+    model.encoder.dropout.p = 0.0
+    for module in model.network.modules():
+        if isinstance(module, StateDropout):
+            module.p = 0.0
+    model.head.another = torch.nn.Dropout(0.5)  # after the readout
+    assert can_share(model, training=True)
+
+
+def test_code_of_strangers_is_not_judged(undropped: GraphModel) -> None:
+    model = copy.deepcopy(undropped)
     model.network.cells[0] = torch.nn.ModuleDict(
         {
             name: torch.nn.ModuleList([Noisy(cells[0])])
             for name, cells in model.network.cells[0].items()
         }
     )
-    model.network.fuse = False  # it is not compiled, and need not say so
-    assert not can_share(model, data.encoded("val"))
+    assert not can_share(model)
 
 
-def test_dropout_decides_in_training_only(tmp_path: Path) -> None:
-    model, data = model_and_data("model.dropout=0.5", f"data.cache_dir={tmp_path}")
-    assert not choose_sharing(data, "train", model, training=True)
-    assert choose_sharing(data, "val", model, training=False)
-    assert not can_share(model, select(data.encoded(), []))
-
-
-def test_a_trial_leaves_no_trace(tmp_path: Path) -> None:
-    model, data = model_and_data("model.dropout=0.5", f"data.cache_dir={tmp_path}")
-    model.encoder.eval()
-    before = {k: v.clone() for k, v in model.state_dict().items()}
-    modes = [module.training for module in model.modules()]
-    generator = torch.get_rng_state()
-    can_share(model, data.encoded("val"), training=True)
-    assert torch.equal(torch.get_rng_state(), generator)
-    assert [module.training for module in model.modules()] == modes
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("part", "in_training", "in_evaluation"),
+    [
+        (torch.nn.LayerNorm(3), True, True),
+        (torch.nn.BatchNorm1d(3), False, True),
+        (torch.nn.BatchNorm1d(3, track_running_stats=False), False, False),
+        (torch.nn.RReLU(), False, True),
+        (torch.nn.MultiheadAttention(4, 2, dropout=0.1), False, True),
+        (torch.nn.MultiheadAttention(4, 2), True, True),
+        (FC(3, input_keep_prob=0.5), False, True),
+        (FC(3, input_keep_prob=1.0), True, True),
+        (FC(3, activation=lambda x: x - x.mean(0)), False, False),
+        (FC(3, activation=torch.tanh), True, True),
+        (FC(3, normalization_fn=torch.nn.functional.dropout), False, False),
+    ],
+)
+def test_parts_decide(
+    undropped: GraphModel,
+    part: torch.nn.Module,
+    in_training: bool,
+    in_evaluation: bool,
+    training: bool,
+) -> None:
+    model = copy.deepcopy(undropped)
+    model.encoder.another = part
+    assert can_share(model, training) == (in_training if training else in_evaluation)
 
 
 @pytest.mark.parametrize("share", ["true", "false"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 
 def modules_of(cell: nn.Module) -> list[nn.Module]:
@@ -26,9 +26,3 @@ def parameters_of(modules: Sequence[nn.Module]) -> list[nn.Parameter]:
     """Their own parameters, each once."""
     own = (p for module in modules for p in module._parameters.values())
     return list({id(p): p for p in own if p is not None}.values())
-
-
-def buffers_of(modules: Sequence[nn.Module]) -> list[Tensor]:
-    """Their own buffers, each once."""
-    own = (buffer for module in modules for buffer in module._buffers.values())
-    return list({id(buffer): buffer for buffer in own if buffer is not None}.values())

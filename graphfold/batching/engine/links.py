@@ -14,41 +14,7 @@ from graphfold.batching.engine.selected import Selected
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
 from graphfold.batching.kernels.segment import segment_sum
-from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-
-
-class OldState:
-    """The state of a round, with the rows of the next one.
-
-    A plan that shares divides the rows of the plan before, never joins them: so a type with as many
-    rows as before has the same rows.
-    """
-
-    def __init__(self, state: TypedFields, plan: PassSchedule) -> None:
-        self.state = state
-        self._plan = plan
-        self._groups = {group.op_type: group for group in plan.groups}
-        self._rows: dict[int, Tensor] = {}
-        self._known: dict[tuple[str, int], Tensor] = {}
-
-    def row(self, op_type: int) -> Tensor | None:
-        """[num_rows_of_type] which rows those of the next round were; None if they are the same."""
-        now, before = self._groups[op_type], self.state.groups[op_type]
-        if now.size == before.size:
-            return None
-        if op_type not in self._rows:
-            node = self._plan.node[now.positions]
-            self._rows[op_type] = self.state.plan.row[node] - before.start
-        return self._rows[op_type]
-
-    def part(self, field: str, op_type: int) -> Tensor:
-        """[num_rows_of_type, width] what the rows of the next round had before."""
-        part, row = self.state.part(field, op_type), self.row(op_type)
-        if row is None:
-            return part
-        if (field, op_type) not in self._known:
-            self._known[field, op_type] = select_rows(part, row)
-        return self._known[field, op_type]
+from graphfold.batching.scheduling.pass_schedule import Group
 
 
 class Links:
@@ -58,26 +24,19 @@ class Links:
     within that type: nothing need be joined, and gradients are sums over the readers of a row.
 
     Args:
-        plan: of the round.
         group: the rows that read.
-        before: op type -> the rows of each type in the round before.
-        inputs: with the relation whose edges the plan numbers.
+        inputs: the rounds.
     """
 
-    def __init__(
-        self,
-        plan: PassSchedule,
-        group: Group,
-        before: Mapping[int, Group],
-        inputs: RoundInputs,
-    ) -> None:
+    def __init__(self, group: Group, inputs: RoundInputs) -> None:
+        plan = inputs.plan
         self.group = group
         self.parent = plan.group_parent(group)
         self.ptr = plan.group_ptr(group)
         self.row = plan.group_child_row(group)
         self._number = plan.edge[group.edges]
         self._edge = Selected(inputs.edge, self._number)
-        self._plan, self._before, self._inputs = plan, before, inputs
+        self._plan, self._inputs = plan, inputs
         read = [read for reader, read in plan.read_types if reader == group.op_type]
         self.read_type = read[0] if len(read) == 1 else None
         if self.read_type is not None:
@@ -93,9 +52,7 @@ class Links:
     @cached_property
     def child_count(self) -> Tensor:
         """[num_edges] how many neighbours each neighbour has."""
-        relation = self._inputs.relation
-        count = relation.ptr[1:] - relation.ptr[:-1]
-        return count.index_select(0, relation.index.index_select(0, self._number))
+        return self._plan.child_count(self._plan.group_child_row(self.group))
 
     @cached_property
     def readers(self) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -118,7 +75,7 @@ class Links:
 
     @property
     def _read_group(self) -> Group:
-        return self._before[self.read_type]  # type: ignore[index]
+        return next(g for g in self._plan.groups if g.op_type == self.read_type)
 
 
 class RoundReader(StateReader):
@@ -129,7 +86,7 @@ class RoundReader(StateReader):
         old: what they read it of.
     """
 
-    def __init__(self, links: Links, old: OldState) -> None:
+    def __init__(self, links: Links, old: TypedFields) -> None:
         self._links = links
         self._old = old
         self.ptr = links.ptr
@@ -162,5 +119,5 @@ class RoundReader(StateReader):
 
     def _values(self, field: str) -> Tensor:
         if self._links.read_type is None:
-            return self._old.state[field]
-        return self._old.state.part(field, self._links.read_type)
+            return self._old[field]
+        return self._old.part(field, self._links.read_type)

@@ -11,7 +11,6 @@ from torch import Tensor
 from graphfold.batching.kernels.kinds import Kinds, find_kinds
 from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
-from graphfold.dag.typed_dag import Relation
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +18,8 @@ class RoundInputs:
     """What is the same in all rounds of a pass."""
 
     plan: PassSchedule
-    relation: Relation
-    edge: Mapping[str, Tensor]  # column -> [num_edges of the relation, ...]
+    num_edges: int  # of the relation
+    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
     absent: Mapping[str, Tensor]  # field -> [width] what an absent child reads; zeros if not here
     shared: Mapping[str, Tensor]
     kernel: Kernel
@@ -29,4 +28,4 @@ class RoundInputs:
     @cached_property
     def edge_kinds(self) -> Kinds:
         """The kinds of the relation's edges."""
-        return find_kinds(self.edge, len(self.relation.index))
+        return find_kinds(self.edge, self.num_edges)

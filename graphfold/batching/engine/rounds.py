@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.engine.links import Links, OldState, RoundReader
+from graphfold.batching.engine.links import Links, RoundReader
 from graphfold.batching.engine.pass_inputs import cell_dtype, check_state
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.selected import Selected
@@ -30,15 +30,14 @@ class RoundsRun:
 
     Args:
         inputs: what all rounds have in common.
-        given: the state of earlier passes, in the rows of `first_plan`.
+        given: the state of earlier passes, in the rows of the plan.
     """
 
     def __init__(self, inputs: RoundInputs, given: Mapping[str, Tensor]) -> None:
-        self.inputs = inputs
-        self.plans = (*inputs.plan.rounds, inputs.plan)
-        self.turn = 1
-        first = first_plan(inputs.plan)
-        self.state = given if isinstance(given, TypedFields) else TypedFields.split(first, given)
+        self.inputs, self.plan = inputs, inputs.plan
+        self.state = (
+            given if isinstance(given, TypedFields) else TypedFields.split(self.plan, given)
+        )
         self._links: dict[int, Links] = {}
 
     def begin(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> None:
@@ -46,18 +45,18 @@ class RoundsRun:
         lacking = {n: w for n, w in widths(cells).items() if n not in self.state}
         if not lacking:
             return
-        plan, parts = self.state.plan, {name: dict(p) for name, p in self.state.parts.items()}
+        parts = {name: dict(own) for name, own in self.state.parts.items()}
         absent = {**self.state.absent, **self._absent(lacking, cells, x)}
         parts |= {name: {} for name in lacking}
-        for group in plan.groups:
+        for group in self.plan.groups:
             if group.op_type in cells:
                 cell = cells[group.op_type]
                 with NativeLinear():
-                    state = cell.initial(x_rows(x[group.op_type], plan, group.op_type))
+                    state = cell.initial(x_rows(x[group.op_type], self.plan, group.op_type))
                 check_state(cell, state, group)
                 for name in lacking.keys() & cell.fields.keys():
                     parts[name][group.op_type] = state[name].to(absent[name].dtype)
-        self.state = TypedFields(plan, parts, absent)
+        self.state = TypedFields(self.plan, parts, absent)
 
     def step(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> TypedFields:
         """Runs the next round.
@@ -67,44 +66,24 @@ class RoundsRun:
             x: op type -> what `Cell.before` returned.
         """
         old = self.state
-        plan = self.plans[min(self.turn, len(self.plans) - 1)]
-        self.turn += 1
-        if len(self.plans) > 1:  # every round has its own
-            self._links = {}
-        moved = OldState(old, plan)
         parts: dict[str, dict[int, Tensor]] = {name: {} for name in old}
-        for group in plan.groups:
-            cell = cells.get(group.op_type)
-            new = {} if cell is None else self._call(cell, group, plan, moved, x[group.op_type])
+        for group in self.plan.groups:
+            cell, op_type = cells.get(group.op_type), group.op_type
+            new = {} if cell is None else self._call(cell, group, x[op_type])
             for name in parts:
                 if name in new:
-                    parts[name][group.op_type] = new[name].to(old.dtype(name))
-                elif group.op_type in old.parts[name]:
-                    parts[name][group.op_type] = moved.part(name, group.op_type)
-        self.state = TypedFields(plan, parts, old.absent)
+                    parts[name][op_type] = new[name].to(old.dtype(name))
+                elif op_type in old.parts[name]:
+                    parts[name][op_type] = old.part(name, op_type)
+        self.state = TypedFields(self.plan, parts, old.absent)
         return self.state
 
-    def _call(
-        self, cell: Cell, group: Group, plan: PassSchedule, old: OldState, x: NodeInput
-    ) -> State:
+    def _call(self, cell: Cell, group: Group, x: NodeInput) -> State:
         if group.op_type not in self._links:
-            self._links[group.op_type] = self._link(plan, group, old.state)
-        return self._run(cell, group, plan, self._links[group.op_type], old, x)
-
-    def _link(self, plan: PassSchedule, group: Group, state: TypedFields) -> Links:
-        return Links(plan, group, state.groups, self.inputs)
-
-    def _run(
-        self,
-        cell: Cell,
-        group: Group,
-        plan: PassSchedule,
-        links: Links,
-        old: OldState,
-        x: NodeInput,
-    ) -> State:
+            self._links[group.op_type] = Links(group, self.inputs)
+        links = self._links[group.op_type]
         children = Children(
-            RoundReader(links, old),
+            RoundReader(links, self.state),
             group.size,
             cell.arity,
             links.edge(cell),
@@ -112,7 +91,7 @@ class RoundsRun:
             self.inputs.kernel,
         )
         with NativeLinear() if self.inputs.fuse else nullcontext():
-            new: State = cell(x_rows(x, plan, group.op_type), children)
+            new: State = cell(x_rows(x, self.plan, group.op_type), children)
         check_state(cell, new, group)
         return {name: new[name] for name in cell.fields}
 
@@ -121,7 +100,7 @@ class RoundsRun:
     ) -> dict[str, Tensor]:
         """[1, width] what an absent child reads, in the dtype that new fields get."""
         parameters = (p for cell in cells.values() for p in cell.parameters())
-        dtype, device = cell_dtype(parameters, x.values()), self.inputs.plan.row.device
+        dtype, device = cell_dtype(parameters, x.values()), self.plan.row.device
         return {
             name: self.inputs.absent[name].view(1, width)
             if name in self.inputs.absent
@@ -130,14 +109,11 @@ class RoundsRun:
         }
 
 
-def first_plan(plan: PassSchedule) -> PassSchedule:
-    """The plan of the state before the first round."""
-    return plan.rounds[0] if plan.rounds else plan
-
-
-def x_rows(x: NodeInput, plan: PassSchedule, op_type: int) -> NodeInput:
-    """What `Cell.before` returned, in the order of a type's rows."""
+def x_rows(x: NodeInput, plan: PassSchedule, op_type: int, kept: Tensor | None = None) -> NodeInput:
+    """What `Cell.before` returned, in the order of a type's rows, or of those that are kept."""
     order = plan.type_order[op_type]
+    if kept is not None:
+        order = kept if order is None else order.index_select(0, kept)
     return x if order is None else select(x, order)
 
 

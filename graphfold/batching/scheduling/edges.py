@@ -6,8 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.dag import TypedDAG
-from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_order
+from graphfold.dag.depth import (
+    IntArray,
+    count_pointers,
+    longest_path,
+    run_pointers,
+    stable_order,
+)
 
 
 class Edges(NamedTuple):
@@ -25,11 +32,18 @@ class Edges(NamedTuple):
         return Edges(ptr, child, parent, np.arange(len(child)))
 
     @staticmethod
-    def of_relation(dag: TypedDAG, relation: str) -> Edges:
-        """The edges of a relation; raises SchemaError if the schema lacks it."""
-        dag.schema.relation(relation)
-        found = dag.relations[relation]
-        return Edges.from_csr(found.ptr.numpy(), found.index.numpy())
+    def of_pass(dag: TypedDAG, item: Pass) -> Edges:
+        """What the nodes of graphs read in a pass.
+
+        Raises:
+            SchemaError: if it names a relation that the schema lacks.
+        """
+        if isinstance(item, Rounds):
+            dag.schema.relation(item.relation)
+            found = dag.relations[item.relation]
+            return Edges.from_csr(found.ptr.numpy(), found.index.numpy())
+        edges = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
+        return edges.reversed() if isinstance(item, Down) else edges
 
     @property
     def num_nodes(self) -> int:
@@ -63,3 +77,10 @@ class Edges(NamedTuple):
         parent = np.arange(len(node)).repeat(count)
         take = np.arange(len(parent)) + (start - ptr[:-1])[parent]
         return Edges(ptr, position[self.child[take]], parent, self.number[take])
+
+
+def depth_of_pass(dag: TypedDAG, item: Pass, edges: Edges) -> IntArray:
+    """[num_nodes] the longest path that ends in each node along the edges of a pass up or down."""
+    if isinstance(item, Up):
+        return dag.depth.numpy()
+    return longest_path(edges.num_nodes, source=edges.child, target=edges.parent)

@@ -23,9 +23,6 @@ class Group(NamedTuple):
     edge_start: int  # first child edge
     edge_stop: int
     type_start: int  # first row among the rows of this type
-    first_child: int  # the row of the first edge if the edges read consecutive rows, else -1
-    first_edge: int  # the edge that reads row `start` if the group is read in one piece, else -1
-    num_read: int  # how many edges read rows of the group
 
     @property
     def size(self) -> int:
@@ -48,11 +45,6 @@ class Group(NamedTuple):
         return slice(self.start - 1, self.stop - 1)
 
     @property
-    def type_rows(self) -> slice:
-        """Their rows among the rows of their type."""
-        return slice(self.type_start, self.type_start + self.stop - self.start)
-
-    @property
     def edges(self) -> slice:
         """Their child edges."""
         return slice(self.edge_start, self.edge_stop)
@@ -62,19 +54,14 @@ class Group(NamedTuple):
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
 
-    Every node has a row of its own, unless the plan shares (see `build_schedule`): then nodes whose
-    states must be equal have one row, `row` maps many to one, and `node` names one node of each.
-
-    Rows are in execution order, so a group writes one slice; edges are sorted by the row that
-    reads, so a group's edges are one slice as well. "Position" of a row is the row minus one: that
-    of its node among `node`; "position" of an edge is its place in `child_row`.
-
-    A group is read in one piece (`Group.first_edge`) if edges first_edge, first_edge + 1, ...
-    first_edge + num_read - 1 read its rows start, start + 1, ... and no other edge reads it.
+    Nodes are those of the graphs, or the classes of equal nodes (see `Quotient`). Rows are in
+    execution order, so a group writes one slice; edges are sorted by the row that reads, so a
+    group's edges are one slice as well. "Position" of a row is the row minus one: that of its node
+    among `node`; "position" of an edge is its place in `child_row`.
     """
 
     groups: tuple[Group, ...]
-    row: Tensor  # [num_nodes] int64, the row of each node
+    row: Tensor  # [num_rows] int64, the row of each node
     node: Tensor  # [num_rows] int64, the node of each row, row 1 first
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
     child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
@@ -86,7 +73,9 @@ class PassSchedule:
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
     reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge or 0; None if several
-    rounds: tuple[PassSchedule, ...] = ()  # of rounds that share: before the first, after others
+    # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
+    # equal then. Equal nodes have one row already; these are equal in early rounds only.
+    equal_rows: tuple[Tensor, ...] = ()
     following: tuple[Tensor | None, Tensor | None] = (None, None)  # of unrolled rounds, see there
 
     @cached_property
@@ -101,21 +90,6 @@ class PassSchedule:
     def num_rows(self) -> int:
         """How many rows are computed; a buffer has one more, for absent children."""
         return self.node.shape[0]
-
-    @property
-    def num_nodes(self) -> int:
-        """How many nodes the graphs have: as many as rows, unless the plan shares."""
-        return self.row.shape[0]
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether some rows stand for several nodes."""
-        return self.num_rows < self.num_nodes
-
-    @cached_property
-    def is_gathered(self) -> bool:
-        """Whether some group that is read is not read in one piece."""
-        return any(group.first_edge < 0 and group.num_read for group in self.groups)
 
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its rows of a [num_rows + 1, ...] buffer."""
@@ -145,16 +119,6 @@ class PassSchedule:
     def group_child_row(self, group: Group) -> Tensor:
         """[num_child_edges] the row that each edge reads."""
         return self._child_rows[group.start]
-
-    def read_children(self, state: Tensor, group: Group) -> Tensor:
-        """[num_child_edges, width] what a group's edges read of `state`, [num_rows + 1, width].
-
-        A view where the children lie side by side, else a copy.
-        """
-        first = group.first_child
-        if first < 0:
-            return state.index_select(0, self._child_rows[group.start])
-        return state[first : first + group.edge_stop - group.edge_start]
 
     @cached_property
     def _child_rows(self) -> dict[int, Tensor]:
@@ -187,8 +151,7 @@ class PassSchedule:
         from graphfold.batching.scheduling.unrolled import unroll
 
         if num_rounds not in self._unrolled:
-            plans = (*(self.rounds or (self,) * num_rounds), self)
-            self._unrolled[num_rounds] = unroll(plans, len(self.type_order))
+            self._unrolled[num_rounds] = unroll(self, num_rounds)
         return self._unrolled[num_rounds]
 
     @cached_property
@@ -207,6 +170,11 @@ class PassSchedule:
             *self.following,
         )
         return torch.tensor([0 if array is None else array.data_ptr() for array in arrays])
+
+    def rows_of_type(self, op_type: int) -> Tensor:
+        """[num_rows_of_type] the rows of a type, in node order."""
+        nodes = [self.node[group.positions] for group in self.groups_by_type.get(op_type, ())]
+        return self.row[torch.cat(nodes).sort().values] if nodes else self.row[:0]
 
     def count_rows(self, op_type: int) -> int:
         """How many rows a type has."""
@@ -239,7 +207,7 @@ class PassSchedule:
             self,
             **moved,
             type_order=tuple(None if t is None else function(t) for t in self.type_order),
-            rounds=tuple(plan.map_tensors(function) for plan in self.rounds),
+            equal_rows=tuple(map(function, self.equal_rows)),
         )
 
 

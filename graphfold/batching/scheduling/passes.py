@@ -24,6 +24,11 @@ class Up:
     def __post_init__(self) -> None:
         _require_inputs(self.edges)
 
+    @property
+    def space(self) -> str:
+        """Where the columns of the edges are found in a graph."""
+        return self.edges
+
 
 @dataclass(frozen=True)
 class Down:
@@ -36,6 +41,11 @@ class Down:
 
     def __post_init__(self) -> None:
         _require_inputs(self.edges)
+
+    @property
+    def space(self) -> str:
+        """Where the columns of the edges are found in a graph."""
+        return self.edges
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,11 @@ class Rounds:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise ConfigError(f"Rounds has rounds={self.rounds}. Ask for at least one round.")
+
+    @property
+    def space(self) -> str:
+        """Where the columns of the edges are found in a graph."""
+        return f"relation:{self.relation}"
 
 
 Pass: TypeAlias = Up | Down | Rounds

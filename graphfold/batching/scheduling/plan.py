@@ -7,8 +7,7 @@ import torch
 
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.batching.scheduling.readers import Readers, find_readers, first_children, first_edges
-from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.batching.scheduling.readers import find_readers
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
 
@@ -18,7 +17,6 @@ def plan_pass(
     edges: Edges,
     step: IntArray,
     rank: IntArray | None = None,
-    distinct: Distinct | None = None,
 ) -> PassSchedule:
     """The plan of one pass.
 
@@ -27,29 +25,28 @@ def plan_pass(
         edges: what the nodes read in this pass.
         step: [num_nodes] when each node runs, from a policy.
         rank: [num_nodes] what the rows of a group are sorted by; None for node order.
-        distinct: which nodes stand for others; `step` and `rank` are then those of these nodes
-            only. None if every node stands for itself.
     """
     num_types = len(inputs.sizes)
-    op_type = inputs.op_type if distinct is None else inputs.op_type[distinct.node]
+    op_type = inputs.op_type
     key = step * num_types + op_type
     order = stable_order(key if rank is None else key * (rank.max(initial=0) + 1) + rank)
-    node, row = _rows(order, distinct)
-    edges = edges.select(node, row)
+    row = np.zeros(len(order) + 1, dtype=np.int64)  # the last is that of an absent child
+    row[order] = np.arange(1, len(order) + 1)
+    edges = edges.select(order, row)
     size = np.bincount(key)
     is_group = size.nonzero()[0]
     size = size[is_group]
     first = (size.cumsum() - size).repeat(size)  # position of the first row of each row's group
     readers = find_readers(edges.child, len(order))
     return PassSchedule(
-        groups=_groups(is_group % num_types, size, edges, readers),
+        groups=_groups(is_group % num_types, size, edges),
         row=torch.from_numpy(row[:-1]),
-        node=torch.from_numpy(node),
+        node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
         child_row=torch.from_numpy(edges.child),
         parent=torch.from_numpy(edges.parent - first[edges.parent]),
         edge=torch.from_numpy(edges.number),
-        type_order=inputs.in_order(node),
+        type_order=inputs.in_order(order),
         read_types=_read_types(op_type[order], edges, num_types),
         reader_ptr=torch.from_numpy(readers.ptr),
         reader_edge=torch.from_numpy(readers.edge),
@@ -58,32 +55,21 @@ def plan_pass(
     )
 
 
-def _rows(order: IntArray, distinct: Distinct | None) -> tuple[IntArray, IntArray]:
-    """The node of each row, and [num_nodes + 1] the row of each node, the last for absent ones."""
-    row = np.zeros(len(order) + 1, dtype=np.int64)
-    row[order] = np.arange(1, len(order) + 1)
-    if distinct is None:
-        return order, row
-    return distinct.node[order], np.append(row[distinct.of], 0)
-
-
-def _groups(types: IntArray, size: IntArray, edges: Edges, readers: Readers) -> tuple[Group, ...]:
+def _groups(types: IntArray, size: IntArray, edges: Edges) -> tuple[Group, ...]:
     """Groups from their types and sizes, in row order; rows are positions plus one."""
     bounds = run_pointers(size)
-    starts = bounds + 1
-    edge_bounds = edges.ptr[bounds]
-    first_edge, num_read = first_edges(edges.child, readers, starts)
-    op_types = types.tolist()
+    starts, edge_bounds, op_types = (
+        (bounds + 1).tolist(),
+        edges.ptr[bounds].tolist(),
+        types.tolist(),
+    )
     columns = [
         op_types,
-        starts[:-1].tolist(),
-        starts[1:].tolist(),
-        edge_bounds[:-1].tolist(),
-        edge_bounds[1:].tolist(),
+        starts[:-1],
+        starts[1:],
+        edge_bounds[:-1],
+        edge_bounds[1:],
         _type_starts(op_types, size.tolist()),
-        first_children(edges.child, edge_bounds).tolist(),
-        first_edge.tolist(),
-        num_read.tolist(),
     ]
     return tuple(map(Group._make, zip(*columns, strict=True)))
 

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from graphfold.batching.scheduling.edges import Edges
-from graphfold.batching.scheduling.sharing import Distinct
 from graphfold.dag.depth import (
     IntArray,
     count_pointers,
@@ -31,8 +30,7 @@ class PassGraph:
 
     op_type: IntArray  # [num_nodes]
     depth: IntArray  # [num_nodes] longest path from a node that reads nothing
-    edges: Edges  # between these nodes; if some stand for others, between all
-    distinct: Distinct | None = None  # which nodes stand for others; the arrays are of these only
+    edges: Edges  # between these nodes
 
     @property
     def num_nodes(self) -> int:
@@ -40,13 +38,8 @@ class PassGraph:
 
     @cached_property
     def ends(self) -> tuple[IntArray, IntArray]:
-        """The nodes that are read and those that read, without absent slots, [num_edges] each.
-
-        Made when a policy asks for them: `by_depth` does not.
-        """
-        if self.distinct is None:
-            return self.edges.present()
-        return self.edges.select(self.distinct.node, np.append(self.distinct.of, -1)).present()
+        """The nodes that are read and those that read, without absent slots, [num_edges] each."""
+        return self.edges.present()
 
 
 Policy = Callable[[PassGraph], IntArray]

@@ -52,9 +52,16 @@ class ScheduleReport:
     passes: tuple[Launches, ...]
 
     @staticmethod
-    def of(plans: Iterable[tuple[Pass, PassSchedule]]) -> ScheduleReport:
-        """The report of some passes; rounds of message passing count as often as they run."""
-        return ScheduleReport(tuple(_launches(item, plan) for item, plan in plans))
+    def of(
+        plans: Iterable[tuple[Pass, PassSchedule]], num_nodes: int | None = None
+    ) -> ScheduleReport:
+        """The report of some passes; rounds of message passing count as often as they run.
+
+        Args:
+            plans: the passes with their plans.
+            num_nodes: how many nodes the graphs have; None for as many as rows.
+        """
+        return ScheduleReport(tuple(_launches(item, plan, num_nodes) for item, plan in plans))
 
     @property
     def total(self) -> Launches:
@@ -86,7 +93,7 @@ class ScheduleReport:
         return "\n".join([head, *rows])
 
 
-def _launches(item: Pass, plan: PassSchedule) -> Launches:
+def _launches(item: Pass, plan: PassSchedule, num_nodes: int | None) -> Launches:
     name, times = type(item).__name__, 1
     if isinstance(item, Rounds):
         # In a round nodes read what was before, so each type that occurs takes one call.
@@ -97,7 +104,7 @@ def _launches(item: Pass, plan: PassSchedule) -> Launches:
         name,
         launches=len(plan.groups) * times,
         rows=plan.num_rows * times,
-        nodes=plan.num_nodes * times,
+        nodes=(plan.num_rows if num_nodes is None else num_nodes) * times,
         lower_bound=bound * times,
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.scheduling.sharing import Distinct
+from graphfold.batching.scheduling.deduplicate import EqualNodes
 from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_order
 
 
@@ -45,24 +45,24 @@ class CellInputs(NamedTuple):
 
 
 def find_sources(
-    op_type: IntArray, num_types: int, differing: Distinct
+    op_type: IntArray, num_types: int, equal: EqualNodes
 ) -> tuple[tuple[Sources, ...], CellInputs]:
-    """The sources of each type, and which of them each node is given.
+    """The sources of each type, and which of them each class of equal nodes is given.
 
     Args:
         op_type: [num_nodes] the type of each node.
         num_types: how many types the schema has.
-        differing: the nodes that differ in type or features.
+        equal: the nodes that are equal.
     """
+    node, inverse = equal.own
     order, ptr = _sorted_by_type(op_type, num_types)
     number = _numbers(op_type, order, ptr)
-    own_type = op_type[differing.node]
-    own_order, own_ptr = _sorted_by_type(own_type, num_types)
-    row = _numbers(own_type, own_order, own_ptr)[differing.of]
-    node = _split(number[differing.node[own_order]], own_ptr)
-    of = _split(row[order], ptr)
-    found = (Sources(*map(torch.from_numpy, own)) for own in zip(node, of, strict=True))
-    return tuple(found), CellInputs(op_type, row, own_ptr[1:] - own_ptr[:-1])
+    own_order, own_ptr = _sorted_by_type(op_type[node], num_types)
+    row = _numbers(op_type[node], own_order, own_ptr)[inverse]
+    nodes, of = _split(number[node[own_order]], own_ptr), _split(row[order], ptr)
+    found = (Sources(*map(torch.from_numpy, own)) for own in zip(nodes, of, strict=True))
+    kept = equal.final.representative
+    return tuple(found), CellInputs(op_type[kept], row[kept], own_ptr[1:] - own_ptr[:-1])
 
 
 def _sorted_by_type(op_type: IntArray, num_types: int) -> tuple[IntArray, IntArray]:

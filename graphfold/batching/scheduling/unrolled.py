@@ -1,14 +1,20 @@
 """Unrolled rounds: message passing as one pass over nodes (v, t), which read (u, t - 1).
 
 Rows are sorted by type, then by round, so that a field takes memory only for the types that have
-it; groups run round by round. The op type of (v, t) is that of v plus t times the number of types:
-rounds may have cells of their own.
+it; groups run round by round. After few rounds more nodes are equal than in the end: the state of a
+node depends on what lies within t steps of it, and there molecules repeat each other. Nodes that
+are equal in a round have one row there.
+
+The op type of (v, t) is that of v plus t times the number of types: rounds may have cells of their
+own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +22,7 @@ from torch import Tensor
 
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.batching.scheduling.readers import find_readers
-from graphfold.dag.depth import IntArray
+from graphfold.dag.depth import IntArray, count_pointers, run_pointers, runs, stable_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,110 +34,121 @@ class UnrolledRounds:
         first: [num_rounds + 1][num_types] the first row of a type in a round.
         size: [num_rounds + 1][num_types] how many rows it has there.
         previous_row: [num_rows + 1] the row of the same node in the round before; 0 for none.
+        child_count: [num_edges] how many neighbours each neighbour has.
+        row: [num_rows] the row in the plan of each round.
+        of: [num_rounds + 1, num_plan_rows + 1] the row that each of those has in a round.
     """
 
     plan: PassSchedule
     first: Sequence[Sequence[int]]
     size: Sequence[Sequence[int]]
     previous_row: Tensor
+    child_count: Tensor
+    row: Tensor
+    of: Tensor
+
+    def kept(self, number: int, group: Group) -> Tensor | None:
+        """[size] which rows of a group of the plan there are in a round; None for all."""
+        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
+        return None if size == group.size else self.row[first - 1 : first - 1 + size] - group.start
+
+    def spread(self, number: int, group: Group) -> Tensor | None:
+        """[group_size] which row of a round each row of a group is; None if each is its own."""
+        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
+        return None if size == group.size else self.of[number, group.rows] - first
 
 
-def unroll(plans: Sequence[PassSchedule], num_types: int) -> UnrolledRounds:
+class _Rows(NamedTuple):
+    """What each unrolled row is."""
+
+    row: IntArray  # [num_rows] a row of the plan
+    number: IntArray  # [num_rows] the round
+    of: IntArray  # [num_rounds + 1, num_plan_rows + 1] the unrolled row of each
+
+
+def unroll(plan: PassSchedule, num_rounds: int) -> UnrolledRounds:
     """The plan of rounds as one.
 
     Args:
-        plans: of the state before the first round, then of each round; edges name rows of the plan
-            before.
-        num_types: how many types the schema has.
+        plan: of each round.
+        num_rounds: how many there are.
     """
-    groups = [{group.op_type: group for group in plan.groups} for plan in plans]
-    size = [[g[t].size if t in g else 0 for t in range(num_types)] for g in groups]
-    first = _first_rows(size)
-    rows = [_new_rows(plan, first[number]) for number, plan in enumerate(plans)]
-    table, child, edge, counts, previous = [], [], [], [], []
-    num_edges = 0
-    for op_type in range(num_types):
-        for number, plan in enumerate(plans):
-            group = groups[number].get(op_type)
-            if group is None:
-                continue
-            start, count = first[number][op_type], group.size
-            code = op_type + number * num_types
-            edges = slice(group.edge_start, group.edge_stop) if number else slice(0, 0)
-            size_edges = edges.stop - edges.start
-            table.append(
-                Group(code, start, start + count, num_edges, num_edges + size_edges, 0, -1, -1, 0)
-            )
-            num_edges += size_edges
-            if number:
-                before = rows[number - 1]
-                child.append(before[plan.child_row.numpy()[edges]])
-                edge.append(plan.edge.numpy()[edges])
-                ptr = plan.child_ptr.numpy()[group.start - 1 : group.stop]
-                counts.append(np.diff(ptr))
-                node = plan.node.numpy()[group.positions]
-                previous.append(before[plans[number - 1].row.numpy()[node]])
-            else:
-                counts.append(np.zeros(count, np.int64))
-                previous.append(np.zeros(count, np.int64))
-    return _assemble(plans, num_types, table, child, edge, counts, previous, first, size)
+    num_types = len(plan.type_order)
+    rows, size = _find_rows(plan, num_rounds)
+    starts = {group.op_type: group.start for group in plan.groups}
+    first = rows.of[:, [starts.get(op_type, 0) for op_type in range(num_types)]].tolist()
+    later, plan_ptr = rows.number > 0, plan.child_ptr.numpy()
+    start, stop = plan_ptr[rows.row - 1], plan_ptr[rows.row]
+    ptr = run_pointers((stop - start) * later)
+    edge = runs(start[later], stop[later])
+    parent = np.arange(len(rows.row)).repeat(np.diff(ptr))
+    read = plan.child_row.numpy()[edge]
+    child = rows.of[rows.number[parent] - 1, read]
+    before = np.append(0, rows.of[rows.number - 1, rows.row] * later)
+    groups = [
+        _group(number * num_types + op_type, row, size[number][op_type], ptr)
+        for number, own in enumerate(first)
+        for op_type, row in enumerate(own)
+        if row
+    ]
+    number_of_edge = plan.edge.numpy()[edge]
+    unrolled = _plan(plan, groups, ptr, child, parent, number_of_edge, before, num_rounds + 1)
+    count = plan.child_count(torch.from_numpy(read))
+    others = map(torch.from_numpy, (rows.row, rows.of))
+    return UnrolledRounds(unrolled, first, size, torch.from_numpy(before), count, *others)
 
 
-def _first_rows(size: Sequence[Sequence[int]]) -> list[list[int]]:
-    first, row = [[0] * len(own) for own in size], 1
-    for op_type in range(len(size[0])):
-        for number, own in enumerate(size):
-            first[number][op_type] = row
-            row += own[op_type]
-    return first
+def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[int]]]:
+    """Those of the first type in every round, then those of the next one; and their numbers."""
+    everyone, layers = np.arange(plan.num_rows + 1), range(num_rounds + 1)
+    stands = [rows.numpy() for rows in plan.equal_rows] or [everyone] * len(layers)
+    kept = [
+        [own[own == everyone[group.rows]] for own in (rows[group.rows] for rows in stands)]
+        for group in plan.groups
+    ]
+    size = [[0] * len(plan.type_order) for _ in layers]
+    for group, pieces in zip(plan.groups, kept, strict=True):
+        for number in layers:
+            size[number][group.op_type] = len(pieces[number])
+    parts = list(chain.from_iterable(kept))
+    row = np.concatenate([np.zeros(0, np.int64), *parts])
+    turn = np.tile(layers, len(kept)).repeat(np.array([len(part) for part in parts], np.int64))
+    of = np.zeros((len(layers), plan.num_rows + 1), np.int64)
+    of[turn, row] = np.arange(1, len(row) + 1)
+    of = np.take_along_axis(of, np.stack(stands), 1)
+    return _Rows(row, turn, of), size
 
 
-def _new_rows(plan: PassSchedule, first: Sequence[int]) -> IntArray:
-    """[num_rows + 1] the unrolled row of each row of a round; row 0 stays."""
-    rows = np.zeros(plan.num_rows + 1, np.int64)
-    for group in plan.groups:
-        rows[group.rows] = np.arange(first[group.op_type], first[group.op_type] + group.size)
-    return rows
+def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
+    edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
+    return Group(code, row, row + size, *edges, type_start=0)
 
 
-def _assemble(
-    plans: Sequence[PassSchedule],
-    num_types: int,
-    table: list[Group],
-    child: list[IntArray],
-    edge: list[IntArray],
-    counts: list[IntArray],
-    previous: list[IntArray],
-    first: list[list[int]],
-    size: list[list[int]],
-) -> UnrolledRounds:
-    child_row, count = _joined(child), _joined(counts)
-    num_rows = len(count)
-    ptr = np.concatenate([np.zeros(1, np.int64), count.cumsum()])
-    readers = find_readers(child_row, num_rows)
-    parent = np.arange(num_rows).repeat(count)
-    previous_row = np.concatenate([np.zeros(1, np.int64), *previous])
-    order = np.argsort(previous_row, kind="stable")
-    previous_ptr = np.searchsorted(previous_row[order], np.arange(num_rows + 2))
-    numpy = torch.from_numpy
-    plan = PassSchedule(
-        groups=tuple(sorted(table, key=lambda group: group.op_type // num_types)),
-        row=plans[-1].row,
+def _plan(
+    plan: PassSchedule,
+    groups: Sequence[Group],
+    ptr: IntArray,
+    child: IntArray,
+    parent: IntArray,
+    edge: IntArray,
+    before: IntArray,
+    num_layers: int,
+) -> PassSchedule:
+    num_rows, numpy = len(before) - 1, torch.from_numpy
+    readers = find_readers(child, num_rows)
+    return PassSchedule(
+        groups=tuple(groups),
+        row=plan.row,
         node=numpy(np.zeros(num_rows, np.int64)),
         child_ptr=numpy(ptr),
-        child_row=numpy(child_row),
+        child_row=numpy(child),
         parent=numpy(parent),
-        edge=numpy(_joined(edge)),
-        type_order=(None,) * (num_types * len(plans)),
+        edge=numpy(edge),
+        type_order=(None,) * (len(plan.type_order) * num_layers),
         read_types=frozenset(),
         reader_ptr=numpy(readers.ptr),
         reader_edge=numpy(readers.edge),
         reader=numpy(parent[readers.edge]),
         reader_of_row=None if readers.of_row is None else numpy(readers.of_row),
-        following=(numpy(previous_ptr), numpy(order - 1)),
+        following=(numpy(count_pointers(before, num_rows + 1)), numpy(stable_order(before) - 1)),
     )
-    return UnrolledRounds(plan, first, size, numpy(previous_row))
-
-
-def _joined(parts: list[IntArray]) -> IntArray:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -170,25 +170,6 @@ def test_readers_are_the_edges_sorted_by_what_they_read(item, policy, seed):
         assert plan.reader_of_row.tolist() == ones.tolist()
 
 
-@pytest.mark.parametrize("item", [Up(), Down(), Rounds("next", 1)])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_groups_know_when_they_read_or_are_read_in_one_piece(item, policy, seed):
-    dag = random_dag(2, seed, size=seed)
-    (plan,) = build_schedule(dag, [item], policy).passes
-    child_row = plan.child_row.tolist()
-    for group in plan.groups:
-        read = child_row[group.edge_start : group.edge_stop]
-        consecutive = read and read == list(range(read[0], read[0] + len(read))) and read[0] > 0
-        assert group.first_child == (read[0] if consecutive else -1)
-        edges = [e for e, row in enumerate(child_row) if group.start <= row < group.stop]
-        assert group.num_read == len(edges)
-        in_one_piece = edges == list(range(edges[0], edges[0] + len(edges))) if edges else True
-        rows = [child_row[e] for e in edges]
-        in_one_piece &= rows == list(range(group.start, group.start + len(edges)))
-        assert group.first_edge == ((edges[0] if edges else 0) if in_one_piece else -1)
-
-
 def perfect_trees(depths):
     builder = GraphBuilder(SCHEMA)
     for depth in depths:
@@ -207,12 +188,16 @@ def chains(lengths):
     return collate([chain(length) for length in lengths])
 
 
+def assert_consecutive(plan):
+    """Every group reads rows that lie side by side."""
+    for group in plan.groups:
+        assert (plan.group_child_row(group).diff() == 1).all()
+
+
 def assert_read_in_one_piece(dag, item, policy):
     (plan,) = build_schedule(dag, [item], policy).passes
     assert plan.reader_of_row is not None
-    for group in plan.groups:
-        assert group.first_child > 0 or group.edge_start == group.edge_stop
-        assert group.first_edge >= 0
+    assert_consecutive(plan)
 
 
 @pytest.mark.parametrize("policy", ["depth", "agenda"])
@@ -230,8 +215,7 @@ def test_graphs_of_one_depth_are_read_in_one_piece_by_height_too(make):
 @pytest.mark.parametrize("policy", ["depth", "height"])
 def test_chains_read_consecutive_rows_on_the_way_down(policy):
     (plan,) = build_schedule(chains((3, 7, 0, 5)), [Down()], policy).passes
-    for group in plan.groups:
-        assert group.first_child > 0 or group.edge_start == group.edge_stop
+    assert_consecutive(plan)
 
 
 def test_node_order_is_kept_where_sorting_would_not_help():

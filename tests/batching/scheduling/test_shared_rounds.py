@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import dags, empty, with_empty_graph
 from torch import Tensor, nn
 
-from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Schedule, Up, build_schedule
+from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up, build_schedule
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, collate
 from graphfold.layers import (
     DMPNNAtomCell,
@@ -74,10 +74,12 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
         torch.testing.assert_close(run(model, dag, share), want, rtol=1e-9, atol=1e-9)
 
 
-def rows(schedule: Schedule, index: int = 0) -> list[int]:
-    """How many rows each round of a pass computes; before the first, and after each."""
-    plan = schedule.passes[index]
-    return [p.num_rows for p in (*plan.rounds, plan)]
+def rows(dag: TypedDAG, num_rounds: int) -> list[int]:
+    """How many rows are computed before the first round and in each."""
+    (plan,) = build_schedule(dag, [Rounds("bond", num_rounds)], share=True).passes
+    sizes = [sum(size) for size in plan.unrolled(num_rounds).size]
+    assert sizes[-1] == plan.num_rows
+    return sizes
 
 
 CONVOLUTIONS = {
@@ -126,8 +128,7 @@ def test_a_ring_is_one_atom_and_two_rings_are_the_same_one():
     builder = GraphBuilder(ATOMS)
     for size in (5, 6):
         ring(builder, size)
-    schedule = build_schedule(builder.build(), [Rounds("bond", 3)], share=True)
-    assert rows(schedule) == [1, 1, 1, 1]
+    assert rows(builder.build(), 3) == [1, 1, 1, 1]
 
 
 def ring(builder: GraphBuilder, size: int) -> None:
@@ -151,13 +152,13 @@ def chain(size: int) -> TypedDAG:
 def test_a_round_tells_one_more_step_of_the_surroundings_apart():
     # After one round: ends, atoms beside an end on their left, on their right, and all others. From
     # then on the ends are two, and with every round one more atom on each side is on its own.
-    assert rows(build_schedule(chain(20), [Rounds("bond", 4)], share=True)) == [1, 4, 7, 9, 11]
+    assert rows(chain(20), 4) == [1, 4, 7, 9, 11]
 
 
 def test_how_many_neighbours_a_neighbour_has_tells_atoms_apart():
     # The ends of a chain of three read an atom with two neighbours, those of a pair one with one.
     dag = collate([chain(2), chain(3)])
-    assert rows(build_schedule(dag, [Rounds("bond", 1)], share=True)) == [1, 3]
+    assert rows(dag, 1) == [1, 3]
     check(make(ATOMS, [Rounds("bond", 1)], [{"atom": GCNCell(SIZE)}]), dag)
 
 
@@ -170,8 +171,7 @@ def test_columns_tell_atoms_apart(column):
         builder.edges("bond", [0, 1], [1, 0], kind=[of_bond] * 2)
         builder.finish()
     before = 2 if column == "atoms" else 1
-    schedule = build_schedule(builder.build(), [Rounds("bond", 2)], share=True)
-    assert rows(schedule) == [before, 2, 2]
+    assert rows(builder.build(), 2) == [before, 2, 2]
 
 
 def test_inputs_are_those_of_atoms_that_differ_by_themselves():
@@ -182,13 +182,14 @@ def test_inputs_are_those_of_atoms_that_differ_by_themselves():
     assert FeatureEncoder(ATOMS, SIZE)(dag, schedule.sources)["atom"].shape == (1, SIZE)
 
 
-def test_moving_a_schedule_moves_the_plans_of_all_rounds():
-    schedule = build_schedule(chain(4), [Rounds("bond", 3)], share=True)
+def test_moving_a_schedule_moves_what_is_equal():
+    schedule = build_schedule(chain(6), [Rounds("bond", 1)], share=True)
     moved = schedule.map_tensors(lambda tensor: tensor + 0)
-    plan, same = schedule.passes[0], moved.passes[0]
-    for old, new in zip((*plan.rounds, plan), (*same.rounds, same), strict=True):
-        assert new.row is not old.row
-        assert torch.equal(new.row, old.row)
+    assert torch.equal(moved.class_of, schedule.class_of)
+    assert moved.class_of is not schedule.class_of
+    assert len(moved.passes[0].equal_rows) == 2
+    for old, new in zip(schedule.passes[0].equal_rows, moved.passes[0].equal_rows, strict=True):
+        assert new is not old
     assert moved.sources[0].of is not schedule.sources[0].of
 
 

@@ -7,12 +7,14 @@ import random
 import pytest
 import torch
 from engine_cells import SIZE, MessageCell, PairCell, PhraseCell, WordCell
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_schedule
-from graphfold.batching.scheduling.equal_nodes import find_equal
-from graphfold.batching.scheduling.sharing import Distinct
-from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
+from graphfold.batching.scheduling.classes import Classes
+from graphfold.batching.scheduling.deduplicate import deduplicate
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, collate
 from graphfold.errors import EngineError
 
 NUM_WORDS = 3
@@ -53,9 +55,9 @@ def random_dag(num_graphs, seed, size=6):
     return builder.build()
 
 
-def find_distinct(dag) -> Distinct:
-    """Which nodes differ on the way up."""
-    return find_equal(dag, [Up()])[1]
+def classes_up(dag) -> Classes:
+    """Which nodes are equal on the way up."""
+    return deduplicate(dag, [Up()]).final
 
 
 def structures(dag):
@@ -98,18 +100,14 @@ def tree_cells():
     return {"word": WordCell(), "phrase": PhraseCell(), "pair": PairCell()}
 
 
-class NextCell(PhraseCell):
-    """Reads and writes what a pass before has written."""
-
-    arity = None
-
-
 PASSES = {
     "up": [Up()],
     "up_rounds": [Up(), Rounds("next", 2)],
     "up_up": [Up(), Up()],
     "up_down": [Up(), Down()],
     "up_rounds_up": [Up(), Rounds("next", 1), Up()],
+    "rounds_up": [Rounds("next", 2), Up()],
+    "up_down_rounds": [Up(), Down(), Rounds("next", 2)],
 }
 
 
@@ -127,28 +125,32 @@ class DownCell(Cell):
 
 
 class AgainCell(Cell):
+    """Reads what a pass before has written."""
+
     reads = ("g",)
 
-    def __init__(self) -> None:
+    def __init__(self, before: str) -> None:
         super().__init__()
         self.fields = {"g": SIZE}
         self.linear = nn.Linear(2 * SIZE, SIZE)
+        self.before_field = before
 
     def forward(self, x, children):
-        joined = torch.cat([children.sum("g"), children.previous("h")], 1)
+        joined = torch.cat([children.sum("g"), children.previous(self.before_field)], 1)
         return {"g": self.linear(joined).tanh() + x}
 
     def after(self, state):
         return {"again": 2 * state["g"]}
 
 
-def cells_for(item, index):
+def cells_for(item, index, first):
     if isinstance(item, Rounds):
         return {name: MessageCell() for name in ("word", "phrase", "pair")}
     if isinstance(item, Down):
         return {name: DownCell() for name in ("word", "phrase", "pair")}
     if index:
-        return {name: AgainCell() for name in ("word", "phrase", "pair")}
+        before = "m" if isinstance(first, Rounds) else "h"
+        return {name: AgainCell(before) for name in ("word", "phrase", "pair")}
     return tree_cells()
 
 
@@ -156,7 +158,7 @@ def results(passes, dag, engine, share):
     """States, and the gradients of all parameters, under a loss that treats every node apart."""
     torch.manual_seed(0)
     features = Features().double()
-    cells = [cells_for(item, index) for index, item in enumerate(passes)]
+    cells = [cells_for(item, index, passes[0]) for index, item in enumerate(passes)]
     network = Network(SCHEMA, passes, cells, engine).double()
     batch = Batch(dag, build_schedule(dag, passes, share=share))
     states = network(batch, features(dag))
@@ -176,13 +178,13 @@ def results(passes, dag, engine, share):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_distinct_nodes_are_those_that_are_written_alike(seed):
+def test_equal_nodes_are_those_that_are_written_alike(seed):
     dag = random_dag(4, seed)
     texts = structures(dag)
-    distinct = find_distinct(dag)
+    classes = classes_up(dag)
     first = [texts.index(text) for text in texts]
-    assert distinct.node.tolist() == sorted(set(first))
-    assert distinct.node[distinct.of].tolist() == first
+    assert classes.representative.tolist() == sorted(set(first))
+    assert classes.first.tolist() == first
 
 
 @pytest.mark.parametrize("engine", ["fast", "autograd"])
@@ -197,34 +199,42 @@ def test_sharing_changes_neither_values_nor_gradients(engine, name, seed):
         torch.testing.assert_close(got[key], value, msg=lambda text, key=key: f"{key}: {text}")
 
 
+@settings(max_examples=20)
+@given(name=st.sampled_from(sorted(PASSES)), seed=st.integers(0, 999), size=st.integers(0, 6))
+def test_the_quotient_gives_the_same_over_all_passes(name, seed, size):
+    """Trees that are there twice, and others, so that classes have members in several graphs."""
+    dag = collate([random_dag(3, seed, size), random_dag(2, seed + 1, size)] * 2)
+    got, want = (results(PASSES[name], dag, "fast", share) for share in (True, False))
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("policy", ["depth", "height", "agenda", "critical_path", "one_by_one"])
 def test_a_shared_plan_computes_each_distinct_node_once(policy):
     dag = random_dag(6, 0)
-    (plan,) = build_schedule(dag, [Up()], policy, share=True).passes
-    texts = structures(dag)
-    assert plan.is_shared
-    assert plan.num_rows == len(set(texts)) < plan.num_nodes == dag.num_nodes
+    schedule = build_schedule(dag, [Up()], policy, share=True)
+    (plan,), all_rows, texts = schedule.passes, schedule.rows(0).tolist(), structures(dag)
+    first = sorted({texts.index(text) for text in texts})
+    assert plan.num_rows == len(first) < len(all_rows) == dag.num_nodes
+    assert schedule.report([Up()]).total.nodes == dag.num_nodes
     assert plan.groups[-1].stop == plan.num_rows + 1
-    for node, row in enumerate(plan.row.tolist()):
-        assert texts[int(plan.node[row - 1])] == texts[node]
+    for node, row in enumerate(all_rows):
+        assert texts[first[int(plan.node[row - 1])]] == texts[node]
     for row in range(1, plan.num_rows + 1):
-        node = int(plan.node[row - 1])
+        node = first[int(plan.node[row - 1])]
         own = slice(int(plan.child_ptr[row - 1]), int(plan.child_ptr[row]))
         edges = slice(int(dag.input_ptr[node]), int(dag.input_ptr[node + 1]))
         inputs = dag.input_index[edges]
-        rows = [int(plan.row[i]) if i >= 0 else 0 for i in inputs.tolist()]
+        rows = [all_rows[i] if i >= 0 else 0 for i in inputs.tolist()]
         assert plan.child_row[own].tolist() == rows
         assert plan.edge[own].tolist() == list(range(edges.start, edges.stop))
 
 
-def test_passes_after_one_down_are_not_shared():
-    dag = random_dag(6, 0)
-    for passes in ([Down()], [Down(), Up()], [Down(), Rounds("next", 1)]):
-        assert not any(plan.is_shared for plan in build_schedule(dag, passes, share=True).passes)
-    plan = build_schedule(dag, [Rounds("next", 1), Up()], share=True).passes
-    assert not plan[1].is_shared
-    plans = build_schedule(dag, [Up(), Up(), Rounds("next", 1), Up()], share=True).passes
-    assert [plan.is_shared for plan in plans] == [True, True, True, False]
+def test_all_passes_see_one_quotient():
+    dag = collate([random_dag(6, 0), random_dag(6, 0)])  # everything is there twice
+    for passes in PASSES.values():
+        schedule = build_schedule(dag, passes, share=True)
+        assert {plan.num_rows for plan in schedule.passes} == {int(schedule.class_of.max()) + 1}
+        assert schedule.passes[0].num_rows <= dag.num_nodes // 2
 
 
 def test_nodes_that_differ_are_not_shared():
@@ -233,10 +243,9 @@ def test_nodes_that_differ_are_not_shared():
         builder.output(builder.node("word", code=code))
         builder.finish()
     dag = builder.build()
-    assert find_distinct(dag).of.tolist() == list(range(NUM_WORDS))
-    (plan,) = build_schedule(dag, [Up()], share=True).passes
-    assert not plan.is_shared
-    assert len(find_distinct(GraphBuilder(SCHEMA).build()).node) == 0
+    assert classes_up(dag).are_single
+    assert build_schedule(dag, [Up()], share=True).class_of is None
+    assert len(classes_up(GraphBuilder(SCHEMA).build()).representative) == 0
 
 
 def test_the_order_of_inputs_and_the_sign_of_zero_make_a_difference():
@@ -247,7 +256,7 @@ def test_the_order_of_inputs_and_the_sign_of_zero_make_a_difference():
         builder.inputs(node, pair, weight=[1.0, 1.0])
         builder.output(node)
     builder.finish()
-    assert find_distinct(builder.build()).of.tolist() == [0, 1, 2, 3, 4, 2]
+    assert classes_up(builder.build()).inverse.tolist() == [0, 1, 2, 3, 4, 2]
 
 
 @pytest.mark.parametrize("height", [0, 3])
@@ -266,8 +275,7 @@ def test_readers_of_the_same_nodes_are_shared_high_above_what_differs(height):
         builder.inputs(twin, ends, weight=[1.0, 1.0])
         builder.output(twin)
     builder.finish()
-    distinct = find_distinct(builder.build())
-    assert distinct.node[distinct.of].tolist() == [*range(twins[1]), twins[0]]
+    assert classes_up(builder.build()).first.tolist() == [*range(twins[1]), twins[0]]
 
 
 def test_equal_chains_and_stars_are_shared_whole():
@@ -282,7 +290,7 @@ def test_equal_chains_and_stars_are_shared_whole():
             builder.inputs(node, [below], weight=[1.0])
         builder.output(node)
         builder.finish()
-    assert len(find_distinct(builder.build()).node) == 1 + 1 + 1000
+    assert len(classes_up(builder.build()).representative) == 1 + 1 + 1000
 
 
 @pytest.mark.parametrize("exponent", [40, 60, 62])  # 60: two columns do not fit into one integer
@@ -307,7 +315,7 @@ def test_columns_of_any_kind_are_compared(exponent):
         node = builder.node("node", big=first, other=other, vector=(0, 0, last))
         builder.output(node)
         builder.finish()
-    assert find_distinct(builder.build()).of.tolist() == [0, 1, 2, 3, 0]
+    assert classes_up(builder.build()).inverse.tolist() == [0, 1, 2, 3, 0]
 
 
 class RandomWord(WordCell):

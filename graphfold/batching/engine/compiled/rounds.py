@@ -14,13 +14,12 @@ from graphfold.batching.engine.compiled.choice import find_compiled, refuse
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.memory import Memory
 from graphfold.batching.engine.compiled.run import CompiledPass, Named, run_pass
-from graphfold.batching.engine.links import OldState
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.round_inputs import RoundInputs
 from graphfold.batching.engine.rounds import x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment_kernels import Kernel
-from graphfold.batching.scheduling.pass_schedule import PassSchedule
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 
@@ -29,14 +28,12 @@ class RoundsInputs:
     """What all rounds are given; op types are those of `UnrolledRounds`."""
 
     unrolled: UnrolledRounds
-    last: PassSchedule  # the plan of the last round
     state: TypedFields  # before the first round
     cells: Mapping[int, Cell]
     x: Mapping[int, NodeInput]  # in the order of rows
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
     tables: Mapping[int, Mapping[str, Tensor]]  # see `Cell.before_edges`
     kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
-    degree: Tensor  # [num_edges] how many neighbours each neighbour has, in that order
     shared: Mapping[str, Tensor]
     kernel: Kernel
 
@@ -56,28 +53,26 @@ class RoundsInputs:
             x: op type -> what `Cell.before` returned, of each round.
         """
         plan, num_types = inputs.plan, len(inputs.plan.type_order)
-        plans = (*(plan.rounds or (plan,) * len(turns)), plan)
+        unrolled = plan.unrolled(len(turns))
         cells, own_x, tables = {}, {}, {}
         for number, (by_type, given) in enumerate(zip(turns, x, strict=True), start=1):
             for op_type, cell in by_type.items():
-                if op_type not in {group.op_type for group in plans[number].groups}:
+                if op_type not in state.groups:
                     continue
                 code = op_type + number * num_types
+                kept = unrolled.kept(number, state.groups[op_type])
                 cells[code] = cell
-                own_x[code] = x_rows(given[op_type], plans[number], op_type)
+                own_x[code] = x_rows(given[op_type], plan, op_type, kept)
                 if makes_tables(cell):
                     tables[code] = cell.before_edges(inputs.edge_kinds.columns)
-        relation = inputs.relation
         return RoundsInputs(
-            unrolled=plan.unrolled(len(turns)),
-            last=plan,
+            unrolled=unrolled,
             state=state,
             cells=cells,
             x=own_x,
             edge=inputs.edge,
             tables=tables,
             kind=inputs.edge_kinds.kind if tables else None,
-            degree=(relation.ptr[1:] - relation.ptr[:-1]).index_select(0, relation.index),
             shared=inputs.shared,
             kernel=inputs.kernel,
         )
@@ -92,10 +87,16 @@ class RoundsInputs:
         """Field -> its rows, of those that this pass does not write."""
         written = {name for cell in self.cells.values() for name in cell.fields}
         return {
-            name: next(iter(parts.values()))
+            name: self.initial(name, *parts)
             for name, parts in self.state.parts.items()
             if name not in written and len(parts) == 1
         }
+
+    def initial(self, field: str, op_type: int) -> Tensor:
+        """[size, width] a field before the first round, in the rows that there are then."""
+        rows = self.state.parts[field][op_type]
+        kept = self.unrolled.kept(0, self.state.groups[op_type])
+        return rows if kept is None else select_rows(rows, kept)
 
     @cached_property
     def as_pass(self) -> PassInputs:
@@ -154,14 +155,11 @@ def run_compiled_rounds(inputs: RoundsInputs, cells: Mapping[int, CompiledCell])
     """
     run = _CompiledRounds(inputs, inputs.as_pass, cells)
     found = dict(zip(run.outputs, run_pass(run), strict=True))
-    old = OldState(inputs.state, inputs.last)
-    parts = {
-        name: {op_type: old.part(name, op_type) for op_type in own if (name, op_type) not in found}
-        for name, own in inputs.state.parts.items()
-    }
+    parts = {name: dict(own) for name, own in inputs.state.parts.items()}
     for (name, op_type), rows in found.items():
-        parts[name][op_type] = rows
-    return TypedFields(inputs.last, parts, inputs.state.absent)
+        spread = inputs.unrolled.spread(-1, inputs.state.groups[op_type])
+        parts[name][op_type] = rows if spread is None else select_rows(rows, spread)
+    return TypedFields(inputs.state.plan, parts, inputs.state.absent)
 
 
 class _CompiledRounds(CompiledPass):
@@ -183,8 +181,8 @@ class _CompiledRounds(CompiledPass):
         self.num_rows -= self.first_row
         initial: dict[Named, Tensor] = {}
         for name in self.fields:
-            for op_type, rows in inputs.state.parts[name].items():
-                initial[op_type, ("initial", name)] = rows
+            for op_type in inputs.state.parts[name]:
+                initial[op_type, ("initial", name)] = inputs.initial(name, op_type)
         self.names = (*self.names, *initial)
         self.tensors = (*self.tensors, *initial.values())
         self.outputs = [
@@ -211,7 +209,7 @@ class _CompiledRounds(CompiledPass):
             memory.first_row["read", name] = self._inputs.unrolled.first[0][op_type]
 
     def child_count(self) -> Tensor:
-        return self._inputs.degree.index_select(0, self.plan.edge)
+        return self._inputs.unrolled.child_count
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         state = torch.empty(self.num_rows, width, dtype=self.dtype)

@@ -1,0 +1,163 @@
+"""Deduplication: which nodes of a batch must come to equal states, so that one stands for all.
+
+Every pass divides the classes of equal nodes that it is given, and joins none. So nodes that are
+equal after the last pass are so after every other, and one representative of each class is right
+for all of them.
+
+Whether two nodes are equal does not depend on what else there is: nodes of a batch are equal if and
+only if they are so in the corpus. So a loader finds them once for all its batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from graphfold.batching.scheduling.classes import Classes
+from graphfold.batching.scheduling.edges import Edges, depth_of_pass
+from graphfold.batching.scheduling.passes import Pass, Rounds
+from graphfold.batching.scheduling.row_numbers import (
+    Numbers,
+    edge_numbers,
+    merge_equal,
+    node_numbers,
+)
+from graphfold.dag import TypedDAG
+from graphfold.dag.depth import IntArray, count_pointers, stable_order
+
+
+class EqualNodes(NamedTuple):
+    """The nodes that are equal in themselves, and those that come to equal states."""
+
+    own: Classes  # of equal type and features
+    final: Classes  # after all passes
+    # Of each pass, if it is rounds, before the first and after each: which of the nodes that
+    # represent others in the end are still equal then.
+    rounds: tuple[tuple[Classes, ...], ...]
+
+    def among(self, nodes: IntArray) -> EqualNodes:
+        """The same of some nodes alone, numbered anew."""
+        final = self.final.among(nodes)
+        kept = self.final.inverse[nodes[final.representative]]
+        rounds = (tuple(stage.among(kept) for stage in stages) for stages in self.rounds)
+        return EqualNodes(self.own.among(nodes), final, tuple(rounds))
+
+
+def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
+    """Finds the equal nodes of graphs.
+
+    Two nodes are equal after a pass if they were so before it and read, in the same order, nodes
+    that are equal after it, or before the same round, over edges with equal columns. Columns are
+    compared bit by bit.
+
+    Args:
+        dag: a batch or a whole corpus, on the CPU.
+        passes: the passes of the model, in order.
+
+    Raises:
+        SchemaError: if a pass names a relation that the schema lacks.
+    """
+    first = np.arange(dag.num_nodes)
+    merge_equal(first.copy(), [node_numbers(dag)], first)
+    own = final = Classes.of_first(first)
+    rounds: list[list[Classes]] = []
+    for item in passes:
+        read = _Reading(Edges.of_pass(dag, item), edge_numbers(dag, item.space))
+        rounds.append([])
+        if isinstance(item, Rounds):
+            rounds[-1] += [final, *_after_rounds(read, item.rounds, final)]
+            final = rounds[-1][-1]
+        else:
+            final = _after_levels(read, depth_of_pass(dag, item, read.edges), final)
+    kept = final.representative
+    by_pass = (tuple(stage.among(kept) for stage in stages) for stages in rounds)
+    return EqualNodes(own, final, tuple(by_pass))
+
+
+class _Reading(NamedTuple):
+    """What the nodes read in a pass."""
+
+    edges: Edges
+    columns: Numbers  # a number per edge of the graph that tells its columns
+
+    def keys(self, nodes: IntArray, slots: IntArray, first: IntArray) -> Iterator[Numbers]:
+        """What must agree for nodes that have as many edges to read the same.
+
+        Args:
+            nodes: they.
+            slots: [num_slots, num_nodes] their edges.
+            first: [any] the first of the nodes that each node equals; the last for an absent one.
+        """
+        for slot in slots:
+            yield Numbers(first[self.edges.child[slot]], len(first))
+            if self.columns.size > 1:
+                yield Numbers(self.columns.value[self.edges.number[slot]], self.columns.size)
+
+
+def _after_levels(read: _Reading, depth: IntArray, before: Classes) -> Classes:
+    """The classes after a pass up or down.
+
+    A node can have an equal only if each node that it reads has one, or has another reader: if it
+    is followed. So this goes level by level, looks at the nodes that read followed ones only, and
+    ends above a level where none is: in a batch of trees that differ, far below the roots.
+    """
+    child, size = read.edges.child, np.bincount(before.inverse)
+    # An absent node is -1 and finds the last entry of both: it differs from all, and is followed.
+    first = np.arange(len(depth) + 1)
+    is_followed = np.append(np.bincount(child + 1, minlength=len(first))[1:] > 1, True)
+    last_read_twice = depth[is_followed[:-1]].max(initial=-1)
+    for index, level in enumerate(_levels(depth)):
+        repeated = level[size[before.inverse[level]] > 1]
+        for nodes, slots in _by_degree(repeated, read.edges.ptr):
+            if len(slots):
+                may_equal = is_followed[child[slots]].all(0)
+                nodes, slots = nodes[may_equal], slots[:, may_equal]
+            if len(nodes) > 1:
+                own = Numbers(before.inverse[nodes], len(size))
+                merge_equal(nodes, [own, *read.keys(nodes, slots, first)], first)
+        merged = repeated[first[repeated] != repeated]
+        is_followed[merged] = is_followed[first[merged]] = True
+        if len(merged) == 0 and index > last_read_twice:
+            break
+    return Classes.of_first(first[:-1])
+
+
+def _levels(depth: IntArray) -> Iterator[IntArray]:
+    """The nodes of each depth, in order."""
+    order = stable_order(depth)
+    bounds = count_pointers(depth, 0).tolist()
+    return (order[start:stop] for start, stop in pairwise(bounds))
+
+
+def _by_degree(nodes: IntArray, ptr: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """The nodes of each number of edges, and these edges, [num_edges, num_nodes]."""
+    count = ptr[nodes + 1] - ptr[nodes]
+    for degree in np.bincount(count).nonzero()[0].tolist():
+        own = nodes[count == degree]
+        yield own, ptr[own] + np.arange(degree)[:, None]
+
+
+def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Iterator[Classes]:
+    """The classes after each round of message passing."""
+    degree = np.diff(read.edges.ptr)
+    # A cell may ask how many neighbours its neighbour has; after a round, the state tells.
+    seen = before.first
+    own = [before.numbers, Numbers(degree, int(degree.max(initial=0)) + 1)]
+    merge_equal(np.arange(len(seen)), own, seen)
+    for _ in range(num_rounds):
+        before = _after_round(read, before, seen)
+        seen = before.first
+        yield before
+
+
+def _after_round(read: _Reading, before: Classes, seen: IntArray) -> Classes:
+    """The classes after one round; `seen` are the first nodes as far as neighbours can tell."""
+    first, size = np.arange(len(seen)), np.bincount(before.inverse)
+    repeated = np.flatnonzero(size[before.inverse] > 1)
+    for nodes, slots in _by_degree(repeated, read.edges.ptr):
+        own = Numbers(before.inverse[nodes], len(size))
+        merge_equal(nodes, [own, *read.keys(nodes, slots, seen)], first)
+    return Classes.of_first(first)
