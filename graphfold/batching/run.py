@@ -13,11 +13,8 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.engine.compiled.choice import find_compiled
-from graphfold.batching.engine.compiled.rounds import (
-    RoundsInputs,
-    find_compiled_rounds,
-    run_compiled_rounds,
-)
+from graphfold.batching.engine.compiled.rounds import RoundsInputs, run_compiled_rounds
+from graphfold.batching.engine.compiled.rounds_choice import find_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.eager import run_eager
 from graphfold.batching.engine.pass_inputs import PassInputs

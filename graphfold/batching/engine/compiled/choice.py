@@ -15,6 +15,7 @@ from graphfold.batching.engine.compiled.check import check
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
 from graphfold.batching.engine.compiled.signature import signature_of
 from graphfold.batching.engine.compiled.trace import Signature
+from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.watch import Unwatchable, Watch
@@ -41,7 +42,7 @@ _COMPILING = threading.RLock()
 
 
 def find_compiled(
-    inputs: PassInputs, fuse: bool | None, in_rounds: bool = False
+    inputs: PassInputs, fuse: bool | None, trial: type[Trial] = PassTrial
 ) -> Mapping[int, CompiledCell] | str:
     """The programs of all cells of a pass, or why the cells run as they are.
 
@@ -50,7 +51,8 @@ def find_compiled(
     Args:
         inputs: the pass.
         fuse: True if each cell has to be compiled, False if none shall be.
-        in_rounds: whether the pass is rounds of message passing, see `RoundsInputs.as_pass`.
+        trial: how programs are tried; of rounds of message passing, see `RoundsInputs.as_pass`,
+            otherwise than of passes up and down.
 
     Raises:
         EngineError: if a cell has to be compiled and cannot be.
@@ -65,7 +67,7 @@ def find_compiled(
     missing = why_missing(inputs.dtype(next(iter(inputs.fields))))
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
-        known = _find(inputs, op_type, cell, in_rounds) if missing is None else Known(None, missing)
+        known = _find(inputs, op_type, cell, trial) if missing is None else Known(None, missing)
         if known.compiled is None:
             return refuse(type(cell).__name__, known.reason, fuse)
         if known.compiled.takes_means and inputs.plan.count_rows(op_type) == 1:
@@ -89,15 +91,15 @@ def _elsewhere(inputs: PassInputs) -> str | None:
     return None
 
 
-def _find(inputs: PassInputs, op_type: int, cell: Cell, in_rounds: bool) -> Known:
+def _find(inputs: PassInputs, op_type: int, cell: Cell, trial: type[Trial]) -> Known:
     """What is known of a cell, found out now if it is new or has changed."""
-    signature = signature_of(inputs, op_type, torch.is_grad_enabled(), in_rounds)
+    signature = signature_of(inputs, op_type, torch.is_grad_enabled(), trial.in_rounds)
     key = signature, frozenset(inputs.fields)
     known = _KNOWN.get(cell, {}).get(key)
     if known is not None and (known.watch is None or known.watch.is_unchanged()):
         return known
     with _COMPILING:
-        found = _compile(cell, *key)
+        found = _compile(cell, *key, trial)
         own = _KNOWN.setdefault(cell, {})
         own.pop(key, None)
         while len(own) >= MAX_KNOWN:
@@ -106,14 +108,16 @@ def _find(inputs: PassInputs, op_type: int, cell: Cell, in_rounds: bool) -> Know
         return found
 
 
-def _compile(cell: Cell, signature: Signature, written: frozenset[str]) -> Known:
+def _compile(
+    cell: Cell, signature: Signature, written: frozenset[str], trial: type[Trial]
+) -> Known:
     watch = None
     # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
             watch = Watch(cell)
             compiled = compile_cell(cell, signature, written)
-            check(cell, compiled, signature, written)
+            check(cell, compiled, signature, written, trial)
             if not watch.is_unchanged():
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")
         except (Untraceable, Unwatchable) as reason:

@@ -1,0 +1,130 @@
+"""Trials: made-up groups on which the programs of a cell are tried beside the cell itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
+from graphfold.batching.engine.compiled.run import run_compiled
+from graphfold.batching.engine.compiled.trace import Signature
+from graphfold.batching.engine.eager import run_eager
+from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.kernels.segment_kernels import NATIVE
+from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.plan import plan_pass
+from graphfold.batching.scheduling.sources import CellInputs
+
+#: A name, the shape of a row, the dtype, and whether it may require a gradient.
+Part = tuple[str, tuple[int, ...], torch.dtype, bool]
+
+
+class Trial(ABC):
+    """Numbers of both signs for all that a cell may read.
+
+    Args:
+        cell: the cell.
+        signature: what it may read.
+        written: the fields that the pass writes.
+        size: how many nodes there are.
+        most: how many children each has at most.
+    """
+
+    #: Whether it is a round of message passing.
+    in_rounds: ClassVar[bool]
+
+    def __init__(
+        self, cell: Cell, signature: Signature, written: frozenset[str], size: int, most: int
+    ) -> None:
+        self.cell, self.signature, self.size = cell, signature, size
+        self._generator = torch.Generator().manual_seed(size + most)
+        self._given: list[Tensor] = []
+        # What earlier passes computed, also of fields that this one writes.
+        widths = dict(signature.fields)
+        wanted = {**dict.fromkeys(written & widths.keys(), True), **dict(signature.given)}
+        self._fields = {name: (widths[name], grad) for name, grad in wanted.items()}
+
+    @abstractmethod
+    def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
+        """What programs make of it, field by field."""
+
+    @abstractmethod
+    def run_eager(self) -> list[Tensor]:
+        """What the cell makes of it."""
+
+    def leaves(self) -> Iterator[Tensor]:
+        """All that may get a gradient."""
+        yield from (tensor for tensor in self._given if tensor.requires_grad)
+        yield from (p for p in self.cell.parameters() if p.requires_grad)
+
+    def numbers(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Made-up numbers of both signs."""
+        return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(dtype)
+
+    def _x(self) -> NodeInput:
+        x = self._parts(self.signature.x, self.size)
+        return x[""] if list(x) == [""] else x  # one tensor alone has no name
+
+    def _shared(self) -> dict[str, Tensor]:
+        return {n: self._new(shape, d, wanted) for n, shape, d, wanted in self.signature.shared}
+
+    def _states(self, num_rows: int) -> dict[str, Tensor]:
+        """[num_rows, width] what earlier passes computed."""
+        dtype = self.signature.dtype
+        return {n: self._new((num_rows, w), dtype, grad) for n, (w, grad) in self._fields.items()}
+
+    def _parts(self, parts: Sequence[Part], count: int) -> dict[str, Tensor]:
+        """[count, ...] of each part."""
+        return {name: self._new((count, *s), dtype, grad) for name, s, dtype, grad in parts}
+
+    def _new(self, shape: Sequence[int], dtype: torch.dtype, wanted: bool) -> Tensor:
+        if not dtype.is_floating_point:
+            return torch.zeros(shape, dtype=dtype)
+        made = self.numbers(shape, dtype).requires_grad_(wanted and self.signature.differentiate)
+        self._given.append(made)
+        return made
+
+
+_SOURCE, _TRIED = 0, 1
+
+
+class PassTrial(Trial):
+    """A pass up or down over one group of nodes, which read nodes without a cell."""
+
+    in_rounds = False
+
+    def __init__(
+        self, cell: Cell, signature: Signature, written: frozenset[str], size: int, most: int
+    ) -> None:
+        super().__init__(cell, signature, written, size, most)
+        rng, arity, num_sources = np.random.default_rng(size + most), cell.arity, 4
+        counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
+        ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
+        child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
+        op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
+        nodes = CellInputs.of_nodes(op_type, 2)
+        self._inputs = PassInputs(
+            plan=plan_pass(nodes, Edges.from_csr(ptr, child), op_type.copy()),
+            cells={_TRIED: cell},
+            x={_TRIED: self._x()},
+            given=self._states(num_sources + size + 1),
+            absent={},
+            edge=self._parts(signature.edge, int(counts.sum())),
+            shared=self._shared(),
+            kernel=NATIVE,
+        )
+
+    def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
+        return self._in_order(run_compiled(self._inputs, {_TRIED: compiled}))
+
+    def run_eager(self) -> list[Tensor]:
+        return self._in_order(run_eager(self._inputs))
+
+    def _in_order(self, states: Mapping[str, Tensor]) -> list[Tensor]:
+        return [states[name] for name in self._inputs.fields]
