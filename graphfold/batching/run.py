@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
-from graphfold.batching.engine.compiled.choice import find_compiled
+from graphfold.batching.engine.compiled.choice import find_compiled, why_as_it_is
 from graphfold.batching.engine.compiled.rounds import RoundsInputs, run_compiled_rounds
 from graphfold.batching.engine.compiled.rounds_choice import find_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
@@ -158,8 +158,10 @@ class RowRun:
         x = [{t: self._before(t, cell) for t, cell in cells.items()} for cells in turns]
         rounds.begin(turns[0], x[0])
         self.sparse = set()
-        how = "engine=autograd"
+        how: str | None = "engine=autograd"
         if is_fast:
+            how = why_as_it_is(plan.row.device, inputs.kernel, self.inputs.fuse)
+        if how is None:
             unrolled = RoundsInputs.of(inputs, rounds.state, turns, x)
             compiled = find_compiled_rounds(unrolled, self.inputs.fuse)
             if not isinstance(compiled, str):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.engine.cell_modules import modules_of, parameters_of
-from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
+from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
 from graphfold.errors import ShapeError
 
@@ -31,11 +31,6 @@ class PassInputs:
     kernel: Kernel
     tables: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)  # see before_edges
     kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
-
-    @property
-    def is_native(self) -> bool:
-        """Whether the usual kernel reduces over children."""
-        return self.kernel is NATIVE
 
     @cached_property
     def modules(self) -> dict[int, list[nn.Module]]:

@@ -19,6 +19,7 @@ from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.watch import Unwatchable, Watch
+from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
 from graphfold.batching.native.library import why_missing
 from graphfold.batching.native.transforms import is_transformed
 from graphfold.errors import EngineError
@@ -57,13 +58,9 @@ def find_compiled(
     Raises:
         EngineError: if a cell has to be compiled and cannot be.
     """
-    if fuse is False:
-        return "fuse=False"
-    elsewhere = _elsewhere(inputs)
-    if elsewhere is not None:
-        if fuse:
-            raise EngineError(f"fuse=True compiles every cell, but {elsewhere}. Leave fuse out.")
-        return elsewhere
+    reason = why_as_it_is(inputs.device, inputs.kernel, fuse)
+    if reason is not None or not inputs.fields:
+        return reason or "no cell of the pass has fields"
     missing = why_missing(inputs.dtype(next(iter(inputs.fields))))
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
@@ -76,19 +73,31 @@ def find_compiled(
     return found
 
 
-def _elsewhere(inputs: PassInputs) -> str | None:
-    """What else the pass needs than compiled cells on a CPU; None if nothing."""
-    if inputs.device.type != "cpu":
-        return f"compiled cells run on CPUs, and the model is on '{inputs.device.type}'"
-    if torch.is_autocast_enabled("cpu"):
-        return "autocast is on"
-    if not inputs.fields:
-        return "no cell of the pass has fields"
-    if not inputs.is_native:
-        return "another kernel than 'native' is chosen for sums over children"
-    if is_transformed():
-        return "a transform of torch.func or forward-mode differentiation is on"
-    return None
+def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str | None:
+    """Why cells run as they are, whatever they do; None if they need not.
+
+    Args:
+        device: of the batch.
+        kernel: what adds up over children.
+        fuse: see `find_compiled`.
+
+    Raises:
+        EngineError: if cells have to be compiled.
+    """
+    if fuse is False:
+        return "fuse=False"
+    reason = None
+    if device.type != "cpu":
+        reason = f"compiled cells run on CPUs, and the model is on '{device.type}'"
+    elif torch.is_autocast_enabled("cpu"):
+        reason = "autocast is on"
+    elif kernel is not NATIVE:
+        reason = "another kernel than 'native' is chosen for sums over children"
+    elif is_transformed():
+        reason = "a transform of torch.func or forward-mode differentiation is on"
+    if fuse and reason is not None:
+        raise EngineError(f"fuse=True compiles every cell, but {reason}. Leave fuse out.")
+    return reason
 
 
 def _find(inputs: PassInputs, op_type: int, cell: Cell, trial: type[Trial]) -> Known:

@@ -29,7 +29,7 @@ def find_compiled_rounds(
     inputs: RoundsInputs, fuse: bool | None
 ) -> Mapping[int, CompiledCell] | str:
     """The programs of all cells, or why the cells run as they are; see `find_compiled`."""
-    reason = why_not_unrolled(inputs) if fuse is not False else None
+    reason = why_not_unrolled(inputs)
     if reason is None:
         return find_compiled(inputs.as_pass, fuse, RoundTrial)
     names = dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values())

@@ -20,12 +20,14 @@ from engine_cells import (
     random_dag,
     tree_cells,
 )
+from strategies import bond_schema, chain
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphfold.batching import Children, Network, Up
+from graphfold.batching import Batch, Children, Network, Rounds, Up, build_schedule
 from graphfold.dag import GraphBuilder
 from graphfold.errors import EngineError
+from graphfold.layers import GCNCell
 
 Forward = Callable[[WordCell, Tensor], Tensor]
 
@@ -233,3 +235,17 @@ def test_another_kernel_has_no_programs():
     dag, network = random_dag(3, 0), make_network(kernel="scatter", fuse=True)
     with pytest.raises(EngineError, match="another kernel than 'native'"):
         network(make_batch(dag, network), make_x(dag))
+
+
+def test_rounds_that_are_not_compiled_are_not_unrolled():
+    schema = bond_schema()
+    dag, passes = chain(schema, "atom", "atom", 4), [Rounds("bond", 2)]
+    network = Network(schema, passes, [{"atom": GCNCell(SIZE)}])
+    batch, x = Batch(dag, build_schedule(dag, passes)), {"atom": torch.randn(5, SIZE)}
+    with torch.autocast("cpu"):
+        network(batch, x)
+        assert network.ways == {"atom": "as it is (autocast is on)"}
+        assert "_unrolled" not in vars(batch.schedule.passes[0])
+        network.fuse = True
+        with pytest.raises(EngineError, match="autocast is on"):
+            network(batch, x)
