@@ -156,19 +156,23 @@ class RowRun:
         )
         rounds = RoundsRun(inputs, given)
         x = [{t: self._before(t, cell) for t, cell in cells.items()} for cells in turns]
-        rounds.begin(turns[0], x[0])
         self.sparse = set()
         how: str | None = "engine=autograd"
         if is_fast:
             how = why_as_it_is(plan.row.device, inputs.kernel, self.inputs.fuse)
-        if how is None:
-            unrolled = RoundsInputs.of(inputs, rounds.state, turns, x)
+        if how is not None:
+            rounds.begin(turns[0], x[0])
+        else:
+            layers = plan.unrolled(len(turns))
+            rounds.begin(turns[0], x[0], layers)
+            unrolled = RoundsInputs.of(inputs, rounds, turns, x)
             compiled = find_compiled_rounds(unrolled, self.inputs.fuse)
             if not isinstance(compiled, str):
                 self.fields = run_compiled_rounds(unrolled, compiled)
                 self._note(turns[0], "compiled")
                 return
             how = compiled
+            rounds.spread(layers)
         for cells, own in zip(turns, x, strict=True):
             self.fields = rounds.step(cells, own)
         self._note(turns[0], f"as it is ({how})")

@@ -55,7 +55,7 @@ def _call(
         inputs.kernel,
     )
     new: Mapping[str, Tensor] = cell(read.x(group), children)
-    check_state(cell, new, group)
+    check_state(cell, new, group.size)
     return {name: new[name] for name in cell.fields}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.engine.cell_modules import modules_of, parameters_of
 from graphfold.batching.kernels.segment_kernels import Kernel
-from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.errors import ShapeError
 
 
@@ -103,18 +103,18 @@ def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dt
     return next(floats, torch.get_default_dtype())
 
 
-def check_state(cell: Cell, state: State, group: Group) -> None:
-    """Raises ShapeError unless `state` holds just the cell's fields, [group_size, width] each."""
+def check_state(cell: Cell, state: State, size: int) -> None:
+    """Raises ShapeError unless `state` holds just the cell's fields, [size, width] each."""
     for name, width in cell.fields.items():
         if name not in state:
             raise ShapeError(
                 f"{describe(cell)} declares the field '{name}' but returns only "
                 f"{', '.join(state) or 'nothing'}. Return every field."
             )
-        if state[name].shape != (group.size, width):
+        if state[name].shape != (size, width):
             raise ShapeError(
                 f"{describe(cell)} returns '{name}' of shape {list(state[name].shape)} for "
-                f"{group.size} nodes; its fields say [{group.size}, {width}]. Return one row per "
+                f"{size} nodes; its fields say [{size}, {width}]. Return one row per "
                 "node."
             )
 

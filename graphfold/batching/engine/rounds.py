@@ -23,6 +23,7 @@ from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 
 class RoundsRun:
@@ -38,25 +39,49 @@ class RoundsRun:
         self.state = (
             given if isinstance(given, TypedFields) else TypedFields.split(self.plan, given)
         )
+        self.begun: frozenset[str] = frozenset()  # the fields that `begin` added
         self._links: dict[int, Links] = {}
 
-    def begin(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> None:
-        """Adds `Cell.initial` for the fields of cells that no earlier pass has computed."""
+    def begin(
+        self,
+        cells: Mapping[int, Cell],
+        x: Mapping[int, NodeInput],
+        unrolled: UnrolledRounds | None = None,
+    ) -> None:
+        """Adds `Cell.initial` for the fields of cells that no earlier pass has computed.
+
+        Args:
+            cells: op type -> cell.
+            x: op type -> what `Cell.before` returned.
+            unrolled: if given, equal rows before the first round are computed once; `spread` gives
+                each its own.
+        """
         lacking = {n: w for n, w in widths(cells).items() if n not in self.state}
         if not lacking:
             return
+        self.begun = frozenset(lacking)
         parts = {name: dict(own) for name, own in self.state.parts.items()}
         absent = {**self.state.absent, **self._absent(lacking, cells, x)}
         parts |= {name: {} for name in lacking}
         for group in self.plan.groups:
             if group.op_type in cells:
                 cell = cells[group.op_type]
+                kept = None if unrolled is None else unrolled.kept(0, group)
                 with NativeLinear():
-                    state = cell.initial(x_rows(x[group.op_type], self.plan, group.op_type))
-                check_state(cell, state, group)
+                    state = cell.initial(x_rows(x[group.op_type], self.plan, group.op_type, kept))
+                check_state(cell, state, group.size if kept is None else len(kept))
                 for name in lacking.keys() & cell.fields.keys():
                     parts[name][group.op_type] = state[name].to(absent[name].dtype)
         self.state = TypedFields(self.plan, parts, absent)
+
+    def spread(self, unrolled: UnrolledRounds) -> None:
+        """Gives equal rows before the first round a row each."""
+        parts = {name: dict(own) for name, own in self.state.parts.items()}
+        for name in self.begun:
+            for op_type, rows in parts[name].items():
+                index = unrolled.spread(0, self.state.groups[op_type])
+                parts[name][op_type] = rows if index is None else select_rows(rows, index)
+        self.state = TypedFields(self.plan, parts, self.state.absent)
 
     def step(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> TypedFields:
         """Runs the next round.
@@ -92,7 +117,7 @@ class RoundsRun:
         )
         with NativeLinear() if self.inputs.fuse else nullcontext():
             new: State = cell(x_rows(x, self.plan, group.op_type), children)
-        check_state(cell, new, group)
+        check_state(cell, new, group.size)
         return {name: new[name] for name in cell.fields}
 
     def _absent(

@@ -51,6 +51,7 @@ class RoundTrial(Trial):
         self._inputs = RoundsInputs(
             unrolled=plan.unrolled(1),
             state=self._state,
+            begun=frozenset(),
             cells={1: cell},  # of type 0 in the first round
             x={1: x},
             edge={} if signature.has_tables else self._edge,

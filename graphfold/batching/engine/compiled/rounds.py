@@ -15,7 +15,7 @@ from graphfold.batching.engine.compiled.memory import Memory
 from graphfold.batching.engine.compiled.run import CompiledPass, Named, run_pass
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.round_inputs import RoundInputs
-from graphfold.batching.engine.rounds import x_rows
+from graphfold.batching.engine.rounds import RoundsRun, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment_kernels import Kernel
@@ -28,6 +28,7 @@ class RoundsInputs:
 
     unrolled: UnrolledRounds
     state: TypedFields  # before the first round
+    begun: frozenset[str]  # the fields of it in which equal rows are one
     cells: Mapping[int, Cell]
     x: Mapping[int, NodeInput]  # in the order of rows
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
@@ -39,7 +40,7 @@ class RoundsInputs:
     @staticmethod
     def of(
         inputs: RoundInputs,
-        state: TypedFields,
+        begun: RoundsRun,
         turns: Sequence[Mapping[int, Cell]],
         x: Sequence[Mapping[int, NodeInput]],
     ) -> RoundsInputs:
@@ -47,11 +48,11 @@ class RoundsInputs:
 
         Args:
             inputs: what all of them are.
-            state: before the first.
+            begun: they, before the first.
             turns: op type -> cell, of each round.
             x: op type -> what `Cell.before` returned, of each round.
         """
-        plan, num_types = inputs.plan, len(inputs.plan.type_order)
+        plan, num_types, state = inputs.plan, len(inputs.plan.type_order), begun.state
         unrolled = plan.unrolled(len(turns))
         cells, own_x, tables = {}, {}, {}
         for number, (by_type, given) in enumerate(zip(turns, x, strict=True), start=1):
@@ -67,6 +68,7 @@ class RoundsInputs:
         return RoundsInputs(
             unrolled=unrolled,
             state=state,
+            begun=begun.begun,
             cells=cells,
             x=own_x,
             edge=inputs.edge,
@@ -94,6 +96,8 @@ class RoundsInputs:
     def initial(self, field: str, op_type: int) -> Tensor:
         """[size, width] a field before the first round, in the rows that there are then."""
         rows = self.state.parts[field][op_type]
+        if field in self.begun:
+            return rows
         kept = self.unrolled.kept(0, self.state.groups[op_type])
         return rows if kept is None else select_rows(rows, kept)
 
