@@ -55,7 +55,10 @@ def check(
         except Untraceable:  # its code names another dtype
             wide = None
     if compiled.takes_means:  # the cell itself would take trials for batches
-        cell = copy.deepcopy(cell)
+        found = _copied(cell)
+        if found is None:
+            raise Untraceable("it normalises over a batch, and no copy of it can be tried")
+        cell = found
     for size, most in SIZES:
         if size < FEW and compiled.takes_means:
             continue  # of one node there is no variance, and of two next to none may be
@@ -66,15 +69,20 @@ def check(
 
 
 def _in_float64(cell: Cell) -> Cell | None:
+    """A copy of a cell; None if it cannot be had."""
+    wide = _copied(cell)
+    return None if wide is None else wide.double()
+
+
+def _copied(cell: Cell) -> Cell | None:
     """A copy of a cell; None if it cannot be had, as of functions with tensors of their own."""
     try:
-        wide = copy.deepcopy(cell).double()
-        for module in wide.modules():
-            for parameter in module.parameters(recurse=False):
-                parameter.grad = None
-    except Exception:
+        made = copy.deepcopy(cell)
+    except Exception:  # foreign code may raise anything
         return None
-    return wide
+    for parameter in made.parameters():
+        parameter.grad = None
+    return made
 
 
 def _with_dtype(signature: Signature, dtype: torch.dtype) -> Signature:

@@ -21,7 +21,7 @@ def stages_of(values: Sequence[Value]) -> dict[Value, int]:
     for value in values:
         found[value] = max((known_in(view.value, found) for view in value.inputs), default=0)
         for view in value.inputs:
-            read_in.setdefault(view.value, found[value])
+            read_in[view.value] = min(read_in.get(view.value, found[value]), found[value])
     for value, first in read_in.items():
         rests = all(view.value not in found or view.space == GROUP for view in value.inputs)
         if value in found and rests and value.operation != MEAN_OF_GROUP:

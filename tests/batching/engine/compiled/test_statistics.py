@@ -134,3 +134,14 @@ def test_a_momentum_that_counts_batches_is_not_compiled():
     )
     with pytest.raises(EngineError, match="reads how often it has been called"):
         train(network, many(), torch.randn(700, SIZE), 1)
+
+
+def test_a_normalisation_that_cannot_be_copied_runs_as_it_is():
+    class Own(nn.BatchNorm1d):
+        def __deepcopy__(self, memo):
+            raise TypeError("there is one of these")
+
+    network = Network(SCHEMA, [Rounds("bond", 1)], [{"atom": NormCell(Own(SIZE))}])
+    batch = Batch(many(), build_schedule(many(), [Rounds("bond", 1)]))
+    with pytest.warns(UserWarning, match="no copy of it can be tried"):
+        assert network(batch, {"atom": torch.randn(700, SIZE)})["h"].shape == (700, SIZE)

@@ -1,0 +1,35 @@
+"""Stages: nothing is read before it is computed, and what later stages read lasts."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphfold.batching.engine.compiled.builder import ValueBuilder
+from graphfold.batching.engine.compiled.stages import known_in, lasting, stages_of
+from graphfold.batching.engine.compiled.values import NODES, PREVIOUS, Value, View
+
+
+def built(first: str) -> tuple[ValueBuilder, View]:
+    """A value made of a buffer alone, which is read before a mean is known and after."""
+    to, given = ValueBuilder(None), Value(PREVIOUS, NODES, (3,), name="h").view
+    rests, mean = to.copy(given), to.mean_of_group(to.apply("exp", given))
+    for name in ("late", "early") if first == "late" else ("early", "late"):
+        to.apply("mul", rests, mean if name == "late" else 2.0)
+    return to, rests
+
+
+@pytest.mark.parametrize("first", ["early", "late"])
+def test_nothing_is_read_before_it_is_computed(first):
+    to, rests = built(first)
+    stages = stages_of(to.values)
+    for value in to.values:
+        assert all(known_in(view.value, stages) <= stages[value] for view in value.inputs)
+    assert lasting(to.values) == [rests.value]
+
+
+def test_what_only_a_later_stage_reads_waits_for_it():
+    to, given = ValueBuilder(None), Value(PREVIOUS, NODES, (3,), name="h").view
+    rests, mean = to.copy(given), to.mean_of_group(to.apply("exp", given))
+    to.apply("sub", rests, mean)
+    assert stages_of(to.values)[rests.value] == 1
+    assert lasting(to.values) == []
