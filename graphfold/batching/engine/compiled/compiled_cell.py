@@ -161,7 +161,7 @@ def compile_cell(
     if not signature.differentiate:
         values = _computed(lowered, [])
         saved = _saved_places(value for value in lasting(values) if value not in places)
-        kept = {place.key: (place.space, place.size) for place in (of_groups | saved).values()}
+        kept = _sizes(of_groups | saved)
         given = sources | places | of_groups | saved
         program = write_program(signature.dtype, values, given, results)
         return CompiledCell(lowered, program, kept=kept)
@@ -197,6 +197,11 @@ def _saved_places(values: Iterable[Value], kind: str = "saved") -> dict[Value, P
         value: Place((kind, str(number)), _own_space(value.space), value.size)
         for number, value in enumerate(values)
     }
+
+
+def _sizes(places: Mapping[Value, Place]) -> dict[Key, tuple[int, int]]:
+    """What is to be allocated for places: key -> (space, numbers per row)."""
+    return {place.key: (place.space, place.size) for place in places.values()}
 
 
 def _own_space(space: str) -> int:
@@ -257,9 +262,9 @@ class _Assembly:
         self._results: list[tuple[View, Place]] = []
         self._forward_results = list(results)
         self._own = set(gradients.values)
-        self._kept = {p.key: (p.space, p.size) for p in places.values() if p.key[0] == "group"}
+        self._kept = _sizes(_group_places(lowered.values))
         self._places |= (of_groups := _group_places(gradients.values))
-        self._buffers = {place.key: (place.space, place.size) for place in of_groups.values()}
+        self._buffers = _sizes(of_groups)
         self._again: list[Value] = []
         self._saved: list[Value] = []
 
@@ -286,9 +291,9 @@ class _Assembly:
         forward = write_program(dtype, values, self._forward_places, self._forward_results)
         values = [*self._again, *own]
         again = [value for value in lasting(values) if value not in self._places]
-        for value, place in _saved_places(again, "lasting").items():
-            self._places[value] = place
-            self._buffers[place.key] = place.space, place.size
+        lasts = _saved_places(again, "lasting")
+        self._places |= lasts
+        self._buffers |= _sizes(lasts)
         backward = write_program(
             dtype, values, self._places, self._results, gradients.constants, tables
         )

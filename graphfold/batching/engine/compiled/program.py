@@ -34,6 +34,7 @@ from graphfold.batching.engine.compiled.stages import known_in, stages_of
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
+    FETCHES,
     GROUP,
     MEAN_OF_GROUP,
     NODES,
@@ -388,46 +389,34 @@ class _Writer:
         out = self._operand(value.view)
         operands = [[out.buffer, out.offset, out.row, 0, 0, 1]]
         sizes, index = (1, 1, value.size), 0
-        if name in ("gather", "gather_sum", "gather_weighted"):
-            index = self._index(("child_row", ""))
-            buffer = self._buffer(ONE, 0, 0, ("read", value.name))
-            operands.append([buffer, 0, value.size, 0, 0, 1])
-            for view in value.inputs:
-                weight = self._operand(view)
-                operands.append([weight.buffer, weight.offset, weight.row, 0, 0, 1])
-        elif name == "gather_previous":
-            index = self._index(("previous_row", ""))
-            buffer = self._buffer(ONE, 0, 0, ("read", value.name))
-            operands.append([buffer, 0, value.size, 0, 0, 1])
-        elif name == "look_up":
-            index = self._index(("kind", ""))
-            buffer = self._buffer(ONE, 0, 0, ("table", value.name))
-            operands.append([buffer, 0, value.size, 0, 0, 1])
+        if name in FETCHES:
+            row = {"gather_previous": "previous_row", "look_up": "kind"}.get(name, "child_row")
+            index = self._index((row, ""))
+            kind = "table" if name == "look_up" else "read"
+            operands.append(self._whole(kind, value.name, value.size))
         elif name == "integer":
             index = self._index((value.name, ""))
         elif name == "pull":
             index = self._index(("outside_row", value.name))
-            for kind in ("outside", "edge_grad", "node_grad"):
-                buffer = self._buffer(ONE, 0, 0, (kind, value.name))
-                operands.append([buffer, 0, value.size, 0, 0, 1])
-        else:
-            for view in value.inputs:
-                given = self._operand(view)
-                operands.append([given.buffer, given.offset, given.row, 0, 0, 1])
+            kinds = "outside", "edge_grad", "node_grad"
+            operands += [self._whole(kind, value.name, value.size) for kind in kinds]
+        for view in value.inputs:
+            given = self._operand(view)
+            operands.append([given.buffer, given.offset, given.row, 0, 0, 1])
         operation = ON_ROWS.get(name)
         if operation is None:
             raise Untraceable(f"there is no native operation '{name}'")
         self._emit(operation, value.space, sizes, index, operands)
         if name == "pull":
-            following = self._buffer(ONE, 0, 0, ("previous_grad", value.name))
-            read = [following, 0, value.size, 0, 0, 1]
-            self._emit(PULL_NEXT, value.space, sizes, 0, [operands[0], read])
-            kinds = ("weighted_grad", value.size), ("edge_weight", 1)
-            weighted = [
-                [self._buffer(ONE, 0, 0, (kind, value.name)), 0, size, 0, 0, 1]
-                for kind, size in kinds
-            ]
-            self._emit(PULL_WEIGHTED, value.space, sizes, 0, [operands[0], *weighted])
+            following = self._whole("previous_grad", value.name, value.size)
+            self._emit(PULL_NEXT, value.space, sizes, 0, [operands[0], following])
+            asked = self._whole("weighted_grad", value.name, value.size)
+            weight = self._whole("edge_weight", value.name, 1)
+            self._emit(PULL_WEIGHTED, value.space, sizes, 0, [operands[0], asked, weight])
+
+    def _whole(self, kind: str, name: str, size: int) -> list[int]:
+        """A buffer of rows of so many numbers that is read anywhere."""
+        return [self._buffer(ONE, 0, 0, (kind, name)), 0, size, 0, 0, 1]
 
     def _index(self, key: Key) -> int:
         return self._indices.setdefault(key, len(self._indices))

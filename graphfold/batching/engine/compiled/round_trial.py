@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.cell import Cell
 from graphfold.batching.children import Children
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.rounds import RoundsInputs, run_compiled_rounds
-from graphfold.batching.engine.compiled.trace import Signature
 from graphfold.batching.engine.compiled.trial import Trial
 from graphfold.batching.engine.links import Links, RoundReader
 from graphfold.batching.engine.round_inputs import RoundInputs
@@ -34,13 +32,10 @@ class RoundTrial(Trial):
 
     in_rounds = True
 
-    def __init__(
-        self, cell: Cell, signature: Signature, written: frozenset[str], size: int, most: int
-    ) -> None:
-        super().__init__(cell, signature, written, size, most)
-        plan = _plan(size, most)
+    def _make(self, most: int) -> None:
+        signature, plan = self.signature, _plan(self.size, most)
         num_edges = len(plan.edge)
-        states = self._states(size)
+        states = self._states(self.size)
         dtype = signature.dtype
         absent = {n: torch.zeros(1, s.shape[1], dtype=dtype) for n, s in states.items()}
         self._state = TypedFields(plan, {n: {0: state} for n, state in states.items()}, absent)
@@ -52,7 +47,7 @@ class RoundTrial(Trial):
             unrolled=plan.unrolled(1),
             state=self._state,
             begun=frozenset(),
-            cells={1: cell},  # of type 0 in the first round
+            cells={1: self.cell},  # of type 0 in the first round
             x={1: x},
             edge={} if signature.has_tables else self._edge,
             tables={1: self._edge} if signature.has_tables else {},

@@ -49,6 +49,11 @@ class Trial(ABC):
         widths = dict(signature.fields)
         wanted = {**dict.fromkeys(written & widths.keys(), True), **dict(signature.given)}
         self._fields = {name: (widths[name], grad) for name, grad in wanted.items()}
+        self._make(most)
+
+    @abstractmethod
+    def _make(self, most: int) -> None:
+        """Makes the graph and its numbers."""
 
     @abstractmethod
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
@@ -99,10 +104,8 @@ class PassTrial(Trial):
 
     in_rounds = False
 
-    def __init__(
-        self, cell: Cell, signature: Signature, written: frozenset[str], size: int, most: int
-    ) -> None:
-        super().__init__(cell, signature, written, size, most)
+    def _make(self, most: int) -> None:
+        cell, signature, size = self.cell, self.signature, self.size
         rng, arity, num_sources = np.random.default_rng(size + most), cell.arity, 4
         counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
         ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
