@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from graphfold.commands import bench, check_adapter, evaluate, listing, predict, train, verify
 from graphfold.commands.parser import CommandParser
 from graphfold.errors import GraphfoldError
-from graphfold.training.quiet import readable_warnings
+from graphfold.training.process.quiet import readable_warnings
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 

@@ -37,16 +37,7 @@ BATCHING_RANKS = {"native": 0, "scheduling": 0, "kernels": 0, "children": 1, "ce
 
 #: The only parts that may import a library; a path stands for a file or a folder.
 HOMES = {
-    "rdkit": (
-        "datasets/smiles.py",
-        "datasets/molecule.py",
-        "datasets/molecule_drawing.py",
-        "datasets/atom_features.py",
-        "datasets/bond_features.py",
-        "datasets/scaffold.py",
-        "datasets/molecule_drawing.py",
-        "datasets/chembl.py",
-    ),
+    "rdkit": ("datasets/molecules", "datasets/adapters/smiles.py", "datasets/corpora/chembl.py"),
     "lightning": ("training",),
     "hydra": ("training",),
     "omegaconf": ("training",),

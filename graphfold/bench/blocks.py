@@ -24,7 +24,7 @@ from graphfold.batching import Batch
 from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Trainable, load_data, load_trainable, total_graphs
 from graphfold.bench.measure import Row, Work, measure, time_in_turns
-from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers.model import Model
 
 BATCH_SIZES = (25, 256)

@@ -11,15 +11,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
-from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.loader import GraphLoader
-from graphfold.datasets.sampler import BatchSampler
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.loading.loader import GraphLoader
+from graphfold.datasets.loading.sampler import BatchSampler
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
-from graphfold.training.compose import compose
-from graphfold.training.sharing import choose_sharing
-from graphfold.training.train import make_learner
+from graphfold.training.config.compose import compose
+from graphfold.training.loop.sharing import choose_sharing
+from graphfold.training.loop.train import make_learner
 
 #: From a batch to the raw outputs of its rows.
 Forward: TypeAlias = Callable[[Batch], Tensor]

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from graphfold.batching import Pass, Rounds, Up
 from graphfold.bench.experiment import load_data
 from graphfold.bench.measure import Row, Work, measure
-from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.loader import GraphLoader
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.loading.loader import GraphLoader
 
 BATCH_SIZES = (256,)
 

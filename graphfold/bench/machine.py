@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.training.process import prepare_process
-from graphfold.training.products import KERNELS, products_in_use
+from graphfold.training.process.process import prepare_process
+from graphfold.training.process.products import KERNELS, products_in_use
 
 AUTO = "auto"
 

@@ -50,7 +50,7 @@ from graphfold.bench.molecule_baselines import (
 from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
 from graphfold.bench.products import Product, ProductFloor
 from graphfold.layers import GraphModel
-from graphfold.training.optimizer import build_optimizer
+from graphfold.training.loop.optimizer import build_optimizer
 
 BATCH_SIZES = (64, 512)
 HIDDEN_SIZES = (300,)

@@ -39,10 +39,10 @@ from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, summarize
 from graphfold.bench.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.dag import GraphBuilder, Schema, TypedDAG
-from graphfold.datasets.bracket_tree import BracketText, read_tree
+from graphfold.datasets.adapters.bracket_tree import BracketText, read_tree
 from graphfold.errors import ConfigError
-from graphfold.training.checkpoint import Checkpoint
-from graphfold.training.predictor import Predictor, load
+from graphfold.training.prediction.predictor import Predictor, load
+from graphfold.training.run.checkpoint import Checkpoint
 
 #: Trees that are predicted, and how many of them come once before, in which kernels settle.
 NUM_RECORDS = 300

@@ -32,8 +32,8 @@ from graphfold.batching import Batch
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import Row, summarize
 from graphfold.bench.sst import HIDDEN_SIZES, OVERRIDES
-from graphfold.training.run_folder import RunFolder
-from graphfold.training.train import train
+from graphfold.training.loop.train import train
+from graphfold.training.run.run_folder import RunFolder
 
 BATCH_SIZES = (256,)
 

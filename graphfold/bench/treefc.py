@@ -38,7 +38,7 @@ from graphfold.bench.measure import Row, Work, measure_together
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
-from graphfold.layers.node_input import features
+from graphfold.layers.encoders.node_input import features
 
 NUM_LEAVES = 128
 SCHEMA = Schema((NodeType("leaf", 0), NodeType("node", 2)))

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from graphfold.datasets.fingerprint import file_hash
+from graphfold.datasets.storage.fingerprint import file_hash
 
 Parts: TypeAlias = tuple[str, Sequence[Any]]
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from graphfold.blocks.compiled import PASSES, CompiledModel
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.examples import has_items
-from graphfold.datasets.loader import GraphDataset, GraphLoader
-from graphfold.datasets.sampler import BatchSampler
+from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
+from graphfold.datasets.loading.sampler import BatchSampler
 from graphfold.errors import shortened
 
 

@@ -26,9 +26,9 @@ from graphfold.blocks.fingerprint import fingerprint
 from graphfold.blocks.lowering import Label
 from graphfold.blocks.node_types import OUTPUTS
 from graphfold.dag import Schema, TypedDAG
-from graphfold.datasets.arrow_file import GraphFileWriter, read_graphs, read_metadata
-from graphfold.datasets.cache import storing
-from graphfold.datasets.columns import row_counts, to_columns
+from graphfold.datasets.storage.arrow_file import GraphFileWriter, read_graphs, read_metadata
+from graphfold.datasets.storage.cache import storing
+from graphfold.datasets.storage.columns import row_counts, to_columns
 
 #: The version of the layout of the files.
 FORMAT = 1

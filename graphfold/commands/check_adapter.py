@@ -24,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the data card; writes it with --json."""
     with loading():
-        from graphfold.datasets.check import check_data
-        from graphfold.datasets.data_card import format_card
+        from graphfold.datasets.inspection.check import check_data
+        from graphfold.datasets.inspection.data_card import format_card
         from graphfold.files import check_output, write_json
-        from graphfold.training.overrides import parse_settings
+        from graphfold.training.config.overrides import parse_settings
 
     check_output(args.json)
     settings = parse_settings(args.settings)

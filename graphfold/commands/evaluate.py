@@ -58,6 +58,6 @@ def positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Prints the metrics; writes them with --json."""
     with loading():
-        from graphfold.training.evaluate import evaluate_command
+        from graphfold.training.scoring.evaluate import evaluate_command
 
     return evaluate_command(args)

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints one block per kind, one line per name."""
     with loading():
-        from graphfold.training.listing import describe_all
+        from graphfold.training.config.listing import describe_all
 
     print(describe_all())
     return 0

@@ -33,14 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains once, or once per combination; exit code 1 if a run of a sweep fails."""
     with loading():
-        from graphfold.training.compose import compose, show_config
+        from graphfold.training.config.compose import compose, show_config
 
     if args.cfg:
         print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
         return 0
     with loading():
-        from graphfold.training.sweep import sweep
-        from graphfold.training.train import train_command
+        from graphfold.training.config.sweep import sweep
+        from graphfold.training.loop.train import train_command
 
     if args.multirun:
         return sweep(args.overrides, args.config_dir)

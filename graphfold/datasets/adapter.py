@@ -41,7 +41,7 @@ class Adapter(ABC):
         libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
             are rebuilt when it changes.
         class_names: target -> the names of its classes, where they have names.
-        reads_tables: whether record i is row i of `graphfold.datasets.tables.open_table`, so that
+        reads_tables: whether record i is row i of `datasets.files.tables.open_table`, so that
             predictions are written as a table with the columns of the input.
     """
 

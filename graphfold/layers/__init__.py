@@ -1,30 +1,30 @@
 """Layers: cells, encoders, readouts and heads, and the model that joins them."""
 
-from graphfold.layers.classification import ClassificationHead, PairClassificationHead
-from graphfold.layers.column_encoder import ColumnEncoder
-from graphfold.layers.dmpnn import DMPNNAtomCell, DMPNNBondCell
-from graphfold.layers.feature_encoder import FeatureEncoder
-from graphfold.layers.fingerprint import FingerprintCell
-from graphfold.layers.gcn import GCNCell
-from graphfold.layers.gin import GINCell, GINECell
+from graphfold.layers.encoders.column_encoder import ColumnEncoder
+from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
-from graphfold.layers.head import Head
-from graphfold.layers.leaf import LeafCell
+from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
+from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.multi_label import MultiLabelHead
+from graphfold.layers.heads.regression import RegressionHead
+from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
-from graphfold.layers.multi_label import MultiLabelHead
-from graphfold.layers.pooling import AttentionReadout, MaxReadout, MeanReadout, SumReadout
-from graphfold.layers.readout import (
+from graphfold.layers.molecules.dmpnn import DMPNNAtomCell, DMPNNBondCell
+from graphfold.layers.molecules.fingerprint import FingerprintCell
+from graphfold.layers.molecules.gcn import GCNCell
+from graphfold.layers.molecules.gin import GINCell, GINECell
+from graphfold.layers.readouts.pooling import AttentionReadout, MaxReadout, MeanReadout, SumReadout
+from graphfold.layers.readouts.readout import (
     NodeReadout,
     OutputReadout,
     PairReadout,
     Readout,
     RootReadout,
 )
-from graphfold.layers.regression import RegressionHead
-from graphfold.layers.relatedness import RelatednessHead
-from graphfold.layers.tree_gru import TreeGRUCell
-from graphfold.layers.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
-from graphfold.layers.tree_rnn import TreeFCCell, TreeRNNCell
+from graphfold.layers.trees.leaf import LeafCell
+from graphfold.layers.trees.tree_gru import TreeGRUCell
+from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
+from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
 
 __all__ = [
     "AttentionReadout",

@@ -11,10 +11,10 @@ from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of
-from graphfold.layers.feature_encoder import FeatureEncoder
-from graphfold.layers.head import Head
+from graphfold.layers.encoders.feature_encoder import FeatureEncoder
+from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Model
-from graphfold.layers.readout import Readout
+from graphfold.layers.readouts.readout import Readout
 
 #: What makes a cell once the schema is known, or a cell that is made.
 CellFactory: TypeAlias = Callable[..., Cell]

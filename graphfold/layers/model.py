@@ -12,7 +12,7 @@ from graphfold.batching import Batch, Pass, States
 from graphfold.batching.lowered_batch import plan_batch
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import TypedDAG
-from graphfold.layers.head import Head
+from graphfold.layers.heads.head import Head
 
 #: From graphs, and a number of processes that may share the work, to as many other graphs.
 Lowering: TypeAlias = Callable[[TypedDAG, int], TypedDAG]

@@ -4,15 +4,15 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "Checkpoint": "checkpoint",
-    "Learner": "learner",
-    "Predictor": "predictor",
-    "RunFolder": "run_folder",
-    "compose": "compose",
-    "evaluate": "evaluate",
-    "load": "predictor",
-    "predict_file": "predict",
-    "train": "train",
+    "Checkpoint": "run.checkpoint",
+    "Learner": "loop.learner",
+    "Predictor": "prediction.predictor",
+    "RunFolder": "run.run_folder",
+    "compose": "config.compose",
+    "evaluate": "scoring.evaluate",
+    "load": "prediction.predictor",
+    "predict_file": "prediction.predict",
+    "train": "loop.train",
 }
 
 __all__ = sorted(_HOME)

@@ -20,15 +20,15 @@ from graphfold.batching import POLICIES
 from graphfold.batching.kernels.segment_kernels import get_kernel
 from graphfold.batching.scheduling.policies import get_policy
 from graphfold.dag import TypedDAG, select
-from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.loading.data_module import DataModule
 from graphfold.files import write_json
 from graphfold.layers import Model
-from graphfold.training.compose import compose
-from graphfold.training.run_folder import RunFolder
-from graphfold.training.sharing import can_share
-from graphfold.training.train import make_learner
-from graphfold.training.trained import TrainedModel
-from graphfold.training.ways import describe_ways
+from graphfold.training.config.compose import compose
+from graphfold.training.loop.sharing import can_share
+from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.ways import describe_ways
+from graphfold.training.run.run_folder import RunFolder
+from graphfold.training.run.trained import TrainedModel
 
 #: Both engines compute in float64 and differ only in the order of sums.
 TOLERANCE = 1e-9

@@ -11,8 +11,8 @@ from graphfold.bench.experiment import load_experiment
 from graphfold.bench.predict import Variants, nested_tree, write_tree
 from graphfold.bench.sst import OVERRIDES
 from graphfold.dag import validate
-from graphfold.datasets.bracket_tree import BracketText
-from graphfold.datasets.brackets import BracketsAdapter
+from graphfold.datasets.adapters.bracket_tree import BracketText
+from graphfold.datasets.adapters.brackets import BracketsAdapter
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from graphfold.batching.lowered_batch import LoweredBatch
 from graphfold.blocks.graphs import Graphs
 from graphfold.blocks.models import neighbourhood, tree_lstm
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, select
-from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.loader import GraphDataset
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.loading.loader import GraphDataset
 from graphfold.errors import ConfigError, SchemaError
 from graphfold.layers import (
     ClassificationHead,
@@ -31,7 +31,7 @@ from graphfold.layers import (
     PairClassificationHead,
     RegressionHead,
 )
-from graphfold.training.sharing import can_share
+from graphfold.training.loop.sharing import can_share
 
 SIZE, WORDS, CLASSES = 5, 7, 3
 

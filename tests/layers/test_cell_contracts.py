@@ -6,9 +6,9 @@ import functools
 
 import pytest
 import torch
-from cells_table import CASES, Case
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layers.cells_table import CASES, Case
 from strategies import chain, dags, empty, node_orders, renumber, star, with_empty_graph
 from torch import Tensor
 

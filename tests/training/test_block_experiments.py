@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_runs import listops, read_json, run, train, write_corpora
+from training.tiny_runs import listops, read_json, run, train, write_corpora
 
 from graphfold.batching import Batch
-from graphfold.training.checkpoint import Checkpoint
-from graphfold.training.learner import Learner
+from graphfold.training.loop.learner import Learner
+from graphfold.training.run.checkpoint import Checkpoint
 
 SST = ["experiment=sst_blocks", "model.hidden_size=6", "data.batch_size=5", "trainer.max_epochs=3"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import read_json, train, write_corpora
+from training.tiny_runs import read_json, train, write_corpora
 
 from graphfold.batching.native.library import why_missing
 from graphfold.bench.experiment import load_experiment
 from graphfold.errors import DataError
-from graphfold.training.check_parts import check_parts
-from graphfold.training.compose import compose, config_folder
+from graphfold.training.config.check_parts import check_parts
+from graphfold.training.config.compose import compose, config_folder
 
 EXPERIMENTS = sorted(path.stem for path in (config_folder() / "experiment").glob("*.yaml"))
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))

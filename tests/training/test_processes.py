@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import listops, read_json, train, write_corpora
+from training.tiny_runs import listops, read_json, train, write_corpora
 
-from graphfold.training.checkpoint import Checkpoint
+from graphfold.training.run.checkpoint import Checkpoint
 
 PLAIN = ["optimizer=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.0", "lr_scheduler=constant"]
 

@@ -11,12 +11,12 @@ from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.batching import Cell
 from graphfold.blocks import FC
-from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import GraphModel
 from graphfold.layers.dropout import StateDropout
-from graphfold.training.compose import compose
-from graphfold.training.sharing import can_share, choose_sharing
-from graphfold.training.train import make_learner
+from graphfold.training.config.compose import compose
+from graphfold.training.loop.sharing import can_share, choose_sharing
+from graphfold.training.loop.train import make_learner
 
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:

@@ -1,0 +1,1 @@
+"""Adapters: one file format each, from its text to typed DAGs."""

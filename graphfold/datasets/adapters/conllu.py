@@ -1,0 +1,210 @@
+"""CoNLL-U: the dependency trees of Universal Dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
+from graphfold.dag.builder import NO_SPAN
+from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.adapters.alignment import Span, align
+from graphfold.datasets.adapters.conllu_sentence import Sentence, Token, read_sentence
+from graphfold.datasets.adapters.dependency_tree import find_dependents, parse_head
+from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
+from graphfold.errors import ConfigError, RecordError, did_you_mean
+
+#: The universal part-of-speech tags; the code of a tag is its position here.
+UPOS = (
+    "ADJ",
+    "ADP",
+    "ADV",
+    "AUX",
+    "CCONJ",
+    "DET",
+    "INTJ",
+    "NOUN",
+    "NUM",
+    "PART",
+    "PRON",
+    "PROPN",
+    "PUNCT",
+    "SCONJ",
+    "SYM",
+    "VERB",
+    "X",
+)
+_CODES = {tag: code for code, tag in enumerate(UPOS)}
+
+#: The columns that may become features of a word.
+FEATURES = ("form", "lemma", "xpos", "feats")
+
+
+class ConlluAdapter(Adapter):
+    """Reads dependency trees in CoNLL-U; one record per sentence.
+
+    Format: https://universaldependencies.org/format.html. The tree is that of HEAD: the inputs of
+    a word are its dependents in word order, projective or not, so a root is computed last.
+    Multiword tokens (1-2) are no nodes; they give their words a place in the text. A sentence
+    without a root, with two roots, a cycle or a head out of range is a fault.
+
+    Schema: the type `word` with the strings of `features`; its inputs have the string `deprel`.
+    The relation `next` leads from each word to the next one. Node target: `upos`, the code of the
+    tag in `UPOS`, missing where the file has `_`. Graph feature: `text`, from the comment
+    `# text`. Nodes and outputs are the words in order. Spans are characters of the text, unknown
+    where text and forms do not agree.
+
+    With `relation_column="deps"` there is also the type `empty`, for empty nodes (8.1), after the
+    words, and the relation `enhanced`, from dependent to head as the inputs are, possibly cyclic,
+    with the string `deprel`. The inputs stay those of the tree.
+
+    Args:
+        features: the columns that a word has as features, out of form, lemma, xpos and feats. The
+            last three are annotations that tell much of the tag, so a tagger does without them.
+        relation_column: "deprel" for the tree alone, "deps" for the enhanced graph as well.
+        subtypes: keep `nsubj:pass`; otherwise it is read as `nsubj`.
+
+    Raises:
+        ConfigError: if an option cannot be used.
+    """
+
+    class_names = {"upos": UPOS}
+
+    def __init__(
+        self,
+        features: Sequence[str] = ("form",),
+        relation_column: Literal["deprel", "deps"] = "deprel",
+        subtypes: bool = True,
+    ) -> None:
+        for name in features:
+            if name not in FEATURES:
+                raise ConfigError(
+                    f"features names '{name}', which is no feature of a word."
+                    f"{did_you_mean(name, FEATURES)} Use some of {', '.join(FEATURES)}."
+                )
+        if relation_column not in ("deprel", "deps"):
+            raise ConfigError(f"relation_column is '{relation_column}'. Give 'deprel' or 'deps'.")
+        self.features = tuple(features)
+        self.is_enhanced = relation_column == "deps"
+        self.subtypes = subtypes
+        self.schema = _schema(self.features, self.is_enhanced)
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """One record per sentence, `content` being its lines; see `Adapter.records`."""
+        yield from at_least_one(_sentences(path), path, "sentences")
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes one sentence; see `Adapter.parse`."""
+        sentence = read_sentence(record.content, record.line)
+        words = sentence.words
+
+        def fault(token: int, what: str) -> RecordError:
+            return RecordError(what, "Correct the HEAD column.", line=words[token - 1].line)
+
+        heads = [parse_head(w.head, k, len(words), fault) for k, w in enumerate(words, 1)]
+        _, dependents = find_dependents(heads, fault)
+        relations = [self._relation(word.deprel) for word in words]
+        upos = [_code(word, number) for number, word in enumerate(words, 1)]
+        graph.nodes("word", len(words), _spans(sentence), **self._columns(words), upos=upos)
+        for head, inputs in enumerate(dependents):
+            if inputs:
+                graph.inputs(head, inputs, deprel=[relations[word] for word in inputs])
+        graph.edges("next", range(len(words) - 1), range(1, len(words)))
+        if self.is_enhanced:
+            self._write_enhanced(sentence, graph)
+        graph.output(*range(len(words)))
+        graph.finish(line=record.line, text=sentence.text)
+
+    def _columns(self, tokens: list[Token]) -> dict[str, Any]:
+        return {name: [_cell(token, name) for token in tokens] for name in self.features}
+
+    def _relation(self, deprel: str) -> str | None:
+        if deprel == "_":
+            return None
+        return deprel if self.subtypes else deprel.split(":")[0]
+
+    def _write_enhanced(self, sentence: Sentence, graph: GraphBuilder) -> None:
+        graph.nodes("empty", len(sentence.empty), **self._columns(sentence.empty))
+        tokens = sentence.words + sentence.empty
+        numbers = {token.id: number for number, token in enumerate(tokens)}
+        edges = [
+            (number, numbers[head], self._relation(deprel))
+            for number, token in enumerate(tokens)
+            for head, deprel in _enhanced_heads(token, numbers)
+        ]
+        source, target, deprel = zip(*edges, strict=True) if edges else ((), (), ())
+        graph.edges("enhanced", source, target, deprel=deprel)
+
+
+def _schema(features: tuple[str, ...], is_enhanced: bool) -> Schema:
+    columns = tuple(Column(name, "string") for name in features)
+    deprel = (Column("deprel", "string"),)
+    types = (NodeType("word", features=columns), NodeType("empty", arity=0, features=columns))
+    relations = (EdgeType("next"), EdgeType("enhanced", features=deprel))
+    return Schema(
+        types=types if is_enhanced else types[:1],
+        inputs=EdgeType("inputs", features=deprel),
+        relations=relations if is_enhanced else relations[:1],
+        node_targets=(Column("upos", "int64", size=len(UPOS)),),
+        graph_features=(Column("text", "string"),),
+    )
+
+
+def _sentences(path: Path) -> Iterator[Record]:
+    lines: list[Line] = []
+    for line in scan_lines(path):
+        if line.text.strip(" \t"):
+            lines.append(line)
+        elif lines:
+            yield _sentence(lines)
+            lines = []
+    if lines:
+        yield _sentence(lines)
+
+
+def _sentence(lines: list[Line]) -> Record:
+    faults = (line.fault for line in lines if line.fault is not None)
+    return Record(lines[0].number, [line.text for line in lines], next(faults, None))
+
+
+def _cell(token: Token, name: str) -> str | None:
+    """One column of a token; `_` is no value, unless it is the form itself."""
+    value = str(getattr(token, name))
+    return None if value == "_" and name != "form" and token.form != "_" else value
+
+
+def _code(word: Token, number: int) -> int | None:
+    if word.upos == "_":
+        return None
+    if word.upos not in _CODES:
+        raise RecordError(
+            f"token {number} has the UPOS '{word.upos}', which is none of the universal tags",
+            f"Use one of {', '.join(UPOS)}, or _ for none.",
+            line=word.line,
+        )
+    return _CODES[word.upos]
+
+
+def _spans(sentence: Sentence) -> list[Span]:
+    """The characters of the text that each word covers, shared by the words of one token."""
+    surface = sentence.surface()
+    spans = align([form for form, _ in surface], sentence.text or "")
+    if spans is None:
+        return [NO_SPAN] * len(sentence.words)
+    return [span for span, (_, count) in zip(spans, surface, strict=True) for _ in range(count)]
+
+
+def _enhanced_heads(token: Token, numbers: dict[str, int]) -> Iterator[tuple[str, str]]:
+    """The head and the relation of each enhanced edge into a token; the root has none."""
+    for part in token.deps.split("|"):
+        head, colon, deprel = part.partition(":")
+        if not colon or (head != "0" and head not in numbers):
+            fault = f"has '{part}' in DEPS, which is no HEAD:RELATION of this sentence"
+            raise RecordError(
+                f"token {token.id} " + ("has no DEPS" if part == "_" else fault),
+                "Correct the DEPS column, or set relation_column=deprel.",
+                line=token.line,
+            )
+        if head != "0":
+            yield head, deprel

@@ -1,0 +1,197 @@
+"""ListOps: nested list operations with a digit as the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from graphfold.dag import Column, GraphBuilder, NodeType, Schema
+from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.files.text_files import at_least_one, scan_lines
+from graphfold.errors import RecordError
+
+#: The operators as they stand in the files: minimum, maximum, median, sum modulo 10.
+OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
+END = "]"
+DIGITS = tuple("0123456789")
+
+Span = tuple[int, int]
+
+#: What a part of a bracket stands for: a digit, an operator or `]`, an operator with values so far.
+Meaning = int | str | tuple[str, list[int]]
+
+_MEANINGS: Mapping[str, int | str] = {
+    **{digit: int(digit) for digit in DIGITS},
+    **{token: token for token in (*OPERATORS, END)},
+}
+_BRACKETS = ("(", ")", "")
+
+
+def apply_operator(operator: str, values: Sequence[int]) -> int:
+    """The answer of one list; a median between two digits is rounded down."""
+    if operator == "[MIN":
+        return min(values)
+    if operator == "[MAX":
+        return max(values)
+    if operator == "[SM":
+        return sum(values) % 10
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+class ListOpsAdapter(Adapter):
+    """Reads the published files of ListOps; one record per line.
+
+    Format (Nangia & Bowman 2018, https://arxiv.org/abs/1804.06028): the answer, a tab, and the
+    expression in binary brackets between blanks. `[MAX 2 4 ]` is `( ( ( [MAX 2 ) 4 ) ] )`.
+
+    Schema: the type `token` (no inputs; the string `form`: an operator, a digit or `]`) and the
+    type `pair` (the two parts of a bracket). Graph target: `answer`, a digit. Graph feature:
+    `text`, the expression. Nodes are the tokens in order, then the pairs, inner ones first; the
+    output is the root. Spans are characters of the expression.
+
+    Args:
+        check_answers: work out every expression; an answer that is wrong is a fault of its line.
+    """
+
+    def __init__(self, check_answers: bool = True) -> None:
+        self.check_answers = check_answers
+        self.schema = Schema(
+            types=(
+                NodeType("token", arity=0, features=(Column("form", "string"),)),
+                NodeType("pair", arity=2),
+            ),
+            graph_features=(Column("text", "string"),),
+            graph_targets=(Column("answer", "int64", size=10),),
+        )
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """One record per line that is not blank, `content` being the line."""
+        lines = (Record(*line) for line in scan_lines(path) if line.text.strip(" \t"))
+        yield from at_least_one(lines, path, "expressions")
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes one expression; see `Adapter.parse`."""
+        answer, text = _split(record.content)
+        expression = read_expression(text, first_column=len(answer) + 2)
+        if self.check_answers and int(answer) != expression.value:
+            raise RecordError(
+                f"the answer is {answer}, but the expression gives {expression.value}",
+                "Correct the answer, or set check_answers=false.",
+            )
+        spans = expression.spans
+        forms = [text[begin:end] for begin, end in spans[: expression.num_tokens]]
+        graph.nodes("token", len(forms), spans[: len(forms)], form=forms)
+        graph.nodes("pair", len(expression.pairs), spans[len(forms) :], expression.pairs)
+        graph.output(len(spans) - 1)
+        graph.finish(line=record.line, text=text, answer=int(answer))
+
+
+class Expression(NamedTuple):
+    """One expression as a binary tree: tokens first, then pairs, inner ones first."""
+
+    num_tokens: int
+    pairs: list[tuple[int, int]]  # the two parts of each bracket
+    spans: list[Span]  # characters of every node
+    value: int
+
+
+def read_expression(text: str, first_column: int = 1) -> Expression:
+    """Reads and works out an expression, in linear time and without recursion.
+
+    Args:
+        text: the expression.
+        first_column: the 1-based column of its first character, for messages.
+
+    Raises:
+        RecordError: with the column, if it is not one finished list operation or digit.
+    """
+    pieces = text.split(" ")
+    num_tokens = sum(piece not in _BRACKETS for piece in pieces)
+    tokens: list[Span] = []
+    pairs: list[tuple[int, int]] = []
+    pair_spans: list[Span] = []
+    stack: list[_Open] = [_Open(0)]  # the whole text, then the brackets that are open
+    end = -1
+    for piece in pieces:
+        begin = end + 1
+        end = begin + len(piece)
+        if piece == "(":
+            stack.append(_Open(begin))
+        elif piece == ")":
+            bracket = stack.pop()
+            if not stack:
+                raise RecordError(
+                    f"closing bracket at column {begin + first_column} closes nothing"
+                )
+            stack[-1].meanings.append(_combine(bracket, first_column))
+            stack[-1].nodes.append(num_tokens + len(pairs))
+            pairs.append((bracket.nodes[0], bracket.nodes[1]))
+            pair_spans.append((bracket.begin, end))
+        elif piece:
+            if piece not in _MEANINGS:
+                raise _unknown(piece, begin + first_column)
+            stack[-1].meanings.append(_MEANINGS[piece])
+            stack[-1].nodes.append(len(tokens))
+            tokens.append((begin, end))
+    if len(stack) > 1:
+        column = stack[-1].begin + first_column
+        raise RecordError(f"bracket opened at column {column} is never closed")
+    match stack[0].meanings:
+        case [int(value)]:
+            return Expression(num_tokens, pairs, tokens + pair_spans, value)
+    raise RecordError("the expression is not one digit or one bracket that ends with ]")
+
+
+class _Open:
+    """A bracket that is not closed yet: where it begins, and its parts so far."""
+
+    __slots__ = ("begin", "meanings", "nodes")
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        self.nodes: list[int] = []
+        self.meanings: list[Meaning] = []
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The answer and the expression of a line."""
+    answer, *rest = line.split("\t")
+    if len(rest) != 1:
+        count = len(rest) or "no"
+        raise RecordError(
+            f"the line has {count} tabs, but it needs one between answer and expression"
+        )
+    if answer not in DIGITS:
+        raise RecordError(f"the answer '{answer}' is not a digit")
+    if not rest[0].strip(" "):
+        raise RecordError("the expression is empty")
+    return answer, rest[0]
+
+
+def _unknown(token: str, column: int) -> RecordError:
+    known = f"{', '.join(OPERATORS)}, {END}, brackets between blanks and the digits"
+    return RecordError(f"unknown token '{token}' at column {column}; ListOps has {known}")
+
+
+def _combine(bracket: _Open, first_column: int) -> Meaning:
+    """What a closed bracket means: an operator with its values so far, or an answer."""
+    count = len(bracket.meanings)
+    place = f"bracket opened at column {bracket.begin + first_column}"
+    if count != 2:
+        parts = f"{count} part" + "s" * (count != 1)
+        raise RecordError(f"{place} holds {parts}, but needs two")
+    left, right = bracket.meanings
+    if isinstance(right, int):
+        if isinstance(left, tuple):
+            left[1].append(right)
+            return left
+        if left in OPERATORS:
+            return str(left), [right]
+    elif right == END and isinstance(left, tuple):
+        return apply_operator(*left)
+    raise RecordError(
+        f"{place} holds neither an operator and a value, nor such a list and a value, nor such a "
+        "list and ]"
+    )

@@ -1,0 +1,190 @@
+"""Molecules: a table of SMILES and measured values becomes graphs of atoms and bonds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from rdkit import Chem
+
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
+from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.files.table_target import TableTarget
+from graphfold.datasets.files.tables import open_table
+from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
+from graphfold.datasets.molecules.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.directed_bonds import (
+    ARRIVES,
+    CONTINUES,
+    DIRECTED_BOND,
+    add_directed_bonds,
+)
+from graphfold.datasets.molecules.molecule import label_stereo, read_molecule
+from graphfold.errors import ConfigError, LeftOut, RecordError
+
+
+class MoleculeRow(NamedTuple):
+    """What `SmilesAdapter.parse` needs of one row of a table.
+
+    Args:
+        smiles: the SMILES cell.
+        targets: the cells of the targets, in their order; empty where no targets are read.
+        fault: what is wrong with the form of the row, if anything is.
+    """
+
+    smiles: str
+    targets: tuple[str, ...] = ()
+    fault: str | None = None
+
+
+class SmilesAdapter(Adapter):
+    """Reads molecules from a table (CSV, TSV, Parquet or `.smi`; see `open_table`).
+
+    One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
+    them outputs; the relation `bond`, with both directions of each bond; the graph feature
+    `smiles`. Atom i covers the span (i, i + 1). The features are `ATOM_FEATURES`, `BOND_FEATURES`.
+    With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`.
+
+    Args:
+        smiles_column: the column of the SMILES; a `.smi` file has only one.
+        target_columns: the columns of the targets; one name, or several.
+        task: "regression": targets are finite numbers; "classification": they are classes.
+        num_classes: how many classes there are (0, 1, ...); None for 2. Only for classification.
+        explicit_hydrogens: whether hydrogens are atoms of the graph.
+        directed_bonds: whether each direction of a bond is a node, for messages along bonds.
+        units: target -> unit, such as {"expt": "kcal/mol"}.
+
+    Raises:
+        ConfigError: if a column is asked for twice, or options contradict each other.
+    """
+
+    libraries = ("rdkit",)
+    reads_tables = True
+
+    def __init__(
+        self,
+        smiles_column: str = "smiles",
+        target_columns: Sequence[str] | str = (),
+        task: Literal["regression", "classification"] = "regression",
+        num_classes: int | None = None,
+        explicit_hydrogens: bool = False,
+        directed_bonds: bool = False,
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
+        _refuse_repeated((smiles_column, *names))
+        self.smiles_column = smiles_column
+        self.explicit_hydrogens = explicit_hydrogens
+        self.directed_bonds = directed_bonds
+        self.targets = tuple(
+            TableTarget(name, task, num_classes, (units or {}).get(name)) for name in names
+        )
+        self.reads_targets = True
+        atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
+        bond = EdgeType("bond", tuple(p.column for p in BOND_FEATURES))
+        self.schema = Schema(
+            types=(atom, DIRECTED_BOND) if directed_bonds else (atom,),
+            relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
+            graph_features=(Column("smiles", "string"),),
+            graph_targets=tuple(target.column for target in self.targets),
+        )
+
+    def without_targets(self) -> SmilesAdapter:
+        """A copy for prediction: the same schema, but targets are neither needed nor read."""
+        clone = copy.copy(self)
+        clone.reads_targets = False
+        return clone
+
+    def record_of(self, text: str) -> Record:
+        """The row of a SMILES, without targets."""
+        return Record(1, MoleculeRow(text))
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""
+        table = open_table(path)
+        smiles_column = self.smiles_column if table.has_names else table.columns[0]
+        (smiles,) = table.find([smiles_column], "data.smiles_column")
+        names = [target.name for target in self.targets] if self.reads_targets else []
+        targets = table.find(names, "data.target_columns")
+        for line, cells, fault in table.rows():
+            row = MoleculeRow(cells[smiles], tuple(cells[index] for index in targets), fault)
+            yield Record(line, row)
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        row: MoleculeRow = record.content
+        if row.fault is not None:
+            raise RecordError(row.fault)
+        values = self._values(row)
+        molecule = read_molecule(row.smiles, self.explicit_hydrogens)
+        add_molecule(graph, molecule, self.directed_bonds)
+        graph.output(*range(molecule.GetNumAtoms()))
+        graph.finish(record.line, columns={"smiles": row.smiles.strip(), **values})
+
+    def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
+        if not self.reads_targets:
+            return {}
+        pairs = zip(self.targets, row.targets, strict=True)
+        values = {target.name: target.parse(cell) for target, cell in pairs}
+        if values and all(value is None for value in values.values()):
+            names = ", ".join(f"'{name}'" for name in values)
+            raise LeftOut(f"no target is measured ({names})", "Nothing needs to be done.")
+        return values
+
+
+def add_molecule(graph: GraphBuilder, molecule: Chem.Mol, directed_bonds: bool) -> None:
+    """Adds the atoms and bonds of a molecule to the unfinished graph, which is empty so far.
+
+    Raises:
+        RecordError: if bonds shall be nodes and an atom has too many of them.
+    """
+    # By index: RDKit's iterators take twice the time.
+    atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
+    bonds = _bonds(molecule, atoms)
+    label_stereo(molecule, atoms, bonds)
+    of_atoms: dict[str, Any] = {p.name: p.codes(atoms) for p in ATOM_FEATURES}
+    of_bonds: dict[str, Any] = {p.name: _twice(p.codes(bonds)) for p in BOND_FEATURES}
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+    sources = [atom for pair in ends for atom in pair]
+    targets = [atom for begin, end in ends for atom in (end, begin)]
+    spans = [(index, index + 1) for index in range(len(atoms))]
+    graph.nodes("atom", len(atoms), spans, **of_atoms)
+    if directed_bonds:
+        add_directed_bonds(graph, sources, targets, of_atoms, of_bonds)
+        return
+    # Neighbours in the order of what they are: so equal surroundings look equal, and can be shared.
+    columns = chain(of_bonds.values(), ([c[s] for s in sources] for c in of_atoms.values()))
+    keys = list(zip(*columns, strict=True))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    of_bonds = {name: [codes[i] for i in order] for name, codes in of_bonds.items()}
+    graph.edges("bond", [sources[i] for i in order], [targets[i] for i in order], **of_bonds)
+
+
+def _bonds(molecule: Chem.Mol, atoms: Sequence[Chem.Atom]) -> list[Chem.Bond]:
+    """The bonds in order, in linear time: RDKit walks along all bonds before the one asked for."""
+    count = molecule.GetNumBonds()
+    if count < _MANY_BONDS:
+        return list(map(molecule.GetBondWithIdx, range(count)))
+    found = {bond.GetIdx(): bond for atom in atoms for bond in atom.GetBonds()}
+    return [found[index] for index in range(count)]
+
+
+# From here on the detour over the atoms is quicker.
+_MANY_BONDS = 1_000
+
+
+def _twice(codes: list[int]) -> list[int]:
+    """Each code for both directions, which stand next to each other."""
+    return list(chain.from_iterable(zip(codes, codes, strict=True)))
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ConfigError(
+            f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name each "
+            "column once in smiles_column and target_columns.",
+            columns=repeated,
+        )

@@ -1,0 +1,1 @@
+"""Corpora: data sets by name, their files, and where those come from."""

@@ -1,0 +1,134 @@
+"""From a configuration to the files to read, each with its adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from graphfold.datasets.adapters.option_types import option_faults, parameters
+from graphfold.datasets.adapters.registry import AdapterSpec, adapter_class
+from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_files
+from graphfold.datasets.corpora.corpus_table import find_corpus
+from graphfold.datasets.storage.cache import storing
+from graphfold.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """What to read: a corpus, or files of one's own.
+
+    Args:
+        corpus: the name of a corpus.
+        adapter: the name or dotted path of an adapter; not needed with a corpus.
+        path: a file of one's own, or one for each part ({"train": ..., "val": ..., "test": ...}).
+            With a corpus it is read in place of the corpus's files, as they would be.
+        variant: which of a corpus's alternatives; None for the first.
+        options: options of the adapter, and of a corpus that is made on the spot.
+        siblings: names that are no options, but may be what a misspelt option was meant to be.
+
+    Raises:
+        ConfigError: if it names nothing to read, or an unknown corpus, adapter, variant, part or
+            option, or an option has a value of the wrong type.
+    """
+
+    corpus: str | None = None
+    adapter: str | None = None
+    path: str | Path | Mapping[str, str] | None = None
+    variant: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    siblings: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.corpus is None and (self.adapter is None or self.path is None):
+            raise ConfigError(
+                "there is nothing to read. Set data.corpus, or both data.adapter and data.path."
+            )
+        for name in self.path if isinstance(self.path, Mapping) else ():
+            if name not in PARTS:
+                raise ConfigError(
+                    f"data.path has a file for '{name}'.{did_you_mean(name, PARTS)} The parts are "
+                    f"{', '.join(PARTS)}."
+                )
+        self._refuse_unknown_options()
+        self.spec().make()
+
+    def spec(self) -> AdapterSpec:
+        """The adapter with its options."""
+        return self._with_options(self._default_spec())
+
+    def files(self, root: Path, cache_dir: Path, every_variant: bool = False) -> list[DataFile]:
+        """The files to read.
+
+        Args:
+            root: the folder that holds the corpora.
+            cache_dir: where a corpus that is made on the spot is kept.
+            every_variant: all alternatives of a corpus at once.
+
+        Raises:
+            DataError: if a file of the corpus is absent; says where it is to be had.
+        """
+        if isinstance(self.path, Mapping):
+            return [
+                DataFile(Path(path).expanduser(), self.spec(), part)
+                for part, path in self.path.items()
+            ]
+        corpus = self._corpus()
+        if corpus is None or self.path is not None:
+            return [DataFile(Path(str(self.path)).expanduser(), self.spec())]
+        if corpus.maker is not None:
+            with storing(cache_dir):
+                made = _function(corpus.maker)(cache_dir, **self._maker_options(corpus.maker))
+            return [DataFile(path, self.spec(), part) for path, part in made]
+        found = find_files(corpus, root, self.variant, every_variant)
+        return [DataFile(f.path, self._with_options(f.adapter), f.part) for f in found]
+
+    def _corpus(self) -> Corpus | None:
+        return None if self.corpus is None else find_corpus(self.corpus)
+
+    def _default_spec(self) -> AdapterSpec:
+        corpus = self._corpus()
+        if corpus is None:
+            return AdapterSpec(str(self.adapter))
+        if self.adapter not in (None, corpus.adapter.name):
+            raise ConfigError(
+                f"corpus {corpus.name} is read by the {corpus.adapter.name} adapter, not by "
+                f"'{self.adapter}'. Leave out data.corpus or data.adapter."
+            )
+        return corpus.spec(self.variant)
+
+    def _with_options(self, spec: AdapterSpec) -> AdapterSpec:
+        """The spec with those of the user's options that are the adapter's."""
+        known = parameters(adapter_class(spec.name))
+        own = {key: value for key, value in self.options.items() if key in known}
+        return AdapterSpec(spec.name, {**spec.options, **own})
+
+    def _maker_options(self, maker: str) -> dict[str, Any]:
+        names = parameters(_function(maker))
+        return {key: value for key, value in self.options.items() if key in names}
+
+    def _refuse_unknown_options(self) -> None:
+        """An option that nobody has is refused; unset (null) it may stand in any config."""
+        corpus, name = self._corpus(), self._default_spec().name
+        known = [*parameters(adapter_class(name))]
+        faults = []
+        if corpus is not None and corpus.maker is not None:
+            make, own = _function(corpus.maker), self._maker_options(corpus.maker)
+            faults += option_faults(f"corpus {corpus.name}", make, {"cache_dir": Path(), **own})
+            known += [key for key in parameters(make) if key != "cache_dir"]
+        faults += [
+            f"data has no option '{key}'.{did_you_mean(key, [*known, *self.siblings])} With the "
+            f"{name} adapter it has: {', '.join(known) or 'none'}."
+            for key, value in self.options.items()
+            if key not in known and value is not None
+        ]
+        if faults:
+            raise ConfigError("\n".join(faults))
+
+
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function

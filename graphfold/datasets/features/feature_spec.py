@@ -1,0 +1,177 @@
+"""FeatureSpec: what was learnt from the training part about how to present data to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
+from graphfold.datasets.features.scaler import Scaler, fit_scaler
+from graphfold.datasets.features.vocabulary import Vocabulary, fit_vocabulary
+from graphfold.errors import SchemaError
+
+Key = tuple[str, str]  # (space, column)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSpec:
+    """Vocabularies of the string features and scalers of the targets, from the training part.
+
+    Args:
+        source: the schema of the graphs as the adapter makes them.
+        vocabularies: (space, column) -> the vocabulary of that string feature.
+        scalers: target -> its scaler, in the target's unit.
+    """
+
+    source: Schema
+    vocabularies: Mapping[Key, Vocabulary]
+    scalers: Mapping[str, Scaler]
+
+    @staticmethod
+    def fit(
+        dag: TypedDAG, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
+    ) -> FeatureSpec:
+        """Learns from `dag`, the training part.
+
+        Features of nodes and of edges that are strings get a vocabulary; features of whole graphs
+        (a name, the text) stay strings, which models do not see. Targets of floats get a scaler.
+
+        Args:
+            dag: the training part, as read.
+            min_count: how often a word must occur to be known.
+            max_size: the most words that each vocabulary keeps; None for all.
+            lowercase: whether words are counted and looked up in lower case.
+
+        Raises:
+            SchemaError: if two targets of floats have the same name.
+        """
+        vocabularies = {
+            (space, column.name): fit_vocabulary(
+                dag.columns[space][column.name],
+                dag.dictionaries[space, column.name],
+                min_count,
+                max_size,
+                lowercase,
+            )
+            for space, column in _string_features(dag.schema)
+        }
+        scalers: dict[str, Scaler] = {}
+        for space, column in _targets(dag.schema):
+            if not column.torch_dtype.is_floating_point:
+                continue
+            if column.name in scalers:
+                raise SchemaError(f"two targets are called '{column.name}'. Rename one of them.")
+            scalers[column.name] = fit_scaler(dag.columns[space][column.name])
+        return FeatureSpec(dag.schema, vocabularies, scalers)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of encoded graphs: string features are int64 ids of known `size`."""
+        return self._encoded(self.source)
+
+    def encode(self, dag: TypedDAG) -> TypedDAG:
+        """`dag` with vocabulary ids in place of strings: one look-up per column.
+
+        The targets of `dag` may be others than those learnt from, or none.
+
+        Raises:
+            SchemaError: if its types, edges or features are others.
+        """
+        self._check(dag.schema)
+        columns = {space: dict(group) for space, group in dag.columns.items()}
+        for (space, name), vocabulary in self.vocabularies.items():
+            words = dag.dictionaries[space, name]
+            columns[space][name] = vocabulary.encode(columns[space][name], words)
+        return replace(
+            dag,
+            schema=self._encoded(dag.schema),
+            columns=columns,
+            dictionaries={k: v for k, v in dag.dictionaries.items() if k not in self.vocabularies},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers, ready for JSON."""
+        return {
+            "source": self.source.to_dict(),
+            "vocabularies": [
+                {"space": space, "column": name, **vocabulary.to_dict()}
+                for (space, name), vocabulary in self.vocabularies.items()
+            ],
+            "scalers": {name: scaler._asdict() for name, scaler in self.scalers.items()},
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> FeatureSpec:
+        """The spec that `to_dict` (or JSON of it) describes."""
+        return FeatureSpec(
+            Schema.from_dict(data["source"]),
+            {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
+            {name: Scaler(**values) for name, values in data["scalers"].items()},
+        )
+
+    def _check(self, schema: Schema) -> None:
+        want, have = _features(self.source), _features(schema)
+        for key in want.keys() | have.keys():
+            if want.get(key) != have.get(key):
+                raise SchemaError(
+                    f"{key} is {have.get(key, 'absent')} in the data, but the model was trained "
+                    f"with {want.get(key, 'none')}. Read the data with the adapter and the options "
+                    "of the run."
+                )
+
+    def _encoded(self, schema: Schema) -> Schema:
+        def columns(space: str, group: tuple[Column, ...]) -> tuple[Column, ...]:
+            return tuple(self._encoded_column(space, column) for column in group)
+
+        def edges(space: str, edge: EdgeType) -> EdgeType:
+            return EdgeType(edge.name, columns(space, edge.features), edge.targets)
+
+        return replace(
+            schema,
+            types=tuple(
+                NodeType(t.name, t.arity, columns(f"type:{t.name}", t.features), t.inputs)
+                for t in schema.types
+            ),
+            inputs=edges("inputs", schema.inputs),
+            relations=tuple(edges(f"relation:{e.name}", e) for e in schema.relations),
+        )
+
+    def _encoded_column(self, space: str, column: Column) -> Column:
+        vocabulary = self.vocabularies.get((space, column.name))
+        if vocabulary is None:
+            return column
+        return Column(column.name, "int64", column.shape, size=len(vocabulary))
+
+
+def _string_features(schema: Schema) -> list[tuple[str, Column]]:
+    groups = [(f"type:{t.name}", t.features) for t in schema.types]
+    groups.append(("inputs", schema.inputs.features))
+    groups += [(f"relation:{edge.name}", edge.features) for edge in schema.relations]
+    return [(space, c) for space, group in groups for c in group if c.dtype == "string"]
+
+
+def _targets(schema: Schema) -> list[tuple[str, Column]]:
+    groups = [("graph", schema.graph_targets), ("node", schema.node_targets)]
+    groups.append(("inputs", schema.inputs.targets))
+    groups += [(f"relation:{edge.name}", edge.targets) for edge in schema.relations]
+    return [(space, column) for space, group in groups for column in group]
+
+
+def _features(schema: Schema) -> dict[str, str]:
+    """What a model sees, in words: everything but the targets and the features of graphs."""
+    facts = {}
+    for number, node_type in enumerate(schema.types):
+        facts[f"node type '{node_type.name}'"] = f"number {number} with arity {node_type.arity}"
+    groups = [(f"node type '{t.name}'", t.features) for t in schema.types]
+    groups.append(("inputs", schema.inputs.features))
+    for edge in schema.relations:
+        facts[f"relation '{edge.name}'"] = "present"
+        groups.append((f"relation '{edge.name}'", edge.features))
+    for owner, columns in groups:
+        for column in columns:
+            size = "" if column.size is None else f" with {column.size} codes"
+            facts[f"feature '{column.name}' of {owner}"] = (
+                f"{column.dtype}{list(column.shape) or ''}{size}"
+            )
+    return facts

@@ -1,0 +1,1 @@
+"""Inspection: what is in data, and whether its adapter keeps its promises."""

@@ -1,0 +1,1 @@
+"""Loading: from settings and stored graphs to planned batches."""

@@ -1,0 +1,93 @@
+"""Split: which record is trained on, which one chooses the model, which one measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphfold.datasets.corpora.corpus import PARTS
+from graphfold.errors import ConfigError, DataError
+
+
+class FileState(NamedTuple):
+    """What a split assumes of one of the files that it divides."""
+
+    path: str
+    content: str  # sha256 of what was read
+    num_records: int  # usable ones
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Record numbers of the three parts; every record is in exactly one of them.
+
+    A number counts the usable records of all files, in order.
+    """
+
+    train: Tensor  # [num_train] int64, increasing
+    val: Tensor  # [num_val] int64, increasing
+    test: Tensor  # [num_test] int64, increasing
+    method: str
+    files: tuple[FileState, ...] = ()
+    notes: tuple[str, ...] = ()  # what the user should know of how it was made
+
+    def part(self, name: str) -> Tensor:
+        """The record numbers of "train", "val" or "test"."""
+        if name not in PARTS:
+            raise ConfigError(f"there is no part '{name}' of a split. Use {', '.join(PARTS)}.")
+        numbers: Tensor = getattr(self, name)
+        return numbers
+
+    def sizes(self) -> dict[str, int]:
+        """How many records each part has."""
+        return {name: len(self.part(name)) for name in PARTS}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, strings and numbers, ready for JSON."""
+        parts = {name: self.part(name).tolist() for name in PARTS}
+        files = [state._asdict() for state in self.files]
+        return {**parts, "method": self.method, "files": files, "notes": list(self.notes)}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Split:
+        """The split that `to_dict` (or JSON of it) describes."""
+        train, val, test = (torch.tensor(data[name], dtype=torch.int64) for name in PARTS)
+        files = tuple(FileState(**state) for state in data["files"])
+        return Split(train, val, test, data["method"], files, tuple(data["notes"]))
+
+    def check_files(self, files: Sequence[FileState]) -> None:
+        """Refuses files that are not those which the split divides.
+
+        Raises:
+            DataError: if one of them changed, or there are more or fewer.
+        """
+        remedy = (
+            "Put the file of the run back; or score this one as new data, with "
+            "graphfold evaluate RUN --data PATH."
+        )
+        for then, now in zip(self.files, files, strict=False):
+            if then.content != now.content:
+                fault = "the file changed since the run split it"
+            elif then.num_records != now.num_records:
+                fault = (
+                    f"{now.num_records} records are usable, but the run had "
+                    f"{then.num_records}: they are not read as they were"
+                )
+            else:
+                continue
+            raise DataError(f"{now.path}: {fault}. {remedy}", path=now.path)
+        if len(files) != len(self.files):
+            raise DataError(
+                f"the run split {len(self.files)} files, but now there are {len(files)}. "
+                "Give the files of the run."
+            )
+
+
+def everything_is_test(num_records: int) -> Split:
+    """All records to be scored, none to train on."""
+    none = torch.empty(0, dtype=torch.int64)
+    return Split(none, none, torch.arange(num_records), "all")

@@ -1,0 +1,218 @@
+"""The ways to split records: at random, by label, by scaffold, in folds, as given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.datasets.corpora.corpus import PARTS
+from graphfold.datasets.splits.split import Split
+from graphfold.errors import ConfigError, DataError
+
+Fractions = Sequence[float]
+
+
+def random_split(num_records: int, fractions: Fractions, seed: int) -> Split:
+    """Records drawn at random.
+
+    Args:
+        num_records: how many there are.
+        fractions: the shares of train, val and test; their sum is 1.
+        seed: the same seed gives the same split.
+
+    Raises:
+        ConfigError: if the fractions are no shares of a whole.
+        DataError: if a part with a positive share would be empty.
+    """
+    order = np.random.default_rng(seed).permutation(num_records)
+    return _cut(order, fractions, "random")
+
+
+def stratified_split(labels: Tensor, fractions: Fractions, seed: int) -> Split:
+    """Records drawn at random such that each label has its share in every part.
+
+    Args:
+        labels: [num_records] one label each; a missing one (NaN, -1) counts as a label.
+        fractions: the shares of train, val and test; their sum is 1.
+        seed: the same seed gives the same split.
+
+    Raises:
+        ConfigError: if the fractions are no shares of a whole.
+        DataError: if a part with a positive share would be empty.
+    """
+    _, codes = np.unique(labels.numpy(), return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]  # label by label, shuffled within
+    _, val, test = _check_fractions(fractions)
+    # Every 1/share-th record of a label is held out, so rounding errors do not add up over labels.
+    is_held_out = _every(np.ones(len(order), dtype=bool), val + test)
+    is_test = _every(is_held_out, test / (val + test) if val + test else 0.0)
+    parts = [order[~is_held_out], order[is_held_out & ~is_test], order[is_test]]
+    return _split(parts, fractions, "stratified")
+
+
+def scaffold_split(scaffolds: Sequence[str], fractions: Fractions) -> Split:
+    """Molecules of one scaffold together: the largest groups in train, rare ones in test.
+
+    Groups are taken by size, descending (of equal ones first the one that occurs last, as DeepChem
+    does), and go to train while it has room, then to val, then to test (Wu et al. 2018,
+    MoleculeNet, https://arxiv.org/abs/1703.00564). Molecules without rings have the empty scaffold
+    and form one group.
+
+    Args:
+        scaffolds: [num_records] the scaffold of each molecule.
+        fractions: the shares of train, val and test; their sum is 1.
+
+    Raises:
+        ConfigError: if the fractions are no shares of a whole.
+        DataError: if a part with a positive share would be empty.
+    """
+    groups = sorted(_groups(scaffolds), key=lambda group: (len(group), group[0]), reverse=True)
+    return _fill(groups, len(scaffolds), fractions, "scaffold")
+
+
+def scaffold_balanced_split(scaffolds: Sequence[str], fractions: Fractions, seed: int) -> Split:
+    """As `scaffold_split`, but groups come in random order.
+
+    Groups larger than half of val or test come first, so that they land in train (Yang et al. 2019,
+    https://arxiv.org/abs/1904.01561, and its program chemprop); difference: among them, those that
+    val or test could not hold at all come before the others.
+    """
+    groups = _groups(scaffolds)
+    _, val, test = _sizes(len(scaffolds), fractions)
+    order = np.random.default_rng(seed).permutation(len(groups))
+    shuffled = [groups[index] for index in order]
+    room = min(val, test)
+    ranked = sorted(shuffled, key=lambda g: (len(g) <= room, len(g) <= room / 2))  # it is stable
+    return _fill(ranked, len(scaffolds), fractions, "scaffold_balanced")
+
+
+def kfold_split(num_records: int, num_folds: int, fold: int, seed: int) -> Split:
+    """One of k splits whose test parts are disjoint and together hold every record.
+
+    Test is fold number `fold`, val the next one (cyclically), train the others.
+
+    Raises:
+        ConfigError: if there are fewer than three folds, or no such fold.
+        DataError: if there are fewer records than folds.
+    """
+    if num_folds < 3:
+        raise ConfigError(f"num_folds is {num_folds}. Ask for at least 3: train, val and test.")
+    if not 0 <= fold < num_folds:
+        raise ConfigError(f"fold is {fold}. Give a number from 0 to {num_folds - 1}.")
+    if num_records < num_folds:
+        raise DataError(
+            f"{num_records} records cannot make {num_folds} folds. Lower data.num_folds."
+        )
+    order = np.random.default_rng(seed).permutation(num_records)
+    folds = np.array_split(order, num_folds)
+    val = (fold + 1) % num_folds
+    rest = [folds[k] for k in range(num_folds) if k not in (fold, val)]
+    return Split(*_sorted([np.concatenate(rest), folds[val], folds[fold]]), method="kfold")
+
+
+def given_split(
+    parts: Sequence[str | None], counts: Sequence[int], fractions: Fractions, seed: int
+) -> Split:
+    """The split of the source. Where it gives no val, a random share of train becomes val.
+
+    Args:
+        parts: the part that each file is.
+        counts: how many records each file has.
+        fractions: their val / (train + val) is the share of train that becomes val.
+        seed: of that choice.
+
+    Raises:
+        DataError: if there is no part to train on.
+    """
+    part = np.repeat([name or "none" for name in parts], counts)
+    train, val, test = (np.flatnonzero(part == name) for name in PARTS)
+    if not len(train) or "none" in part:
+        given = ", ".join(name for name in PARTS if name in part) or "none"
+        raise DataError(
+            f"data.split=given needs files for train, but the parts given are: {given}. Use "
+            "data.split=random (or stratified, scaffold, scaffold_balanced, kfold).",
+        )
+    notes = []
+    if not len(val):
+        shares = _check_fractions(fractions)
+        share = shares[1] / (shares[0] + shares[1])
+        inner = random_split(len(train), (1 - share, share, 0.0), seed)
+        train, val = train[inner.train.numpy()], train[inner.val.numpy()]
+        notes.append(
+            f"The source gives no val part: {len(val)} of its {len(train) + len(val)} training "
+            "records, drawn at random, are val."
+        )
+    if not len(test):
+        notes.append("The source gives no test part, so there are no test metrics.")
+    return Split(*_sorted([train, val, test]), method="given", notes=tuple(notes))
+
+
+def _check_fractions(fractions: Fractions) -> tuple[float, float, float]:
+    values = [float(value) for value in fractions]
+    if len(values) != 3 or min(values) < 0 or abs(sum(values) - 1) > 1e-6 or values[0] == 0:
+        raise ConfigError(
+            f"data.fractions is {values}. Give the shares of train, val and test, with the sum 1."
+        )
+    train, val, test = values
+    return train, val, test
+
+
+def _sizes(num_records: int, fractions: Fractions) -> tuple[int, int, int]:
+    """How many records each part gets; at least one where its share is positive."""
+    train, val, test = _check_fractions(fractions)
+    # A share such as 0.7 + 0.1 falls a rounding error short of 0.8.
+    first = int(train * num_records + 1e-6)
+    second = int((train + val) * num_records + 1e-6)
+    num_val = max(second - first, int(val > 0))
+    num_test = max(num_records - second, int(test > 0))
+    return max(num_records - num_val - num_test, 0), num_val, num_test
+
+
+def _cut(order: np.ndarray, fractions: Fractions, method: str) -> Split:
+    train, val, _ = _sizes(len(order), fractions)
+    return _split(np.split(order, [train, train + val]), fractions, method)
+
+
+def _fill(groups: list[list[int]], total: int, fractions: Fractions, method: str) -> Split:
+    """Groups in order, each to the first part with room for it; test has room for all."""
+    room = list(_sizes(total, fractions))
+    parts: list[list[int]] = [[], [], []]
+    for group in groups:
+        part = next((k for k in (0, 1) if len(group) <= room[k] - len(parts[k])), 2)
+        parts[part] += group
+    return _split([np.array(part, dtype=np.int64) for part in parts], fractions, method)
+
+
+def _split(parts: Sequence[np.ndarray], fractions: Fractions, method: str) -> Split:
+    for name, part, share in zip(PARTS, parts, _check_fractions(fractions), strict=True):
+        if share and not len(part):
+            total = sum(len(p) for p in parts)
+            raise DataError(
+                f"data.split={method} leaves no record for {name} ({total} records, fractions "
+                f"{list(fractions)}). Give more records, change data.fractions, or use another "
+                "data.split."
+            )
+    return Split(*_sorted(parts), method=method)
+
+
+def _sorted(parts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor, Tensor]:
+    train, val, test = (torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
+    return train, val, test
+
+
+def _every(chosen: np.ndarray, share: float) -> np.ndarray:
+    """[n] evenly spaced True, for a `share` of the entries where `chosen` is True."""
+    count = np.cumsum(chosen)
+    return chosen & (np.floor(count * share + 1e-6) > np.floor((count - 1) * share + 1e-6))
+
+
+def _groups(keys: Sequence[str]) -> list[list[int]]:
+    """The positions of each key, in order of first occurrence."""
+    groups: dict[str, list[int]] = {}
+    for index, key in enumerate(keys):
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())

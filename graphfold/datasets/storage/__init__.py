@@ -1,0 +1,1 @@
+"""Storage: graphs as flat columns in files that are mapped into memory."""

@@ -1,0 +1,206 @@
+"""Graphs in an Arrow file: one row per graph, ragged list columns, read through a memory map.
+
+The file is an ordinary Arrow IPC file, readable by any Arrow library. All graphs are in one record
+batch, so that each column is one piece of memory and becomes a tensor without a copy.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from graphfold.dag import Schema, TypedDAG
+from graphfold.dag.typed_dag import Dictionaries
+from graphfold.datasets.storage.columns import Array, Field, fields, from_columns
+
+_METADATA = b"graphfold"
+
+
+class GraphFileWriter:
+    """Stores graphs that arrive a chunk at a time, in the memory of one chunk.
+
+    Columns grow in files of their own; `finish` turns them into one Arrow file. The strings of
+    the chunks are brought to common codes on the way.
+
+    Args:
+        schema: of all graphs.
+        folder: an empty folder for the columns while they grow.
+    """
+
+    def __init__(self, schema: Schema, folder: Path) -> None:
+        self._fields = fields(schema)
+        self._codes: dict[tuple[str, str], dict[str, int]] = {
+            field.dictionary: {} for field in self._fields if field.dictionary
+        }
+        self._open = ExitStack()
+        self._spaces = sorted({field.space for field in self._fields} - {"graph"})
+        names = [field.name for field in self._fields] + [_ptr(space) for space in self._spaces]
+        self._files: dict[str, BinaryIO] = {
+            name: self._open.enter_context((folder / str(number)).open("w+b"))
+            for number, name in enumerate(names)
+        }
+        self.num_graphs = 0
+
+    def __enter__(self) -> GraphFileWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def append(
+        self,
+        columns: Mapping[str, Array],
+        counts: Mapping[str, Array],
+        dictionaries: Dictionaries,
+    ) -> None:
+        """Adds graphs.
+
+        Args:
+            columns: as from `columns.to_columns`.
+            counts: as from `columns.row_counts`.
+            dictionaries: the strings of the columns of codes.
+        """
+        for field in self._fields:
+            column = columns[field.name]
+            if field.dictionary:
+                column = self._recode(field.dictionary, column, dictionaries[field.dictionary])
+            self._files[field.name].write(np.ascontiguousarray(column).data)
+        for space in self._spaces:
+            self._files[_ptr(space)].write(np.ascontiguousarray(counts[space]).data)
+        self.num_graphs += len(counts["node"])
+
+    def finish(self, path: Path, metadata: Mapping[str, Any]) -> None:
+        """Writes all graphs to the Arrow file `path`, with `metadata` (plain values) inside."""
+        arrays = [self._array(field) for field in self._fields]
+        text = {_METADATA: json.dumps(metadata).encode()}
+        names = [field.name for field in self._fields]
+        schema = pa.schema(
+            [pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)],
+            metadata=text,
+        )
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(batch)
+
+    def _recode(self, key: tuple[str, str], codes: Array, words: tuple[str, ...]) -> Array:
+        known = self._codes[key]
+        # The last entry answers for -1, a missing value.
+        lookup = [known.setdefault(word, len(known)) for word in words] + [-1]
+        recoded: Array = np.array(lookup, dtype=np.int64)[codes]
+        return recoded
+
+    def _array(self, field: Field) -> pa.Array:
+        values = self._read(field.name, _numpy_dtype(field.dtype))
+        array = self._words(field.dictionary, values) if field.dictionary else pa.array(values)
+        for size in reversed(field.shape):
+            array = pa.FixedSizeListArray.from_arrays(array, size)
+        if field.space == "graph":
+            return array
+        counts = self._read(_ptr(field.space), np.dtype(np.int64))
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return pa.LargeListArray.from_arrays(pa.array(offsets), array)
+
+    def _words(self, key: tuple[str, str], codes: Array) -> pa.Array:
+        words = pa.array(list(self._codes[key]), pa.large_string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), words)
+
+    def _read(self, name: str, dtype: np.dtype) -> Array:
+        file = self._files[name]
+        file.flush()
+        if file.tell() == 0:
+            return np.empty(0, dtype)
+        array: Array = np.memmap(file, dtype, "r")
+        return array
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a file that `GraphFileWriter` wrote.
+
+    Raises:
+        OSError: if there is no such file.
+        ValueError: if it is no such file, or damaged.
+    """
+    with pa.memory_map(str(path)) as source:
+        return _metadata(pa.ipc.open_file(source))
+
+
+def read_graphs(path: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
+    """All graphs of a file that `GraphFileWriter` wrote; only structure is copied into memory.
+
+    Args:
+        path: the Arrow file.
+        schema: of the graphs.
+        files: the names of the files that the graphs were read from.
+
+    Raises:
+        OSError: if there is no such file.
+        ValueError: if it is damaged.
+    """
+    with path.open("rb") as file:
+        # A private map: writing into a tensor by mistake changes neither the file nor others.
+        memory = _Memory(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    batch = pa.ipc.open_file(pa.BufferReader(memory.buffer)).get_batch(0)
+    batch.validate(full=True)
+    columns: dict[str, Tensor] = {}
+    row_ptr: dict[str, Tensor] = {}
+    dictionaries: dict[tuple[str, str], tuple[str, ...]] = {}
+    for field, array in zip(fields(schema), batch.columns, strict=True):
+        if field.space != "graph":
+            row_ptr[field.space] = memory.tensor(array.offsets, torch.int64)
+            array = array.values
+        for _ in field.shape:
+            array = array.values
+        if field.dictionary:
+            dictionaries[field.dictionary] = tuple(array.dictionary.to_pylist())
+            array = array.indices.fill_null(-1)
+        columns[field.name] = memory.tensor(array, field.dtype).reshape(-1, *field.shape)
+    return from_columns(schema, columns, row_ptr, batch.num_rows, dictionaries, files)
+
+
+class _Memory:
+    """A memory map, and Arrow arrays in it as tensors that share it."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self.buffer = pa.py_buffer(memory)
+
+    def tensor(self, array: pa.Array, dtype: torch.dtype) -> Tensor:
+        """The values as a tensor: in place where the array lies in the map, else a copy."""
+        if len(array) == 0:
+            return torch.empty(0, dtype=dtype)
+        values = array.buffers()[1]
+        place = values.address - self.buffer.address + array.offset * dtype.itemsize
+        if dtype == torch.bool or not 0 <= place < self.buffer.size:  # Arrow packs bools in bits
+            return torch.from_numpy(array.to_numpy(zero_copy_only=False).copy())
+        return torch.frombuffer(self._memory, dtype=dtype, count=len(array), offset=place)
+
+
+def _metadata(reader: pa.RecordBatchFileReader) -> dict[str, Any]:
+    found = (reader.schema.metadata or {}).get(_METADATA)
+    if found is None:
+        raise ValueError("the file holds no graphs")
+    data: dict[str, Any] = json.loads(found)
+    return data
+
+
+def _ptr(space: str) -> str:
+    return f"{space}: rows per graph"
+
+
+def _numpy_dtype(dtype: torch.dtype) -> np.dtype:
+    return torch.empty(0, dtype=dtype).numpy().dtype

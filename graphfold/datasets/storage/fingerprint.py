@@ -1,0 +1,127 @@
+"""Fingerprints: whether stored data still is what reading the input again would give."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphfold import dag, datasets
+from graphfold.errors import DataError
+
+if TYPE_CHECKING:
+    from graphfold.datasets.adapter import Adapter
+    from graphfold.datasets.adapters.registry import AdapterSpec
+
+
+def content_hash(adapter: Adapter, path: Path) -> str:
+    """The sha256 of what an adapter reads: of the one file, or of the names and hashes of several.
+
+    Raises:
+        DataError: if a file is absent or cannot be read.
+    """
+    try:
+        files = adapter.sources(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if files == [path]:
+        return file_hash(path)
+    lines = [f"{os.path.relpath(file, path)} {file_hash(file)}" for file in sorted(files)]
+    return _sha256("\n".join(lines))
+
+
+def file_hash(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal; raises DataError if it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise DataError(
+                f"{path}: is a pipe or a device, but data are read more than once. Save them in a "
+                "file first.",
+                path=str(path),
+            )
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: is a folder. Name a file in it.", path=str(path)) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return digest.hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    reason = error.strerror or error
+    return DataError(f"{path}: cannot be read ({reason}). Check it.", path=str(path))
+
+
+def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_format: int) -> str:
+    """The hash of everything that the stored graphs depend on.
+
+    Args:
+        adapter: the adapter itself, for its schema, its code and its libraries.
+        spec: its options.
+        content: `content_hash` of the input.
+        storage_format: the version of the layout of stored graphs.
+    """
+    facts = {
+        "format": storage_format,
+        "adapter": class_path(adapter),
+        "options": plain(spec.options),
+        "schema": adapter.schema.to_dict(),
+        "code": _code_hash(type(adapter).__module__),
+        "libraries": {name: _version(name) for name in sorted(adapter.libraries)},
+        "content": content,
+    }
+    return _sha256(json.dumps(facts, sort_keys=True))
+
+
+def cache_name(adapter: Adapter, spec: AdapterSpec, path: Path) -> str:
+    """The name of the stored copy: the same for the same file, adapter and options."""
+    key = [str(path.absolute()), class_path(adapter), plain(spec.options)]
+    stem = path.name.split(".")[0][:40]
+    return f"{stem}-{_sha256(json.dumps(key, sort_keys=True))[:16]}.arrow"
+
+
+def class_path(adapter: Adapter) -> str:
+    """The dotted path of an adapter's class."""
+    return f"{type(adapter).__module__}.{type(adapter).__qualname__}"
+
+
+def plain(value: Any) -> Any:
+    """A copy of dicts, lists, strings and numbers only; anything else as its text."""
+    return json.loads(json.dumps(value, sort_keys=True, default=_as_list_or_text))
+
+
+def _as_list_or_text(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | set | frozenset) else str(value)
+
+
+def _code_hash(module_name: str) -> str:
+    """The hash of the format's code and of the adapter's module, with its package if it has one."""
+    module = sys.modules[module_name]
+    files = sorted(Path(dag.__path__[0]).glob("*.py"))
+    if module_name.startswith(f"{datasets.__name__}."):
+        files += sorted(Path(datasets.__path__[0]).rglob("*.py"))
+    elif module.__package__:
+        files += sorted(Path(str(module.__file__)).parent.glob("*.py"))
+    elif getattr(module, "__file__", None):  # typed in at a prompt, it has no file
+        files.append(Path(str(module.__file__)))
+    return _sha256(" ".join(file_hash(file) for file in files))
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

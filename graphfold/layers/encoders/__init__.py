@@ -1,0 +1,1 @@
+"""Encoders: from feature columns to one vector per node."""

@@ -1,0 +1,101 @@
+"""FeatureEncoder: the features of every node as one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.scheduling.sources import Sources
+from graphfold.dag import Column, NodeType, Schema, TypedDAG
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers.dropout import Dropout
+from graphfold.layers.encoders.column_encoder import ColumnEncoder
+
+
+class FeatureEncoder(nn.Module):
+    """Encodes the features of each node type by a `ColumnEncoder` of its own.
+
+    Args:
+        schema: the schema of the graphs, its string features encoded as codes.
+        size: width of a node's vector; a type without features has width 0.
+        dropout: probability of dropping an entry of a node's vector.
+        features: type name -> names of the columns to read; a type that is not here is read whole.
+
+    Attributes:
+        widths: type name -> width of its vectors.
+
+    Shape:
+        returns: type name -> [num_nodes_of_type, width], in node order
+
+    Raises:
+        ConfigError: if `features` names unknown types or columns, a column cannot be encoded, or
+            `dropout` is not a probability.
+    """
+
+    like: Tensor
+
+    def __init__(
+        self,
+        schema: Schema,
+        size: int,
+        dropout: float = 0.0,
+        features: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        super().__init__()
+        chosen = _choose(schema, features or {})
+        self.widths = {name: size if columns else 0 for name, columns in chosen.items()}
+        self.encoders = nn.ModuleDict(
+            {name: ColumnEncoder(columns, size) for name, columns in chosen.items() if columns}
+        )
+        self.dropout = Dropout(dropout)
+        # Gives types without features the dtype and the device of the others.
+        self.register_buffer("like", torch.zeros(0), persistent=False)
+
+    def forward(self, dag: TypedDAG, sources: Sequence[Sources] | None = None) -> dict[str, Tensor]:
+        """The vectors of all nodes, or of the sources of each type only."""
+        found = {}
+        for index, node_type in enumerate(dag.schema.types):
+            rows = None if sources is None else sources[index].node
+            count = dag.num_nodes_by_type[index] if rows is None else len(rows)
+            found[node_type.name] = self._encode(dag, node_type.name, rows, count)
+        return found
+
+    def _encode(self, dag: TypedDAG, name: str, rows: Tensor | None, count: int) -> Tensor:
+        if name not in self.encoders:
+            return self.like.new_zeros(count, 0)
+        columns = dag.features(name)
+        if rows is not None:
+            columns = {key: column.index_select(0, rows) for key, column in columns.items()}
+        encoded: Tensor = self.dropout(self.encoders[name](columns))
+        return encoded
+
+
+def _choose(schema: Schema, features: Mapping[str, Sequence[str]]) -> dict[str, tuple[Column, ...]]:
+    """The columns to read of each type."""
+    types = {node_type.name: node_type for node_type in schema.types}
+    faults = [
+        f"features names the type '{name}', which the schema lacks."
+        f"{did_you_mean(name, types)} It has: {', '.join(types)}."
+        for name in features
+        if name not in types
+    ]
+    for name in features.keys() & types.keys():
+        faults += _unknown_columns(types[name], features[name])
+    if faults:
+        raise ConfigError(" ".join(faults))
+    return {
+        name: tuple(c for c in node_type.features if c.name in features.get(name, (c.name,)))
+        for name, node_type in types.items()
+    }
+
+
+def _unknown_columns(node_type: NodeType, names: Sequence[str]) -> list[str]:
+    known = [column.name for column in node_type.features]
+    return [
+        f"features names the column '{name}', which type '{node_type.name}' lacks."
+        f"{did_you_mean(name, known)} It has: {', '.join(known) or 'none'}."
+        for name in names
+        if name not in known
+    ]

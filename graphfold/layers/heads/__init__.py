@@ -1,0 +1,1 @@
+"""Heads: from the rows of a readout to losses, metrics and predictions."""

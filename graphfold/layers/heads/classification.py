@@ -1,0 +1,141 @@
+"""Classification: one of several classes per row."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphfold.dag import Column, Schema, TypedDAG
+from graphfold.errors import ConfigError
+from graphfold.layers.heads.head import Head, mlp
+from graphfold.layers.heads.similarity import Similarity
+
+
+class ClassHead(Head):
+    """What heads for one class per row share: softmax and cross entropy.
+
+    Args:
+        schema: the schema of the graphs; the target's `size` is the number of classes.
+        level: what one row stands for.
+        target: name of the target; None if the level has just one.
+
+    Raises:
+        ConfigError: if there is no such target, or it does not hold classes.
+    """
+
+    kind = "classification"
+
+    def __init__(self, schema: Schema, level: str, target: str | None) -> None:
+        super().__init__(schema, level, None if target is None else [target])
+        if len(self.columns) != 1:
+            raise ConfigError(
+                f"{type(self).__name__} predicts one target, but there are "
+                f"{len(self.columns)}: {', '.join(self.targets)}. Name one with target=..."
+            )
+        self.num_classes = self.columns[0].size or 0
+
+    @classmethod
+    def refuses(cls, column: Column) -> str | None:
+        if column.shape or column.dtype not in ("int32", "int64"):
+            return f"'{column.name}', which is {column.dtype}, not a class. Use RegressionHead."
+        if not column.size:
+            return f"'{column.name}', whose number of classes is unknown. Give the column a size."
+        return None
+
+    def target_rows(self, dag: TypedDAG) -> Tensor:
+        """[num_rows] the classes; -1 where missing."""
+        name = self.targets[0]
+        if self.level == "graph":
+            return dag.graph_column(name).long()
+        classes = dag.node_targets[name].long()
+        return classes[dag.output_index] if self.level == "output" else classes
+
+    def measured(self, targets: Tensor) -> Tensor:
+        return targets >= 0
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(raw, targets, ignore_index=-1, reduction="none")
+
+    def decode(self, raw: Tensor) -> dict[str, Tensor]:
+        return {"class": raw.argmax(1), "probabilities": torch.softmax(raw, dim=1)}
+
+
+class ClassificationHead(ClassHead):
+    """Predicts one class, of a graph or of every node.
+
+    Args:
+        input_size: width of the readout's rows.
+        schema: the schema of the graphs; the target's `size` is the number of classes.
+        level: what one row stands for.
+        target: name of the target; None if the level has just one.
+        hidden_size: width of a hidden layer, or None for none.
+        dropout: probability of dropping an entry of the rows.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_classes] logits
+
+    Raises:
+        ConfigError: if there is no such target, or it does not hold classes.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str = "graph",
+        target: str | None = None,
+        hidden_size: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(schema, level, target)
+        self.layers = mlp(input_size, self.num_classes, hidden_size, dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The logits."""
+        raw: Tensor = self.layers(rows)
+        return raw
+
+
+class PairClassificationHead(ClassHead):
+    """Predicts one class of a pair, such as entailment, from how similar the two are.
+
+    The hidden layer of Tai et al. (2015), https://arxiv.org/abs/1503.00075, section 4.2, under a
+    softmax over classes.
+
+    Args:
+        input_size: width of each of the two vectors.
+        schema: the schema of the graphs; the target's `size` is the number of classes.
+        level: what one row stands for.
+        target: name of the target; None if the level has just one.
+        hidden_size: width of the hidden layer.
+        dropout: probability of dropping an entry of the hidden layer.
+
+    Shape:
+        rows: [num_rows, 2, input_size]
+        returns: [num_rows, num_classes] logits
+
+    Raises:
+        ConfigError: if there is no such target, or it does not hold classes.
+    """
+
+    pairs = True
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str = "graph",
+        target: str | None = None,
+        hidden_size: int = 50,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(schema, level, target)
+        self.similarity = Similarity(input_size, hidden_size)
+        self.layers = mlp(hidden_size, self.num_classes, None, dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The logits."""
+        raw: Tensor = self.layers(self.similarity(rows))
+        return raw

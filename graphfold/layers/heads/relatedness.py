@@ -1,0 +1,105 @@
+"""RelatednessHead: how related the two graphs of a pair are, on a scale."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import Column, Schema
+from graphfold.errors import ConfigError, DataError
+from graphfold.layers.heads.head import Head, mlp
+from graphfold.layers.heads.similarity import Similarity
+
+
+class RelatednessHead(Head):
+    """Predicts a score as the mean of a distribution over the whole numbers of its scale.
+
+    Section 4.2 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, with r = low .. high:
+
+        p̂ = softmax(W h_s + b)    ŷ = r · p̂    loss = KL(p || p̂)
+
+    where p puts the score y between its two neighbours: p(⌊y⌋) = ⌊y⌋ - y + 1, p(⌊y⌋ + 1) = y - ⌊y⌋.
+
+    Args:
+        input_size: width of each of the two vectors.
+        schema: the schema of the graphs.
+        level: what one row stands for.
+        target: name of the score; None if the level has just one float target.
+        hidden_size: width of the hidden layer; 50 in the paper.
+        low: the lowest score.
+        high: the highest score.
+        dropout: probability of dropping an entry of the hidden layer.
+
+    Shape:
+        rows: [num_rows, 2, input_size]
+        returns: [num_rows, high - low + 1] logits
+
+    Raises:
+        ConfigError: if there is no such target, it is not a float, or the scale is empty.
+        DataError: in `losses`, if a score lies outside the scale.
+    """
+
+    kind = "relatedness"
+    pairs = True
+    scores: Tensor  # [high - low + 1], r in the equations
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str = "graph",
+        target: str | None = None,
+        hidden_size: int = 50,
+        low: int = 1,
+        high: int = 5,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(schema, level, _only_float(schema) if target is None else [target])
+        if high <= low:
+            raise ConfigError(f"the scale from {low} to {high} is empty. Give low < high.")
+        self.similarity = Similarity(input_size, hidden_size)
+        self.layers = mlp(hidden_size, high - low + 1, None, dropout)
+        scores = torch.arange(low, high + 1, dtype=torch.get_default_dtype())
+        self.register_buffer("scores", scores, persistent=False)
+
+    @classmethod
+    def refuses(cls, column: Column) -> str | None:
+        if column.dtype in ("float32", "float64") and not column.shape:
+            return None
+        return f"'{column.name}', which is not a score. Use PairClassificationHead."
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The logits of the whole scores."""
+        raw: Tensor = self.layers(self.similarity(rows))
+        return raw
+
+    def measured(self, targets: Tensor) -> Tensor:
+        return ~targets.isnan()
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        known = self.measured(targets).squeeze(1)
+        p = self._distribution(targets.squeeze(1).to(raw.dtype), known)
+        divergence = (torch.xlogy(p, p) - p * torch.log_softmax(raw, dim=1)).sum(1)
+        return torch.where(known, divergence, 0.0)
+
+    def decode(self, raw: Tensor) -> dict[str, Tensor]:
+        expected = torch.softmax(raw, dim=1) @ self.scores.to(raw.dtype)
+        return {"value": expected.unsqueeze(1)}
+
+    def _distribution(self, y: Tensor, known: Tensor) -> Tensor:
+        """[num_rows, num_scores] the sparse target distribution; lowest score where unknown."""
+        low, high = self.scores[0], self.scores[-1]
+        wrong = y[known & ((y < low) | (y > high))]
+        if len(wrong):
+            raise DataError(
+                f"target '{self.targets[0]}' has the score {float(wrong[0]):g}, outside "
+                f"{int(low)} .. {int(high)}. Set low and high of {type(self).__name__}."
+            )
+        y = torch.where(known, y, low)
+        # A hat of width one around each whole score.
+        return (1 - (y.unsqueeze(1) - self.scores).abs()).clamp(min=0)
+
+
+def _only_float(schema: Schema) -> list[str] | None:
+    floats = [c.name for c in schema.graph_targets if c.dtype in ("float32", "float64")]
+    return floats if len(floats) == 1 else None

@@ -1,0 +1,1 @@
+"""Convolutions: cells that run in rounds over the bonds of a molecule."""

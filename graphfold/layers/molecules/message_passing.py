@@ -1,0 +1,173 @@
+"""What the convolutions share: where rounds begin, and what follows a convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.errors import ConfigError, ShapeError
+from graphfold.layers.activation import Activation, get_activation
+from graphfold.layers.dropout import StateDropout
+from graphfold.layers.encoders.node_input import features, parts
+
+NORMS: Mapping[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+class Convolution(Cell):
+    """What the convolutions share: how rounds begin, and dropout of the new state.
+
+    Before the first round the first field is the features and every other one zero, unless an
+    earlier pass computed them.
+
+    Args:
+        fields: what a node stores; dropout is for the first of them.
+        dropout: probability of dropping an entry of the new state, drawn anew in every round.
+
+    Raises:
+        ConfigError: if `dropout` is not a probability.
+    """
+
+    def __init__(self, fields: Mapping[str, int], dropout: float) -> None:
+        super().__init__()
+        self.fields = fields
+        self.width = next(iter(fields.values()))
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The features, and the dropout mask."""
+        x = features(x)
+        return {"x": x, **self.dropout(x, self.width)}
+
+    def initial(self, x: NodeInput) -> State:
+        """The features as they are.
+
+        Raises:
+            ShapeError: if they are not as wide as the state.
+        """
+        first, *others = self.fields
+        h = self.first(x)
+        zeros = {name: h.new_zeros(h.shape[0], self.fields[name]) for name in others}
+        return {first: h, **zeros}
+
+    def first(self, x: NodeInput) -> Tensor:
+        """The features; raises ShapeError if they are not as wide as the state."""
+        h = parts(x)["x"]
+        if h.shape[1] != self.width:
+            raise ShapeError(
+                f"{type(self).__name__}(hidden_size={self.width}) starts from features that are "
+                f"{h.shape[1]} wide. Give the encoder size={self.width}, or run a pass first that "
+                f"computes '{next(iter(self.fields))}'."
+            )
+        return h
+
+    def drop(self, h: Tensor, x: NodeInput) -> Tensor:
+        """The new state of a group with some entries dropped, in training."""
+        known = parts(x)
+        return h * known["mask"] if "mask" in known else h
+
+
+_IN_PLACE: Mapping[Activation, Activation] = {
+    torch.relu: torch.relu_,
+    torch.sigmoid: torch.sigmoid_,
+    torch.tanh: torch.tanh_,
+}
+
+
+def get_activation_(name: str) -> Activation:
+    """The activation called `name`, in the memory of what it is given.
+
+    For what nothing else reads, such as the product of a linear layer: of a large batch, another
+    tensor of states costs more in page faults than the arithmetic.
+
+    Raises:
+        ConfigError: with the nearest name if there is none.
+    """
+    activation = get_activation(name)
+    return _IN_PLACE.get(activation, activation)
+
+
+class AfterConvolution(nn.Module):
+    """Normalisation if asked for, then an activation, in the memory of what it is given.
+
+    Args:
+        size: width of the rows.
+        activation: "relu", "tanh", "sigmoid" or "none".
+        norm: "layer" normalises every row for itself, "batch" every entry over all nodes of a
+            batch, which makes a prediction in training depend on the rest of the batch.
+
+    Raises:
+        ConfigError: if there is no such activation or norm.
+    """
+
+    def __init__(self, size: int, activation: str, norm: str | None) -> None:
+        super().__init__()
+        self.activation_ = get_activation_(activation)
+        if norm not in (None, *NORMS):
+            raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or none.")
+        self.norm = None if norm is None else NORMS[norm](size)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """[num_rows, size], like `h`."""
+        if isinstance(self.norm, nn.BatchNorm1d):
+            h = normalise(self.norm, h)
+        elif self.norm is not None:
+            h = self.norm(h)
+        return self.activation_(h)
+
+
+def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+    """`norm(h)`, over the rows of all processes where several train together.
+
+    So N processes with a share of a batch each compute what one computes with the whole batch. A
+    single row, which has no variance, is normalised by the running statistics.
+    """
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if norm.training and is_distributed and torch.distributed.get_world_size() > 1:
+        return _normalise_together(norm, h)
+    if norm.training and h.shape[0] < 2:
+        return functional.batch_norm(
+            h, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
+        )
+    normalised: Tensor = norm(h)
+    return normalised
+
+
+def _normalise_together(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+    """Batch normalisation over all processes, on any device (torch's own needs a GPU)."""
+    count = float(_sum_over_processes(h.new_tensor([h.shape[0]])))
+    mean = _sum_over_processes(h.sum(0)) / count
+    variance = _sum_over_processes((h - mean).square().sum(0)) / count
+    if norm.running_mean is not None and norm.running_var is not None:
+        momentum = norm.momentum or 0.0
+        unbiased = variance.detach() * (count / max(count - 1, 1))
+        norm.running_mean.lerp_(mean.detach(), momentum)
+        norm.running_var.lerp_(unbiased, momentum)
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked += 1
+    return (h - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """The sum over all processes; its gradient is summed in the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
+def _sum_over_processes(values: Tensor) -> Tensor:
+    total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
+    return total

@@ -1,0 +1,1 @@
+"""Readouts: from the states of nodes to the rows that a head gets."""

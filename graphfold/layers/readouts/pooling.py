@@ -1,0 +1,122 @@
+"""Poolings: one vector per graph from all its nodes, or from its output nodes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.kernels import segment
+from graphfold.batching.native.linear import NativeLinear
+from graphfold.batching.states import States
+from graphfold.dag import TypedDAG
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers.readouts.readout import Readout
+
+OVER = ("nodes", "outputs")
+
+
+class Pooling(Readout):
+    """Reduces the nodes of each graph to one vector; zeros where there is nothing to reduce.
+
+    Args:
+        input_size: width of the field.
+        field: the field to read.
+        over: "nodes", every node that has the field, or "outputs", the output nodes.
+
+    Shape:
+        returns: [num_graphs, input_size]
+
+    Raises:
+        ConfigError: if `over` is something else.
+    """
+
+    level = "graph"
+
+    def __init__(self, input_size: int, field: str = "h", over: str = "nodes") -> None:
+        super().__init__(input_size, field)
+        if over not in OVER:
+            raise ConfigError(
+                f"{type(self).__name__} cannot reduce over '{over}'.{did_you_mean(over, OVER)} "
+                f"Use one of {', '.join(OVER)}."
+            )
+        self.over = over
+
+    @abstractmethod
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        """[num_graphs, input_size] from the rows of graph i, ptr[i] .. ptr[i+1]."""
+
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        """[num_graphs, input_size] from nodes ptr[i] .. ptr[i+1] of some that have the field."""
+        return self.reduce(states.at(self.field, nodes), ptr)
+
+    def forward(self, states: States, dag: TypedDAG) -> Tensor:
+        """One row per graph."""
+        if self.over == "outputs":
+            return self.reduce(self.read(states, dag, dag.output_index), dag.output_ptr)
+        if states.is_everywhere(self.field, dag.schema):
+            nodes, graph = torch.arange(dag.num_nodes, device=dag.batch.device), dag.batch
+        else:
+            nodes = torch.nonzero(states.has(self.field, dag.op_type)).view(-1)
+            graph = dag.batch.index_select(0, nodes)
+        # In order, so nothing has to be counted.
+        ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
+        return self.pool(states, nodes, ptr)
+
+
+class SumReadout(Pooling):
+    """Sums over the nodes of each graph."""
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        return segment.segment_sum(rows, ptr)
+
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        return states.sum(self.field, nodes, ptr)
+
+
+class MeanReadout(Pooling):
+    """Means over the nodes of each graph."""
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        return segment.segment_mean(rows, ptr)
+
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        return segment.to_mean(states.sum(self.field, nodes, ptr), ptr)
+
+
+class MaxReadout(Pooling):
+    """Elementwise maxima over the nodes of each graph."""
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        return segment.segment_max(rows, ptr)
+
+
+class AttentionReadout(Pooling):
+    """Means over the nodes of each graph, weighted by learned attention.
+
+    Equations 5-6 of Lin et al. (2017), https://arxiv.org/abs/1703.03130, with one attention row:
+
+        a = softmax_v(w · tanh(W h_v + b))    graph = Σ_v a_v h_v
+
+    Difference from the paper: the bias b.
+
+    Args:
+        input_size: width of the field.
+        field: the field to read.
+        over: "nodes", every node that has the field, or "outputs", the output nodes.
+
+    Shape:
+        returns: [num_graphs, input_size]
+    """
+
+    def __init__(self, input_size: int, field: str = "h", over: str = "nodes") -> None:
+        super().__init__(input_size, field, over)
+        self.hidden = nn.Linear(input_size, input_size)
+        self.score = nn.Linear(input_size, 1, bias=False)
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        with NativeLinear():
+            score = self.score(torch.tanh(self.hidden(rows)))
+        weight = segment.segment_softmax(score, ptr)
+        return segment.segment_sum(weight * rows, ptr)

@@ -1,0 +1,1 @@
+"""Config: from overrides to a checked config, and from a config to objects."""

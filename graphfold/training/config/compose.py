@@ -1,0 +1,168 @@
+"""From overrides to one checked config, by Hydra's compose interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, flag_override
+from omegaconf.errors import OmegaConfBaseException
+
+from graphfold.errors import ConfigError
+from graphfold.training.config.check_config import check_config
+from graphfold.training.config.overrides import (
+    Groups,
+    check_keys,
+    check_options,
+    is_nothing,
+    parse_overrides,
+    refuse_sweeps,
+)
+
+#: What `graphfold train` runs when no override chooses data, a model or an experiment.
+DEFAULT_EXPERIMENT = "listops_tree_lstm"
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A checked config, and where Hydra puts the run."""
+
+    config: dict[str, Any]  # resolved: plain values, nothing left to fill in
+    folder: Path  # hydra.run.dir
+    sweep_folder: Path  # hydra.sweep.dir, for -m
+
+
+def config_folder() -> Path:
+    """The config files: in the package when installed, beside it in an editable install."""
+    package = Path(__file__).resolve().parents[2]
+    for folder in (package / "configs", package.parent / "configs"):
+        if (folder / "train.yaml").is_file():
+            return folder
+    raise ConfigError(f"{package / 'configs'}: the config files are gone. Install graphfold again.")
+
+
+def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Composed:
+    """The config that `overrides` describe, checked whole.
+
+    Args:
+        overrides: in Hydra's grammar.
+        config_dir: a further folder of config files, searched after graphfold's own.
+
+    Raises:
+        ConfigError: an override that cannot be read, an unknown key, group or option, a value
+            that is missing or of the wrong type; the message suggests the likely spelling.
+    """
+    with _readable_errors():
+        whole = _compose(overrides, config_dir)
+        job = _job(whole)
+        plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
+        folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
+    assert isinstance(plain, dict)
+    config = {str(key): value for key, value in plain.items()}
+    check_config(config)
+    config["data"] = _with_absolute_paths(config["data"])
+    if config["resume"] is not None and len(overrides) > 1:
+        raise ConfigError(
+            "resume takes no other override: a run is continued with its own config. Start a new "
+            "run to change something."
+        )
+    return Composed(config, folder, sweep_folder)
+
+
+def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, resolve: bool) -> str:
+    """The composed config as YAML; `part` is job, hydra or all."""
+    with _readable_errors():
+        whole = _compose(overrides, config_dir)
+        shown = {"job": _job(whole), "hydra": whole.hydra, "all": whole}[part]
+        # Hydra's own node has values that only its own command line fills in.
+        return OmegaConf.to_yaml(shown, resolve=resolve and part == "job").rstrip()
+
+
+def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
+    """The overrides of every run of a sweep, in Hydra's order."""
+    with _loader(config_dir) as (loader, _), _readable_errors():
+        batches = BasicSweeper.split_arguments(parse_overrides(overrides, loader), None)
+    return [list(run) for batch in batches for run in batch]
+
+
+def _compose(overrides: Sequence[str], config_dir: Path | None) -> DictConfig:
+    """The config with its hydra node, `HydraConfig` set so that ${hydra:...} resolves."""
+    with _loader(config_dir) as (loader, always):
+        groups = Groups(loader, config_dir)
+        parsed = parse_overrides(overrides, loader)
+        refuse_sweeps(parsed)
+        chosen = [override for override in parsed if groups.options(override.key_or_group)]
+        always = always + _default_experiment(chosen)
+        # Hydra cannot be told to take no experiment, but that is what it does by itself.
+        parsed, chosen = ([o for o in part if not is_nothing(o)] for part in (parsed, chosen))
+        check_options(chosen, groups)
+        values = [override for override in parsed if override not in chosen]
+        check_keys(values, _load(loader, [*_lines(chosen), *always]), groups.names())
+        whole = _load(loader, [*_lines(parsed), *always])
+    HydraConfig.instance().set_config(whole)
+    return whole
+
+
+def _default_experiment(chosen: Sequence[Override]) -> list[str]:
+    if any(override.key_or_group in ("experiment", "data", "model") for override in chosen):
+        return []
+    return [f"experiment={DEFAULT_EXPERIMENT}"]
+
+
+def _lines(overrides: Sequence[Override]) -> list[str]:
+    return [override.input_line or "" for override in overrides]
+
+
+def _load(loader: ConfigLoader, overrides: list[str]) -> DictConfig:
+    return loader.load_configuration("train", overrides, run_mode=RunMode.RUN, from_shell=False)
+
+
+def _job(whole: DictConfig) -> DictConfig:
+    """The config without its hydra node."""
+    with flag_override(whole, ["struct", "readonly"], [False, False]):
+        return OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+
+
+def _with_absolute_paths(data: dict[str, Any]) -> dict[str, Any]:
+    """So that a run can be resumed and evaluated from any folder."""
+
+    def absolute(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {part: absolute(path) for part, path in value.items()}
+        return str(Path(value).expanduser().absolute()) if isinstance(value, str) else value
+
+    paths: dict[str, Any] = {key: data[key] for key in ("path", "root", "cache_dir") if key in data}
+    return {**data, **absolute(paths)}
+
+
+@contextmanager
+def _loader(config_dir: Path | None) -> Iterator[tuple[ConfigLoader, list[str]]]:
+    """Hydra's loader over our folder, and the override that adds the user's."""
+    if config_dir is not None and not config_dir.is_dir():
+        raise ConfigError(f"{config_dir}: no such folder. Give --config-dir a folder.")
+    further = [] if config_dir is None else [f"hydra.searchpath=['file://{config_dir.resolve()}']"]
+    with initialize_config_dir(str(config_folder()), job_name="graphfold", version_base="1.3"):
+        yield GlobalHydra.instance().config_loader(), further
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Turns what Hydra and OmegaConf raise into a `ConfigError` of one line."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        line = str(error).strip().splitlines()[0].rstrip(".")
+        key = getattr(error, "full_key", None)
+        place = f"{key}: " if key else ""
+        raise ConfigError(f"{place}{line}. See graphfold train --cfg job.") from error

@@ -1,0 +1,112 @@
+"""From the config of a model and the schema of the data to a `Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphfold.dag import Schema, TypedDAG
+from graphfold.errors import ConfigError
+from graphfold.layers import Model
+from graphfold.training.config.instantiate import instantiate
+
+#: In place of a type's name, cells may be given by role; a type's own name comes first.
+LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
+
+#: In place of a readout's or head's class: what fits the targets of the data.
+AUTO = "auto"
+
+#: Values that several parts of a model share; no arguments of the model itself.
+SHARED = ("hidden_size", "dropout")
+
+_LAYERS = "graphfold.layers"
+
+
+def complete_model_config(
+    config: Mapping[str, Any], schema: Schema, dag: TypedDAG, task: str | None = None
+) -> dict[str, Any]:
+    """The config of a model with types in place of roles, and a readout and head in place of auto.
+
+    What it returns depends on the data no more, so it is what a checkpoint keeps.
+
+    Args:
+        config: the config of the model.
+        schema: the schema of the graphs.
+        dag: graphs of the training part, to see how many outputs they have.
+        task: the adapter's option of that name, "regression" or "classification".
+
+    Raises:
+        ConfigError: if no readout or head fits the targets.
+    """
+    own = {key: value for key, value in config.items() if key not in SHARED}
+    outputs = set(dag.output_ptr.diff().tolist())
+    if "root" in own:  # of blocks
+        if own.get("level") == AUTO:
+            own["level"] = "node" if _has_node_targets_only(schema) else "graph"
+        is_pair = own.get("level", "graph") == "graph" and max(outputs, default=1) == 2
+    else:
+        own["readout"] = readout = dict(config["readout"])
+        if readout["_target_"] == AUTO:
+            readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
+        is_pair = readout["_target_"] == f"{_LAYERS}.PairReadout"
+        own["cells"] = [_name_types(by_role, schema) for by_role in config["cells"]]
+    head = dict(config["head"])
+    if head["_target_"] == AUTO:
+        head["_target_"] = f"{_LAYERS}.{_choose_head(schema, is_pair, task)}"
+    return {**own, "head": head}
+
+
+def build_model(
+    config: Mapping[str, Any], schema: Schema, scalers: Mapping[str, tuple[float, float]]
+) -> Model:
+    """The model of a complete config.
+
+    Args:
+        config: what `complete_model_config` returned.
+        schema: the schema of encoded graphs.
+        scalers: target -> (mean, standard deviation) of the training part.
+    """
+    parts = {**config, "_partial_": True}
+    model = instantiate(parts, "model")(schema=schema, scalers=scalers or None)
+    if not isinstance(model, Model):
+        raise ConfigError(
+            f"model is a {type(model).__name__}. Give a graphfold.layers.GraphModel or a "
+            "graphfold.blocks.BlockModel."
+        )
+    return model
+
+
+def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    named = {name: cell for name, cell in by_role.items() if name not in (LEAF, INNER, EVERY)}
+    for node_type in schema.types:
+        role = LEAF if node_type.arity == 0 else INNER
+        cell = by_role.get(role, by_role.get(EVERY))
+        if cell is not None:
+            named.setdefault(node_type.name, cell)
+    return named
+
+
+def _choose_readout(schema: Schema, outputs: set[int]) -> str:
+    if _has_node_targets_only(schema):
+        return "NodeReadout"
+    return {1: "RootReadout", 2: "PairReadout"}.get(max(outputs, default=1), "SumReadout")
+
+
+def _has_node_targets_only(schema: Schema) -> bool:
+    return bool(schema.node_targets) and not schema.graph_targets
+
+
+def _choose_head(schema: Schema, is_pair: bool, task: str | None) -> str:
+    targets = schema.graph_targets or schema.node_targets
+    if not targets:
+        raise ConfigError("the data has no target to learn from. Set the adapter's target options.")
+    is_float = [column.torch_dtype.is_floating_point for column in targets]
+    if is_pair:
+        return "RelatednessHead" if any(is_float) else "PairClassificationHead"
+    if all(is_float):
+        return "RegressionHead"
+    # Yes or no of molecules is judged by ROC-AUC, as the field does, even for a single target.
+    is_assay = task == "classification" or len(targets) > 1
+    if is_assay and schema.graph_targets and all(column.size == 2 for column in targets):
+        return "MultiLabelHead"
+    return "ClassificationHead"

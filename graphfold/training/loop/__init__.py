@@ -1,0 +1,1 @@
+"""The training loop: one run from start to end."""

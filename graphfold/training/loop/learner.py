@@ -1,0 +1,244 @@
+"""Learner: one optimisation step whose loss has the denominator of the whole step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import ParallelStrategy
+from torch import Tensor
+from torch.optim import Optimizer
+
+from graphfold.batching import Batch
+from graphfold.layers import ColumnEncoder, Model
+from graphfold.training.loop.optimizer import build_optimizer, skips_absent_rows
+from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
+from graphfold.training.scoring.metrics import Metrics
+from graphfold.training.scoring.scoring import Rows, gather, is_measured, rows_of, split_metrics
+
+
+class Learner(LightningModule):
+    """Trains a model.
+
+    The loss of a step is the sum of the losses of its rows over the number of its graphs, or of
+    its measured rows. A step may have several batches (accumulation) and several processes (DDP):
+    each batch is differentiated as it comes, and the gradients are brought to the denominator of
+    the whole step at its end, so that one large batch or many small ones give the same step. That
+    is why optimisation is manual, and why gradients are added up here instead of in DDP, whose
+    mean over processes would weigh a small share of a batch like a large one.
+
+    A batch that does not fit in memory is split in two, as often as need be.
+
+    Args:
+        model: what is trained.
+        make_optimizer: called with the parameters.
+        make_lr_scheduler: called with the optimizer; stepped once per epoch. None for no schedule.
+        reduction: "per_graph" or "per_node".
+        accumulate: batches per step.
+        clip: largest norm of the gradient, or None.
+        policy: scheduling policy, for halves of a batch.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        make_optimizer: Callable[..., Optimizer],
+        make_lr_scheduler: Callable[..., Any] | None = None,
+        reduction: str = "per_graph",
+        accumulate: int = 1,
+        clip: float | None = None,
+        policy: str = "depth",
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        self.make_optimizer = make_optimizer
+        self.make_lr_scheduler = make_lr_scheduler
+        self.reduction = reduction
+        self.accumulate = accumulate
+        self.clip = clip
+        self.policy = policy
+        self.monitor = ""
+        self.metrics: Metrics = {}
+        self._val_rows: list[tuple[int, Rows]] = []
+        self._first_count = self._count = self._epoch_count = 0.0
+        self._epoch_loss = torch.zeros(())
+
+    @property
+    def running_loss(self) -> float:
+        """The mean loss of this epoch so far; of one process the share that it computed."""
+        return self._epoch_loss.item() / self._epoch_count if self._epoch_count else float("nan")
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer and the schedule of its learning rate."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        optimizer = build_optimizer(self.make_optimizer, parameters, self._sparse_tables())
+        if self.make_lr_scheduler is None:
+            return optimizer
+        scheduler = self.make_lr_scheduler(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler}}
+
+    def on_train_epoch_start(self) -> None:
+        """Starts the epoch's mean loss."""
+        self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._epoch_count = 0.0
+
+    def training_step(self, batch: Batch, batch_index: int) -> None:
+        """Adds a batch to the gradients; takes the step when it is complete."""
+        count = self._step_count(batch)
+        if self._first_count == 0:
+            self._first_count = count
+        self._count += count
+        self._epoch_count += count
+        self._add_gradients(batch)
+        if (batch_index + 1) % self.accumulate and not self.trainer.is_last_batch:
+            return
+        optimizer = self.optimizers()
+        assert not isinstance(optimizer, list)
+        optimizer.step()
+        optimizer.zero_grad()
+        self._first_count = self._count = 0.0
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the gradients of all parameters, or, if memory runs out, of none."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        seen: set[int] = set()
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is None:
+                continue
+            # autograd may give one tensor to two parameters, or an expanded one; ours is written to
+            if not gradient.is_sparse:
+                if not gradient.is_contiguous() or gradient.data_ptr() in seen:
+                    gradient = gradient.clone(memory_format=torch.contiguous_format)
+                seen.add(gradient.data_ptr())
+            if parameter.grad is None:
+                parameter.grad = gradient
+            else:
+                parameter.grad += gradient
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Brings the gradients to the denominator of the whole step and clips them."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        if self.trainer.world_size > 1:
+            add_over_processes(parameters)
+        if 0 < self._first_count < self._count:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad *= self._first_count / self._count
+        if self.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, self.clip)
+
+    def on_validation_epoch_start(self) -> None:
+        """Forgets the rows of the last validation."""
+        self._val_rows = []
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        """Collects the rows of a batch; processes take turns, so the batch knows its number."""
+        number = batch_index * self.trainer.world_size + self.trainer.global_rank
+        self._val_rows.append((number, rows_of(self.model, batch, self.policy)))
+
+    def on_validation_epoch_end(self) -> None:
+        """Computes the metrics over all rows of all processes, each counted once."""
+        rows = gather(self._val_rows)
+        self._val_rows = []
+        metrics = split_metrics(self.model.head, rows, self.reduction)
+        self.metrics = {f"val/{name}": value for name, value in metrics.items()}
+        nan = float("nan")
+        self.log_dict({k: nan if v is None else v for k, v in self.metrics.items()})
+
+    def on_train_epoch_end(self) -> None:
+        """Logs the mean loss and steps the learning rate."""
+        loss = self._over_processes(self._epoch_loss.item())
+        self.log("train/loss", loss / self._epoch_count if self._epoch_count else float("nan"))
+        scheduler = self.lr_schedulers()
+        assert not isinstance(scheduler, list)
+        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            value = self.metrics.get(self.monitor)
+            if value is not None:
+                scheduler.step(value)
+        elif scheduler is not None:
+            scheduler.step()
+
+    def _sparse_tables(self) -> list[torch.nn.Parameter]:
+        """Lets tables of embeddings have sparse gradients where the steps stay the same.
+
+        A batch names few rows of a large vocabulary, but a dense gradient is written, and the whole
+        table updated, whatever it names. Processes and clipping add and measure dense gradients.
+        """
+        dense = self.clip is not None or self._is_distributed or self.accumulate > 1
+        if dense or not skips_absent_rows(self.make_optimizer):
+            return []
+        found = []
+        for module in self.model.modules():
+            if isinstance(module, ColumnEncoder) and module.table is not None:
+                module.sparse = True
+                found.append(module.table)
+        return [table for table in found if table.requires_grad]
+
+    @property
+    def _is_distributed(self) -> bool:
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+    def _add_gradients(self, batch: Batch) -> None:
+        """Differentiates a batch, in halves where it does not fit in memory."""
+        try:
+            self._differentiate(batch)
+            return
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error) or batch.num_graphs < 2:
+                raise
+        # Only here, outside of the handler, has the failed attempt let go of its tensors.
+        warnings.warn(
+            f"a batch of {batch.num_graphs} graphs and {batch.dag.num_nodes} nodes ran out of "
+            "memory and was split in two. Set a smaller data.batch_size or data.max_nodes.",
+            stacklevel=2,
+        )
+        for half in halves(batch, self.model.plan, self.policy):
+            self._add_gradients(half)
+
+    def _differentiate(self, batch: Batch) -> None:
+        head = self.model.head
+        losses = head.losses(self.model(batch), head.target_rows(batch.dag))
+        loss = losses.sum()
+        self._epoch_loss += loss.detach()
+        if loss.requires_grad and self._first_count:
+            with self._no_sync():
+                self.manual_backward(loss / self._first_count)
+
+    def _step_count(self, batch: Batch) -> float:
+        """The denominator that a batch adds, over all processes."""
+        head = self.model.head
+        count = batch.num_graphs
+        if self.reduction == "per_node":
+            count = int(is_measured(head, head.target_rows(batch.dag)).sum())
+        return self._over_processes(count)
+
+    def _over_processes(self, value: float) -> float:
+        """The sum of a number over all processes."""
+        if self.trainer.world_size == 1:
+            return float(value)
+        total = torch.tensor(value, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(total)
+        return total.item()
+
+    def _no_sync(self) -> AbstractContextManager[Any]:
+        strategy = self.trainer.strategy
+        if isinstance(strategy, ParallelStrategy):
+            return strategy.block_backward_sync()
+        return nullcontext()
+
+
+def add_over_processes(parameters: list[torch.nn.Parameter]) -> None:
+    """Replaces every gradient by its sum over all processes; an absent one counts as zero."""
+    flat = torch.cat(
+        [torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in parameters]
+    )
+    torch.distributed.all_reduce(flat)
+    parts = torch.split(flat, [p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)

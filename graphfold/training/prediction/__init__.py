@@ -1,0 +1,1 @@
+"""Prediction: a trained model applied to files and to records from Python."""

@@ -1,0 +1,125 @@
+"""Predictor: a trained model applied to records, or to strings from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import Batch
+from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import Adapter, Record, read_records
+from graphfold.errors import RecordError
+from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
+from graphfold.training.loop.sharing import can_share
+from graphfold.training.prediction.prediction import Prediction, describe
+from graphfold.training.process.precision import autocast
+from graphfold.training.run.run_folder import find_checkpoint
+from graphfold.training.run.trained import TrainedModel
+
+
+def load(run: str | Path, trust: Collection[str] = (), **settings: Any) -> Predictor:
+    """A trained model, ready to predict.
+
+    Args:
+        run: a run folder or a checkpoint file.
+        trust: third-party packages that may be imported.
+        **settings: keys of the config group `data` that differ from the run's.
+
+    Raises:
+        CheckpointError: if it cannot be read or trusted.
+    """
+    return Predictor(TrainedModel.load(find_checkpoint(Path(run)), trust), settings)
+
+
+class Predictor:
+    """Applies a trained model.
+
+    Args:
+        trained: the model.
+        settings: keys of the config group `data` that differ from the run's.
+
+    Attributes:
+        adapter: what reads records; where it can do without targets, it does.
+        batch_size: how many records are predicted at once.
+    """
+
+    def __init__(self, trained: TrainedModel, settings: Mapping[str, Any] | None = None) -> None:
+        self.trained = trained
+        data = trained.data({"path": ".", **(settings or {})})
+        self.adapter: Adapter = data.source.spec().make().without_targets()
+        self.batch_size = data.batch_size
+        self.share = data.share  # "auto" until there is a record to try it with
+
+    def predict(self, items: Sequence[str]) -> list[dict[str, Any]]:
+        """One prediction for each string: a SMILES, or a tree as it stands in a file.
+
+        Returns:
+            For each, what `graphfold predict` writes of a record: `prediction`, `probabilities`
+            and `nodes` where there are any, and `reason`, which is empty or says why there is no
+            prediction. `line` is the position in `items`, from 1 on.
+        """
+        cut = [self._cut(item, number) for number, item in enumerate(items, start=1)]
+        records = (record for record in cut if isinstance(record, Record))
+        found = self.predict_records(Path(), records)
+        return [(next(found) if isinstance(c, Record) else c).to_dict() for c in cut]
+
+    def predict_records(self, path: Path, records: Iterable[Record]) -> Iterator[Prediction]:
+        """One prediction for each record, in order and in constant memory.
+
+        Args:
+            path: the file that they were cut from.
+            records: the records.
+
+        Raises:
+            SchemaError: if their features are not those that the model was trained with.
+        """
+        rest = iter(records)
+        while chunk := list(islice(rest, self.batch_size)):
+            yield from self._predict_chunk(path, chunk)
+
+    def _cut(self, item: str, number: int) -> Record | Prediction:
+        """The record in a string, or the answer that says why there is none."""
+        try:
+            return replace(self.adapter.record_of(item), line=number)
+        except RecordError as error:
+            return Prediction(number, error.fault)
+
+    def _predict_chunk(self, path: Path, records: list[Record]) -> Iterator[Prediction]:
+        result = read_records(self.adapter, path, records, on_error="skip")
+        kept, reasons = set(result.kept), iter(result.skipped)
+        made = iter(self.predict_graphs(result.dag) if kept else ())
+        for position, record in enumerate(records):
+            if position in kept:
+                yield next(made)
+            else:
+                yield Prediction(record.line, next(reasons).fault)
+
+    @torch.no_grad()
+    def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
+        """One prediction for each graph, as the adapter reads it, in one batch."""
+        trained = self.trained
+        encoded = trained.spec.encode(dag)
+        if self.share == "auto":
+            self.share = can_share(trained.model)
+        batch = trained.model.plan(encoded, share=bool(self.share))
+        with autocast(trained.device, trained.checkpoint.config["trainer"]):
+            decoded = self._decode(batch.to(trained.device))
+        return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
+
+    def _decode(self, batch: Batch) -> dict[str, Tensor]:
+        """The decoded rows on the CPU; in halves where the batch does not fit in memory."""
+        model = self.trained.model
+        try:
+            decoded = model.head.decode(model(batch))
+            return {name: rows.float().cpu() for name, rows in decoded.items()}
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error) or batch.num_graphs < 2:
+                raise
+        parts = [self._decode(half) for half in halves(batch, model.plan, "depth")]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

@@ -1,0 +1,1 @@
+"""Settings of the whole process, which only commands change."""

@@ -1,0 +1,130 @@
+"""report.html: what a run learnt, in one page that needs no other file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+
+import yaml
+
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.files import write_text
+from graphfold.training.prediction.predictor import Predictor
+from graphfold.training.report.figures import draw_curves, draw_predictions
+from graphfold.training.report.tables import describe_data, format_value, without_repeats
+from graphfold.training.report.worst_examples import draw_worst
+from graphfold.training.run.run_folder import RunFolder
+from graphfold.training.run.trained import TrainedModel
+from graphfold.training.scoring.metrics import Metrics
+from graphfold.training.scoring.scoring import Rows
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1a202c; background: #f7fafc; margin: 0; }
+main { max-width: 960px; margin: 0 auto; padding: 32px 24px 64px; }
+h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 36px 0 12px; }
+p.note, figcaption { color: #4a5568; font-size: 13px; } p.note { margin: 0 0 16px; }
+.tiles { display: flex; flex-wrap: wrap; gap: 12px; }
+.tile, .card, figure { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; }
+.tile { padding: 12px 18px; min-width: 120px; } .tile b { display: block; font-size: 24px; }
+.card { padding: 14px 18px; overflow-x: auto; } .card > svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; } td, th { padding: 3px 22px 3px 0; text-align: right; }
+td:first-child, th:first-child { text-align: left; } th { color: #4a5568; font-weight: 600; }
+td { font-variant-numeric: tabular-nums; border-top: 1px solid #edf2f7; }
+.worst { display: grid; grid-template-columns: repeat(auto-fill, minmax(280px, 1fr)); gap: 12px; }
+.worst.wide { grid-template-columns: 1fr; }
+figure { margin: 0; padding: 12px 14px; overflow-x: auto; } figcaption { margin-top: 6px; }
+svg.tree { max-width: 100%; height: auto; }
+pre { font: 12.5px/1.45 ui-monospace, monospace; margin: 0; white-space: pre-wrap; }
+summary { cursor: pointer; font-weight: 600; }
+"""
+
+
+def write_report(
+    folder: RunFolder,
+    trained: TrainedModel,
+    data: DataModule,
+    rows: Mapping[str, Rows],
+    metrics: Metrics,
+    history: list[Metrics],
+) -> None:
+    """Writes report.html.
+
+    Args:
+        folder: the run folder.
+        trained: the best checkpoint.
+        data: the data of the run.
+        rows: part -> its predictions and targets.
+        metrics: what metrics.json holds.
+        history: the metrics of each epoch.
+    """
+    config = trained.checkpoint.config
+    name = str(config["name"])
+    parts = [
+        _head(name, trained, history),
+        _tiles(str(config["monitor"]), metrics),
+        _section("Curves", f'<div class="card">{draw_curves(history, config["monitor"])}</div>'),
+        _section("Metrics of the best checkpoint", _table(metrics)),
+    ]
+    head, names = trained.model.head, Predictor(trained).adapter.class_names
+    if "test" in rows:
+        figure = draw_predictions(head, rows["test"], names)
+        parts.append(
+            _section("Predictions on test", f'<div class="card">{figure}</div>') if figure else ""
+        )
+        worst = draw_worst(trained, data, rows["test"])
+        parts.append(_section("Worst examples", worst) if worst else "")
+    parts.append(
+        _section("Data", f'<div class="card"><pre>{escape(describe_data(data))}</pre></div>')
+    )
+    parts.append(_folded("Config", yaml.safe_dump(config, sort_keys=False, allow_unicode=True)))
+    parts.append(_folded("Versions", json.dumps(trained.checkpoint.versions, indent=2)))
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(name)}</title><style>{_STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+    write_text(folder.report, page)
+
+
+def _head(name: str, trained: TrainedModel, history: list[Metrics]) -> str:
+    count = sum(p.numel() for p in trained.model.parameters())
+    best = int(trained.checkpoint.progress.get("epoch", 0)) + 1
+    return (
+        f"<h1>{escape(name)}</h1><p class='note'>{count:,} parameters · best epoch {best} of "
+        f"{len(history)} · seed {trained.checkpoint.config['seed']}</p>"
+    )
+
+
+def _tiles(monitor: str, metrics: Metrics) -> str:
+    name = monitor.partition("/")[2]
+    keys = [key for key in (f"val/{name}", f"test/{name}") if key in metrics]
+    tiles = [
+        f'<div class="tile"><b>{format_value(metrics[key], 4)}</b>{escape(key)}</div>'
+        for key in keys
+    ]
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _section(title: str, content: str) -> str:
+    return f"<h2>{escape(title)}</h2>{content}"
+
+
+def _folded(title: str, text: str) -> str:
+    return (
+        f'<h2></h2><details class="card"><summary>{escape(title)}</summary>'
+        f"<pre>{escape(text)}</pre></details>"
+    )
+
+
+def _table(metrics: Metrics) -> str:
+    shown = without_repeats(metrics)
+    names = list(dict.fromkeys(key.partition("/")[2] for key in shown))
+    parts = list(dict.fromkeys(key.partition("/")[0] for key in shown))
+    lines = [f"<tr><th></th>{''.join(f'<th>{part}</th>' for part in parts)}</tr>"]
+    for name in names:
+        values = [shown.get(f"{part}/{name}") for part in parts]
+        cells = "".join(f"<td>{format_value(value)}</td>" for value in values)
+        lines.append(f"<tr><td>{escape(name)}</td>{cells}</tr>")
+    return f'<div class="card"><table>{"".join(lines)}</table></div>'

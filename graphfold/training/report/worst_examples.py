@@ -1,0 +1,113 @@
+"""The worst examples of a report, drawn: molecules, or trees with a prediction in every node."""
+
+from __future__ import annotations
+
+from html import escape
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import TypedDAG, select
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.layers import Head
+from graphfold.training.prediction.prediction import ClassNames, Prediction
+from graphfold.training.prediction.predictor import Predictor
+from graphfold.training.report.tables import format_value
+from graphfold.training.report.tree_drawing import draw_tree
+from graphfold.training.run.trained import TrainedModel
+from graphfold.training.scoring.scoring import Rows
+
+#: How many are drawn, and how many words a tree that is drawn may have.
+_COUNT, _MOST_WORDS = 8, 16
+
+
+def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
+    """The records of the test part with the largest loss, as HTML; nothing if none can be drawn.
+
+    Args:
+        trained: the model.
+        data: the data of the run.
+        rows: predictions and targets of the test part.
+    """
+    numbers, losses = _largest_losses(data, rows)
+    if not len(numbers):
+        return ""
+    raw = select(data.raw, data.split.test[numbers])
+    predictor = Predictor(trained)
+    predictions = predictor.predict_graphs(raw)
+    figures = []
+    for graph, loss in enumerate(losses.tolist()):
+        dag = select(raw, [graph])
+        drawing, caption = _draw(
+            dag, predictions[graph], trained.model.head, predictor.adapter.class_names
+        )
+        caption = escape(f"{caption} · loss {loss:.3g}")
+        figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
+    kind = "worst" if _is_molecule(raw) else "worst wide"
+    size = "" if _is_molecule(raw) else f" of at most {_MOST_WORDS} words"
+    note = f"The test records{size} with the largest loss."
+    return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
+
+
+def _largest_losses(data: DataModule, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Positions in the test part, and losses, of the worst records that can be drawn."""
+    total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
+    total[_num_words(data.raw)[data.split.test] > _MOST_WORDS] = 0.0
+    losses, numbers = total.topk(min(_COUNT, rows.num_graphs))
+    return numbers[losses > 0], losses[losses > 0]
+
+
+def _num_words(dag: TypedDAG) -> Tensor:
+    """[num_graphs] how many nodes have a word."""
+    count = torch.zeros(dag.num_graphs, dtype=torch.int64)
+    for node_type in dag.schema.types:
+        if (f"type:{node_type.name}", "form") in dag.dictionaries:
+            count += dag.row_ptr(f"type:{node_type.name}").diff()
+    return count
+
+
+def _is_molecule(dag: TypedDAG) -> bool:
+    return ("graph", "smiles") in dag.dictionaries
+
+
+def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) -> tuple[str, str]:
+    """One graph and the words under it."""
+    wanted = _wanted(dag, head, names)
+    file, line = dag.place(0)
+    caption = f"{file.rpartition('/')[2]}:{line}"
+    if head.level == "graph":
+        for index, (target, value) in enumerate(prediction.values.items()):
+            caption += f" · {target}: {_shown(value)}, measured {wanted[index] or 'nothing'}"
+    if _is_molecule(dag):
+        from graphfold.datasets.molecules.molecule_drawing import draw_molecule
+
+        return draw_molecule(dag.strings("graph", "smiles")[0] or ""), caption
+    predicted: list[str | None] = [None] * dag.num_nodes
+    correct: list[str | None] = [None] * dag.num_nodes
+    nodes = range(dag.num_nodes) if head.level == "node" else dag.output_index.tolist()
+    if prediction.nodes is not None:
+        for row, (node, facts) in enumerate(zip(nodes, prediction.nodes, strict=True)):
+            predicted[node], correct[node] = str(facts["prediction"]), wanted[row]
+    elif len(nodes) == 1 and len(wanted) == 1:
+        (value,) = prediction.values.values()
+        predicted[nodes[0]], correct[nodes[0]] = _shown(value), wanted[0]
+    return draw_tree(dag, predicted, correct), caption
+
+
+def _wanted(dag: TypedDAG, head: Head, names: ClassNames) -> list[str | None]:
+    """What was measured: of each row for one class, of each target for a graph of several."""
+    rows = head.target_rows(dag)
+    if head.kind == "classification":
+        labels = names.get(head.targets[0], range(int(rows.max()) + 1))
+        return [None if code < 0 else str(labels[code]) for code in rows.tolist()]
+    measured = head.measured(rows)[0].tolist()
+    is_class = head.kind == "multilabel"
+    values = rows[0].tolist()
+    return [
+        (str(int(value)) if is_class else _shown(value)) if known else None
+        for value, known in zip(values, measured, strict=True)
+    ]
+
+
+def _shown(value: object) -> str:
+    return format_value(value, 4) if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Scoring: metrics over whole splits, and evaluation of trained models."""

@@ -1,0 +1,66 @@
+import csv
+import os
+import shutil
+
+import pytest
+import torch
+from datasets.tree_files import read
+
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.corpora.chembl import chembl_folder, write_chembl
+from graphfold.errors import DataError
+
+FILES = ("CHEMBL2321810.smi", "CHEMBL2321810_act.csv")
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A copy of rdkit's files, to damage."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name in FILES:
+        shutil.copy(chembl_folder() / name, folder)
+    return folder
+
+
+def test_the_table_joins_molecules_and_activities(tmp_path):
+    path = write_chembl(tmp_path / "new" / "chembl")
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    smi, act = [(chembl_folder() / name).read_text().splitlines() for name in FILES]
+    molecules = [line.split() for line in smi]
+    activities = dict(line.split(",") for line in act)
+    assert len(rows) == len(molecules) == 1017
+    for row, (smiles, compound) in zip(rows, molecules, strict=True):
+        expected = {"smiles": smiles, "pIC50": activities[compound], "compound": compound}
+        assert row == expected
+    assert os.listdir(path.parent) == ["chembl.csv"]
+
+
+def test_the_ordinary_adapter_reads_it(tmp_path):
+    result = read(SmilesAdapter(target_columns="pIC50"), write_chembl(tmp_path))
+    assert (result.dag.num_graphs, result.skipped) == (1017, ())
+    values = result.dag.graph_column("pIC50")
+    torch.testing.assert_close(values.aminmax(), (torch.tensor(4.27), torch.tensor(9.22)))
+
+
+def test_writing_again_gives_the_same_file(tmp_path):
+    first = write_chembl(tmp_path).read_bytes()
+    assert write_chembl(tmp_path).read_bytes() == first
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_wheel_without_the_files(tmp_path, source, name):
+    (source / name).unlink()
+    with pytest.raises(DataError, match=rf"{name}: no such file, though .* Install rdkit with"):
+        write_chembl(tmp_path / "out", source)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_compound_without_activity(tmp_path, source):
+    path = source / FILES[1]
+    path.write_text(path.read_text().replace("1520010,", "7,"))
+    with pytest.raises(
+        DataError, match=r"smi:3: compound 1520010 has no activity in CHEMBL2321810_"
+    ):
+        write_chembl(tmp_path, source)

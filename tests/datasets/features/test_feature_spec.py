@@ -1,0 +1,110 @@
+"""What is learnt from the training part, and how it is applied to any data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from postfix_adapter import PostfixAdapter, write_expressions
+
+from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG, select, validate
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.datasets.features.scaler import Scaler
+from graphfold.errors import SchemaError
+
+
+def read(folder: Path, *lines: str) -> TypedDAG:
+    path = write_expressions(folder / "f.txt", list(lines))
+    adapter = PostfixAdapter()
+    return read_records(adapter, path, adapter.records(path)).dag
+
+
+def test_words_of_the_training_part_alone_are_known(tmp_path: Path) -> None:
+    dag = read(tmp_path, "1 1 +", "2 9 *", "1 2 +")
+    spec = FeatureSpec.fit(select(dag, [0, 2]))
+    encoded = spec.encode(dag)
+    assert spec.vocabularies["type:number", "form"].words == ("1", "2")
+    assert encoded.features("number")["form"].tolist() == [1, 1, 2, 0, 1, 2]
+    assert encoded.features("operator")["form"].tolist() == [1, 0, 1]
+    assert encoded.columns["inputs"]["side"].tolist() == [1, 0] * 3  # missing is unknown
+    validate(encoded)
+
+
+def test_the_schema_tells_the_size_of_each_vocabulary(tmp_path: Path) -> None:
+    spec = FeatureSpec.fit(read(tmp_path, "1 2 +", "3"))
+    number, operator = spec.schema.types
+    assert number.features == (Column("form", "int64", size=4), Column("size"))
+    assert operator.features == (Column("form", "int64", size=2),)
+    assert spec.schema.inputs.features == (Column("side", "int64", size=2),)
+    assert spec.schema.graph_features == (Column("text", "string"),)
+    assert spec.schema.relations == spec.source.relations
+    assert spec.schema.graph_targets == spec.source.graph_targets
+
+
+def test_strings_of_graphs_stay_strings(tmp_path: Path) -> None:
+    dag = read(tmp_path, "1 2 +", "3")
+    encoded = FeatureSpec.fit(dag).encode(dag)
+    assert encoded.strings("graph", "text") == ["1 2 +", "3"]
+    assert list(encoded.dictionaries) == [("graph", "text")]
+    assert dag.features("number")["form"].tolist() == [0, 1, 2]  # the source is as it was
+
+
+def test_scalers_see_measured_values_only(tmp_path: Path) -> None:
+    spec = FeatureSpec.fit(read(tmp_path, "1 2 +", "5", "99 99 *"))
+    assert spec.scalers == {"value": Scaler(4.0, 1.0)}
+
+
+def test_limits_reach_the_vocabularies(tmp_path: Path) -> None:
+    dag = read(tmp_path, "1 1 +", "2 3 +")
+    assert FeatureSpec.fit(dag, min_count=2).vocabularies["type:number", "form"].words == ("1",)
+    assert FeatureSpec.fit(dag, max_size=2).vocabularies["type:number", "form"].words == ("1", "2")
+    assert FeatureSpec.fit(dag, lowercase=True).vocabularies["type:number", "form"].lowercase
+
+
+def test_json(tmp_path: Path) -> None:
+    dag = read(tmp_path, "1 1 +", "2 3 +")
+    spec = FeatureSpec.fit(dag)
+    back = FeatureSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert back.source == spec.source
+    assert back.vocabularies == spec.vocabularies
+    assert back.scalers == spec.scalers
+    assert back.schema == spec.schema
+    assert torch.equal(
+        back.encode(dag).features("number")["form"], spec.encode(dag).features("number")["form"]
+    )
+
+
+def test_data_without_targets_can_be_encoded(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles,y\nCC,1\nC=O,2\n")
+    measured, bare = SmilesAdapter(target_columns=["y"]), SmilesAdapter()
+    spec = FeatureSpec.fit(read_records(measured, path, measured.records(path)).dag)
+    encoded = spec.encode(read_records(bare, path, bare.records(path)).dag)
+    assert encoded.schema.graph_targets == ()
+    assert encoded.schema.types == spec.schema.types
+
+
+def test_other_features_are_refused(tmp_path: Path) -> None:
+    dag = read(tmp_path, "1 2 +")
+    spec = FeatureSpec.fit(dag)
+    builder = GraphBuilder(Schema((NodeType("number", 0, (Column("form", "string"),)),)))
+    builder.output(builder.node("number", form="1"))
+    builder.finish()
+    with pytest.raises(SchemaError, match=r"is absent in the data, but the model was trained with"):
+        spec.encode(builder.build())
+    bond = FeatureSpec.fit(dag)
+    changed = Schema.from_dict(dag.schema.to_dict() | {"node_targets": []})
+    assert bond.encode(read(tmp_path, "4")).schema.node_targets != changed.node_targets
+
+
+def test_two_measured_targets_of_one_name(tmp_path: Path) -> None:
+    schema = Schema((NodeType("a"),), node_targets=(Column("y"),), graph_targets=(Column("y"),))
+    builder = GraphBuilder(schema)
+    builder.output(builder.node("a", y=1.0))
+    builder.finish(y=2.0)
+    with pytest.raises(SchemaError, match=r"two targets are called 'y'\. Rename one of them"):
+        FeatureSpec.fit(builder.build())

@@ -1,0 +1,220 @@
+"""DataModule: settings in, batches out, and the same again from a stored state."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from postfix_adapter import NAME, random_expressions, write_expressions
+
+from graphfold.batching import Up
+from graphfold.dag import validate
+from graphfold.dag.compare import difference
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import ConfigError, DataError, RecordError, SchemaError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write_expressions(tmp_path / "f.txt", random_expressions(100))
+
+
+def module(path: Any, **settings: Any) -> DataModule:
+    folder = Path(next(iter(path.values())) if isinstance(path, dict) else path).parent
+    return DataModule(adapter=NAME, path=path, cache_dir=folder / "cache", **settings)
+
+
+def prepared(path: Any, **settings: Any) -> DataModule:
+    data = module(path, **settings)
+    data.prepare()
+    return data
+
+
+def test_preparing_splits_and_encodes(file: Path) -> None:
+    data = prepared(file)
+    assert data.split.sizes() == {"train": 80, "val": 10, "test": 10}
+    assert data.split.method == "random"
+    assert data.encoded().num_graphs == 100
+    assert data.encoded().schema == data.spec.schema
+    for part in ("train", "val", "test"):
+        dag = data.encoded(part)
+        validate(dag)
+        assert dag.origin[:, 2].tolist() == data.split.part(part).tolist()
+
+
+def test_vocabularies_come_from_the_training_part(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    data = prepared(file)
+    words = {w for k in data.split.train.tolist() for w in lines[k].split() if w.isdigit()}
+    assert set(data.spec.vocabularies["type:number", "form"].words) == words
+    unknown = data.encoded("test").features("number")["form"] == 0
+    assert unknown.any()
+
+
+def test_loaders(file: Path) -> None:
+    data = prepared(file, batch_size=32)
+    train = data.loader("train", [Up()])
+    first = [batch.dag.origin[:, 2].tolist() for batch in train]
+    assert [len(numbers) for numbers in first] == [32, 32, 16]
+    assert sorted(chain(*first)) == data.split.train.tolist()
+    assert list(chain(*first)) != data.split.train.tolist()
+    test = [batch.dag.origin[:, 2].tolist() for batch in data.loader("test", [Up()])]
+    assert list(chain(*test)) == data.split.test.tolist()
+    ordered = data.loader("train", [Up()], shuffle=False)
+    assert next(iter(ordered)).dag.origin[:, 2].tolist() == data.split.train[:32].tolist()
+
+
+def test_loaders_of_several_processes_and_with_a_node_budget(file: Path) -> None:
+    data = prepared(file, batch_size=8, max_nodes=30, num_workers=1)
+    ranks = [data.loader("train", [Up()], rank=rank, world_size=2) for rank in range(2)]
+    batches = [list(loader) for loader in ranks]
+    assert len(batches[0]) == len(batches[1])
+    numbers = [n for part in batches for b in part for n in b.dag.origin[:, 2].tolist()]
+    assert sorted(numbers) == data.split.train.tolist()
+    assert all(batch.dag.num_nodes <= 30 for part in batches for batch in part)
+
+
+def test_a_stored_state_gives_the_same_data(file: Path) -> None:
+    first = prepared(file, seed=3, min_count=2)
+    state = json.loads(json.dumps(first.state_dict()))
+    second = module(file, seed=99, split="kfold")
+    second.prepare(state)
+    assert second.split.to_dict() == first.split.to_dict()
+    assert second.state_dict() == first.state_dict()
+    assert difference(first.encoded("test"), second.encoded("test")) is None
+
+
+def test_a_stored_split_refuses_a_changed_file(file: Path) -> None:
+    state = prepared(file).state_dict()
+    write_expressions(file, random_expressions(100, seed=1))
+    with pytest.raises(DataError, match=r"f\.txt: the file changed since the run split it\. Put"):
+        module(file).prepare(state)
+
+
+def test_other_data_are_all_test(file: Path, tmp_path: Path) -> None:
+    spec = prepared(file).spec
+    other = module(write_expressions(tmp_path / "g.txt", ["1 2 +", "77777"]))
+    other.prepare_for_scoring(spec)
+    assert other.split.sizes() == {"train": 0, "val": 0, "test": 2}
+    assert other.encoded().features("number")["form"].tolist()[2] == 0
+    (batch,) = other.loader("test", [Up()])
+    assert batch.num_graphs == 2
+
+
+def test_files_for_the_parts(tmp_path: Path) -> None:
+    lines = random_expressions(30)
+    paths = {
+        part: str(write_expressions(tmp_path / f"{part}.txt", lines[begin : begin + 10]))
+        for part, begin in {"test": 20, "train": 0, "val": 10}.items()
+    }
+    data = prepared(paths)
+    assert data.split.method == "given"
+    assert data.encoded("train").strings("graph", "text") == lines[:10]
+    assert data.encoded("test").strings("graph", "text") == lines[20:]
+    assert data.encoded("test").place(0) == (paths["test"], 1)
+    assert [file.num_records for file in data.files] == [10, 10, 10]
+    mixed = prepared(paths, split="random", fractions=(0.5, 0.25, 0.25))
+    assert sum(mixed.split.sizes().values()) == 30
+
+
+def test_a_corpus_of_ones_own_files(tmp_path: Path) -> None:
+    folder = tmp_path / "root" / "sst"
+    folder.mkdir(parents=True)
+    for name, tree in {
+        "train": "(3 (2 a) (4 b))",
+        "dev": "(0 c)",
+        "test": "(1 (2 a) (2 d))",
+    }.items():
+        (folder / f"{name}.txt").write_text(f"{tree}\n")
+    data = DataModule(corpus="sst", root=tmp_path / "root", cache_dir=tmp_path / "cache")
+    data.prepare()
+    assert data.split.sizes() == {"train": 1, "val": 1, "test": 1}
+    assert data.encoded("train").node_targets["label"].tolist() == [2, 4, 3]
+    assert sorted(path.name for path in folder.iterdir()) == ["dev.txt", "test.txt", "train.txt"]
+
+
+def test_a_read_only_root(tmp_path: Path) -> None:
+    folder = tmp_path / "root" / "freesolv"
+    folder.mkdir(parents=True)
+    (folder / "SAMPL.csv").write_text(
+        "smiles,expt\n" + "".join(f"{'C' * k},{k}\n" for k in range(1, 9))
+    )
+    folder.chmod(0o555)
+    try:
+        data = DataModule(corpus="freesolv", root=tmp_path / "root", cache_dir=tmp_path / "c")
+        data.prepare()
+    finally:
+        folder.chmod(0o755)
+    assert data.encoded().num_graphs == 8
+    assert data.spec.scalers["expt"].std > 0
+
+
+def test_bad_records(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    write_expressions(file, [*lines, "1 +", "? 5"])
+    with pytest.raises(RecordError, match=r"f\.txt:101: '\+' has fewer than two operands"):
+        prepared(file)
+    data = prepared(file, on_error="skip")
+    assert [error.line for error in data.skipped] == [101, 102]
+    assert data.encoded().num_graphs == 100
+
+
+def test_nothing_usable(tmp_path: Path) -> None:
+    path = write_expressions(tmp_path / "f.txt", ["x"])
+    with pytest.raises(DataError, match=r"f\.txt: no usable record is left; 1 were left out"):
+        prepared(path, on_error="skip")
+
+
+def test_other_features_than_the_run_learnt_from(file: Path, tmp_path: Path) -> None:
+    table = tmp_path / "m.csv"
+    table.write_text("smiles\nC\n")
+    other = DataModule(adapter="smiles", path=table, cache_dir=tmp_path / "cache")
+    with pytest.raises(SchemaError, match="but the model was trained with"):
+        other.prepare_for_scoring(prepared(file).spec)
+
+
+def test_it_travels_to_other_processes(file: Path) -> None:
+    data = prepared(file)
+    text = pickle.dumps(data)
+    assert len(text) < 20_000  # the other process maps the packed copy
+    other: DataModule = pickle.loads(text)
+    assert difference(data.encoded(), other.encoded()) is None
+    assert torch.equal(data.split.train, other.split.train)
+    write_expressions(file, random_expressions(100, seed=1))
+    late: DataModule = pickle.loads(text)
+    with pytest.raises(DataError, match="the file changed since the run split it"):
+        late.encoded()
+
+
+def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
+    with pytest.raises(DataError, match=r"the data are not read yet\. Call prepare\(\) first"):
+        module(file).encoded()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"split": "radnom"},
+            r"data\.split is 'radnom'\. Did you mean 'random'\? Use one of given",
+        ),
+        ({"on_error": "ignore"}, r"data\.on_error is 'ignore'\. Use one of raise, skip"),
+        ({"batchsize": 3}, r"data has no option 'batchsize'\. Did you mean 'batch_size'\?"),
+        ({"base": "ten"}, r"option 'base' of the .* is 'ten', but it takes a whole number"),
+        ({"corpus": "sst"}, r"corpus sst is read by the brackets adapter, not by 'postfix_adapte"),
+    ],
+)
+def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        module(tmp_path / "f.txt", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_part(file: Path) -> None:
+    with pytest.raises(ConfigError, match="no part 'dev' of a split"):
+        prepared(file).loader("dev", [Up()])

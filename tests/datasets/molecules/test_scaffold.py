@@ -1,0 +1,79 @@
+import time
+
+import pytest
+from rdkit.Chem.Scaffolds import MurckoScaffold
+
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.corpora.chembl import write_chembl
+from graphfold.datasets.molecules.scaffold import murcko_scaffolds
+from graphfold.errors import RecordError
+
+CASES = {
+    "CCO": "",
+    "[Na+].[Cl-]": "",
+    "[H][H]": "",
+    "Cc1cc(Oc2nccc(CCC)c2)ccc1": "c1ccc(Oc2ccccn2)cc1",
+    "CC(=O)C1CCC(=O)CC1": "O=C1CCCCC1",
+    "C1CC1CC(=O)CC1CC1": "O=C(CC1CC1)CC1CC1",
+    "Cn1cccc1": "c1cc[nH]c1",
+    "F[C@H]1CC[C@@H](C)CC1": "C1CCCCC1",
+    "c1ccccc1C.Cc1ccncc1.CC": "c1ccccc1.c1ccncc1",
+    "C[N+]1(C)CCCCC1": "C1CC[NH2+]CC1",
+    "C=Cc1ccccc1": "c1ccccc1",
+    "*c1ccccc1": "c1ccccc1",
+    "[H]c1ccccc1[H]": "c1ccccc1",
+}
+
+
+def rdkit_scaffold(smiles):
+    return MurckoScaffold.MurckoScaffoldSmiles(smiles)
+
+
+@pytest.mark.parametrize(("smiles", "scaffold"), CASES.items())
+def test_scaffold(smiles, scaffold):
+    assert murcko_scaffolds([smiles]) == [scaffold] == [rdkit_scaffold(smiles)]
+
+
+def test_there_is_one_scaffold_for_each_smiles_in_order():
+    assert murcko_scaffolds([]) == []
+    assert murcko_scaffolds([*CASES, *CASES]) == [*CASES.values(), *CASES.values()]
+
+
+def test_the_same_molecule_written_otherwise_has_the_same_scaffold():
+    texts = ["c1ccccc1CC1CC1", "C1CC1Cc1ccccc1", "C1C(CC2=CC=CC=C2)C1"]
+    assert len(set(murcko_scaffolds(texts))) == 1
+
+
+def test_a_bad_smiles_is_refused():
+    with pytest.raises(RecordError, match=r"'C1CC' \(unclosed ring\)"):
+        murcko_scaffolds(["C", "C1CC"])
+
+
+@pytest.mark.parametrize(
+    ("smiles", "size"), [("C" * 5000, 0), ("CC(c1ccccc1)" * 625, 7497)], ids=["PE", "PS"]
+)
+def test_a_polymer_is_no_slow_path(smiles, size):
+    begin = time.process_time()
+    (scaffold,) = murcko_scaffolds([smiles])
+    assert len(scaffold) == size
+    assert time.process_time() - begin < 20  # RDKit's own function takes minutes
+
+
+def all_smiles(path):
+    return [record.content.smiles.strip() for record in SmilesAdapter().records(path)]
+
+
+def test_equals_rdkit_on_its_own_molecules(tmp_path):
+    texts = all_smiles(write_chembl(tmp_path))
+    assert murcko_scaffolds(texts) == [rdkit_scaffold(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("name", "every"), [("esol/delaney-processed.csv", 1), ("lipophilicity/Lipophilicity.csv", 4)]
+)
+def test_equals_rdkit_on_a_corpus(data_root, name, every):
+    path = data_root / name
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    texts = all_smiles(path)[::every]
+    assert murcko_scaffolds(texts) == [rdkit_scaffold(text) for text in texts]

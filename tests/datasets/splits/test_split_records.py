@@ -1,0 +1,79 @@
+"""Splits by what graphs say: labels, scaffolds, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
+
+from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.splits.split_records import SPLITS, SplitSettings, labels_of, split_records
+from graphfold.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def dag(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
+    path = tmp_path_factory.mktemp("data") / "f.txt"
+    adapter = PostfixAdapter()
+    write_expressions(path, random_expressions(60))
+    return read_records(adapter, path, adapter.records(path)).dag
+
+
+@pytest.fixture(scope="module")
+def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
+    path = tmp_path_factory.mktemp("data") / "m.csv"
+    rings = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CC1", "c1ccoc1"]
+    path.write_text("smiles\n" + "".join(f"{ring}{'C' * k}\n" for k in range(6) for ring in rings))
+    adapter = SmilesAdapter()
+    return read_records(adapter, path, adapter.records(path)).dag
+
+
+@pytest.mark.parametrize("method", [name for name in SPLITS if name != "given"])
+def test_every_method(molecules: TypedDAG, method: str) -> None:
+    settings = SplitSettings(method, (0.6, 0.2, 0.2), stratify_by="smiles")
+    split = split_records(molecules, [None], [30], settings)
+    assert split.method == method
+    assert sum(split.sizes().values()) == 30
+
+
+def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
+    assert split_records(dag, ["train", "val"], [50, 10], SplitSettings()).method == "given"
+    assert split_records(dag, ["val", "test"], [50, 10], SplitSettings()).method == "random"
+    assert split_records(dag, [None], [60], SplitSettings()).method == "random"
+
+
+def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
+    assert torch.equal(labels_of(dag, "digits"), dag.graph_column("digits"))
+    roots = labels_of(dag, "parity")
+    assert roots.shape == (60,)
+    single = dag.node_ptr.diff() == 1
+    assert torch.equal(roots[single], dag.node_targets["parity"][dag.node_ptr[:-1][single]])
+    assert torch.equal(labels_of(dag, "text"), dag.graph_column("text"))
+
+
+def test_labels_that_cannot_be_used(dag: TypedDAG, molecules: TypedDAG) -> None:
+    with pytest.raises(ConfigError, match=r"'digit', which no record has\. Did you mean 'digits'"):
+        labels_of(dag, "digit")
+    with pytest.raises(ConfigError, match=r"targets with labels are: digits, parity\. Set data"):
+        labels_of(dag, None)
+    with pytest.raises(ConfigError, match=r"targets with labels are: none"):
+        labels_of(molecules, None)
+
+
+def test_measurements_are_no_labels(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles,y,z\nC,1.5,0\nCC,2,1\nCCC,,1\n")
+    adapter = SmilesAdapter(target_columns=["y", "z"])
+    dag = read_records(adapter, path, adapter.records(path)).dag
+    assert labels_of(dag, "z").tolist() == [0, 1, 1]
+    with pytest.raises(ConfigError, match=r"stratify_by=y holds measurements, not labels\. Name a"):
+        labels_of(dag, "y")
+
+
+def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
+    with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
+        split_records(dag, [None], [60], SplitSettings("scaffold"))

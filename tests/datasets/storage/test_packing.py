@@ -1,0 +1,211 @@
+"""Packing: once, whole or not at all, and again when something changed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from postfix_adapter import NAME, random_expressions, write_expressions
+
+from graphfold.dag import validate
+from graphfold.dag.compare import difference
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.storage import fingerprint as fingerprint_module
+from graphfold.datasets.storage import packing
+from graphfold.datasets.storage.packing import pack, refuse_empty
+from graphfold.datasets.storage.reading import start_method
+from graphfold.errors import DataError, LeftOut, RecordError
+
+SPEC = AdapterSpec(NAME)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    lines = random_expressions(600)
+    lines[300] = "? 1 2 +"
+    return write_expressions(tmp_path / "f.txt", lines)
+
+
+def spoil(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    lines[10], lines[590] = "1 2", "x"
+    write_expressions(file, lines)
+
+
+def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_chunks(*_: object) -> None:
+        raise AssertionError("the file was read again")
+
+    monkeypatch.setattr(packing, "read_chunks", read_chunks)
+
+
+def test_packed_graphs_are_those_of_the_file(file: Path, tmp_path: Path) -> None:
+    packed = pack(SPEC, file, tmp_path / "cache")
+    adapter = SPEC.make()
+    whole = read_records(adapter, file, adapter.records(file))
+    assert difference(packed.dag, whole.dag) is None
+    assert packed.dag.place(0) == (str(file), 1)
+    assert packed.dag.origin[:, 2].tolist() == list(range(599))
+    validate(packed.dag)
+
+
+def test_the_second_time_nothing_is_read(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = pack(SPEC, file, tmp_path / "cache")
+    forbid_reading(monkeypatch)
+    second = pack(SPEC, file, tmp_path / "cache", on_error="skip")
+    assert difference(first.dag, second.dag) is None
+    assert second.fingerprint == first.fingerprint
+    assert [str(error) for error in second.skipped] == [str(error) for error in first.skipped]
+
+
+def test_one_file_is_stored_and_none_beside_the_input(file: Path, tmp_path: Path) -> None:
+    packed = pack(SPEC, file, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == [packed.stored]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "f.txt"]
+    other = pack(AdapterSpec(NAME, {"base": 16}), file, tmp_path / "cache")
+    assert other.stored != packed.stored
+    pack(AdapterSpec(NAME, {"base": 16}), file, tmp_path / "cache")
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_the_stored_bytes_do_not_depend_on_the_processes(file: Path, tmp_path: Path) -> None:
+    stored = [
+        pack(SPEC, file, tmp_path / str(workers), num_workers=workers).stored.read_bytes()
+        for workers in (0, 2)
+    ]
+    assert stored[0] == stored[1]
+
+
+def test_a_changed_file_is_read_again(file: Path, tmp_path: Path) -> None:
+    before = pack(SPEC, file, tmp_path / "cache")
+    times = file.stat()
+    file.write_text(file.read_text().replace("1", "2"))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # the content alone counts
+    after = pack(SPEC, file, tmp_path / "cache")
+    assert after.content != before.content
+    assert after.stored == before.stored
+    assert difference(before.dag, after.dag) is not None  # the old map still holds the old graphs
+    validate(before.dag)
+
+
+def test_other_code_or_libraries_read_again(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = pack(SPEC, file, tmp_path / "cache")
+    monkeypatch.setattr(fingerprint_module, "_code_hash", lambda module: "other")
+    second = pack(SPEC, file, tmp_path / "cache")
+    monkeypatch.setattr("postfix_adapter.PostfixAdapter.libraries", ("rdkit",))
+    third = pack(SPEC, file, tmp_path / "cache")
+    monkeypatch.setattr(fingerprint_module, "_version", lambda name: "0.0")
+    fourth = pack(SPEC, file, tmp_path / "cache")
+    prints = {packed.fingerprint for packed in (first, second, third, fourth)}
+    assert len(prints) == 4
+
+
+def test_a_damaged_copy_is_made_anew(file: Path, tmp_path: Path) -> None:
+    packed = pack(SPEC, file, tmp_path / "cache")
+    good = packed.stored.read_bytes()
+    for bad in (good[: len(good) // 2], b"", b"no arrow file at all", good[:-1]):
+        packed.stored.unlink()  # a new file: the old one is mapped
+        packed.stored.write_bytes(bad)
+        assert difference(pack(SPEC, file, tmp_path / "cache").dag, packed.dag) is None
+        assert packed.stored.read_bytes() == good
+
+
+def test_a_bad_record_is_raised_and_nothing_stored(file: Path, tmp_path: Path) -> None:
+    spoil(file)
+    with pytest.raises(RecordError, match=r"f\.txt:11: 2 values are left over\."):
+        pack(SPEC, file, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_skipped_records_are_kept_with_their_reasons(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(file)
+    pack(SPEC, file, tmp_path / "cache", on_error="skip")
+    forbid_reading(monkeypatch)
+    packed = pack(SPEC, file, tmp_path / "cache", on_error="skip")
+    assert [(type(e), e.path, e.line, e.fault) for e in packed.skipped] == [
+        (RecordError, str(file), 11, "2 values are left over"),
+        (LeftOut, str(file), 301, "the value is not measured"),
+        (RecordError, str(file), 591, "'x' is no number"),
+    ]
+    with pytest.raises(RecordError, match=r"f\.txt:11: 2 values are left over"):
+        pack(SPEC, file, tmp_path / "cache", on_error="raise")
+
+
+def test_messages_name_the_input_as_it_was_given(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack(SPEC, file, tmp_path / "cache")
+    forbid_reading(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    packed = pack(SPEC, Path("f.txt"), tmp_path / "cache")
+    assert packed.dag.place(3) == ("f.txt", 4)
+    assert packed.skipped[0].path == "f.txt"
+
+
+def test_nothing_usable_is_refused(tmp_path: Path) -> None:
+    bad = pack(
+        SPEC, write_expressions(tmp_path / "b.txt", ["x", "1 +"]), tmp_path / "c", on_error="skip"
+    )
+    assert bad.dag.num_graphs == 0
+    with pytest.raises(DataError, match=r"b\.txt: no usable record is left; 2 were left out, the"):
+        refuse_empty([bad])
+    good = pack(SPEC, write_expressions(tmp_path / "g.txt", ["1"]), tmp_path / "c")
+    refuse_empty([bad, good])
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.txt: no such file\. Correct the path"):
+        pack(SPEC, tmp_path / "nowhere.txt", tmp_path / "cache")
+
+
+def test_a_cache_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(DataError, match=r"taken: nothing can be stored there .*data\.cache_dir"):
+        pack(SPEC, file, tmp_path / "taken")
+
+
+def test_two_processes_may_pack_the_same_file(file: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context(start_method())
+    arguments = (SPEC, file, tmp_path / "cache", "raise", 0)
+    both = [context.Process(target=pack, args=arguments) for _ in range(3)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0, 0]
+    (stored,) = (tmp_path / "cache").iterdir()
+    assert difference(pack(*arguments).dag, pack(SPEC, file, tmp_path / "other").dag) is None
+    assert stored.suffix == ".arrow"
+
+
+def test_the_files_of_a_folder_count(tmp_path: Path) -> None:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for side in "ab":
+        (folder / f"{side}.toks").write_text("a b\n")
+        (folder / f"{side}.parents").write_text("2 0\n")
+        (folder / f"{side}.rels").write_text("det root\n")
+    first = pack(AdapterSpec("pairs"), folder, tmp_path / "cache")
+    (folder / "b.rels").write_text("amod root\n")
+    second = pack(AdapterSpec("pairs"), folder, tmp_path / "cache")
+    assert first.content != second.content
+    assert second.dag.strings("inputs", "deprel") == ["det", "amod"]
+
+
+def test_progress_is_shown_on_standard_error(
+    file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pack(SPEC, file, tmp_path / "cache", progress=True)
+    out, shown = capfd.readouterr()
+    assert out == ""
+    assert "packing f.txt" in shown or not sys.stderr.isatty()

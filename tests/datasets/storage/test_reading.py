@@ -1,0 +1,150 @@
+"""Reading in several processes gives what reading in one gives, errors included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
+
+from graphfold.dag import GraphBuilder, collate
+from graphfold.dag.compare import difference
+from graphfold.datasets.adapter import ReadResult, Record, read_records
+from graphfold.datasets.storage.reading import CHUNK_SIZE, available_cores, read_chunks
+from graphfold.errors import DataError, RecordError
+
+
+def identity(result: ReadResult) -> ReadResult:
+    return result
+
+
+def process_id(result: ReadResult) -> int:
+    return os.getpid()
+
+
+class BreaksOff(PostfixAdapter):
+    """The file turns out to be damaged after three chunks."""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        for number, record in enumerate(super().records(path)):
+            if number == 3 * CHUNK_SIZE:
+                raise DataError(f"{path}: is damaged. Get it again.")
+            yield record
+
+
+class Dies(PostfixAdapter):
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        os._exit(3)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    lines = random_expressions(4 * CHUNK_SIZE + 7)
+    lines[5], lines[600] = "1 +", "? 1"
+    return write_expressions(tmp_path / "f.txt", lines)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_the_result_does_not_depend_on_the_processes(file: Path, workers: int) -> None:
+    adapter = PostfixAdapter()
+    results = list(read_chunks(adapter, file, identity, "skip", workers))
+    whole = read_records(adapter, file, adapter.records(file), "skip")
+    assert len(results) == 5
+    skipped = [error for result in results for error in result.skipped]
+    assert [error.line for error in skipped] == [6, 601]
+    assert [str(error) for error in skipped] == [str(error) for error in whole.skipped]
+    joined = collate([result.dag for result in results])
+    # Records are numbered within each chunk, which packing puts right.
+    joined.origin[:, 2] = whole.dag.origin[:, 2]
+    assert difference(joined, whole.dag) is None
+
+
+def test_several_processes_read(file: Path) -> None:
+    pids = set(read_chunks(PostfixAdapter(), file, process_id, "skip", 2))
+    assert os.getpid() not in pids
+
+
+def test_a_small_file_is_read_here(tmp_path: Path) -> None:
+    small = write_expressions(tmp_path / "s.txt", random_expressions(CHUNK_SIZE))
+    assert list(read_chunks(PostfixAdapter(), small, process_id, "skip", 2)) == [os.getpid()]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_first_bad_record_is_raised(file: Path, workers: int) -> None:
+    lines = file.read_text().splitlines()
+    lines[1000] = "x"
+    write_expressions(file, lines)
+    with pytest.raises(RecordError, match=r"f\.txt:6: '\+' has fewer than two operands\.") as error:
+        list(read_chunks(PostfixAdapter(), file, identity, "raise", workers))
+    assert error.value.line == 6
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_bad_record_comes_before_the_place_where_the_file_breaks_off(
+    file: Path, workers: int
+) -> None:
+    with pytest.raises(RecordError, match="fewer than two operands"):
+        list(read_chunks(BreaksOff(), file, identity, "raise", workers))
+    with pytest.raises(DataError, match=r"is damaged\. Get it again"):
+        list(read_chunks(BreaksOff(), file, identity, "skip", workers))
+
+
+def test_a_worker_that_dies_is_reported(file: Path) -> None:
+    with pytest.raises(DataError, match=r"f\.txt: a process that was reading it died; it may have"):
+        list(read_chunks(Dies(), file, identity, "skip", 2))
+
+
+class CountsRecords(PostfixAdapter):
+    """Remembers, in this process, which records were cut."""
+
+    cut: ClassVar[list[int]] = []
+
+    def records(self, path: Path) -> Iterator[Record]:
+        for record in super().records(path):
+            self.cut.append(record.line)
+            yield record
+
+
+def test_few_chunks_are_in_flight(tmp_path: Path) -> None:
+    file = write_expressions(tmp_path / "f.txt", ["1 2 +"] * (20 * CHUNK_SIZE))
+    results = read_chunks(CountsRecords(), file, process_id, "skip", 1)
+    next(results)
+    assert len(CountsRecords.cut) <= 4 * CHUNK_SIZE
+    assert len(list(results)) == 19
+
+
+def test_workers_end_with_their_parent(file: Path) -> None:
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_reading import PostfixAdapter, process_id, read_chunks
+pids = read_chunks(PostfixAdapter(), Path({str(file)!r}), process_id, "skip", 1)
+print(next(pids), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
+    worker = int(done.stdout)
+    for _ in range(100):
+        if not _is_alive(worker):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"worker {worker} outlived its parent")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_available_cores() -> None:
+    assert 1 <= available_cores() <= (os.cpu_count() or 1)

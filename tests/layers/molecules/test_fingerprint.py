@@ -1,0 +1,64 @@
+"""The neural fingerprint against the algorithm of its paper, atom by atom."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from layers.molecule_graphs import BOND, SIZE, atom_features, edge_index, molecules, run
+from torch import Tensor
+
+from graphfold.dag import TypedDAG
+from graphfold.layers import FingerprintCell
+
+
+def algorithm_2(cells: list[FingerprintCell], dag: TypedDAG, x: Tensor) -> Tensor:
+    """[num_nodes, fingerprint_size] what each atom writes into the fingerprint."""
+    source, target = edge_index(dag).tolist()
+    h, written = list(x), []
+    for cell in cells:
+        bonds = [] if cell.edge_encoder is None else cell.edge_encoder(dag.columns["relation:bond"])
+        new = []
+        for atom in range(dag.num_nodes):
+            edges = [e for e, t in enumerate(target) if t == atom]
+            v = h[atom] + sum(h[source[e]] + (bonds[e] if len(bonds) else 0) for e in edges)
+            degree = min(len(edges), cell.by_degree.max_degree)
+            new.append(torch.relu(cell.by_degree.weight[degree] @ v + cell.by_degree.bias[degree]))
+        h = new
+        written.append(torch.stack([torch.softmax(cell.contribution(row), 0) for row in h]))
+    return torch.stack(written).sum(0)
+
+
+@pytest.mark.parametrize("max_degree", [0, 2, 5])
+@pytest.mark.parametrize("columns", [(), BOND], ids=["atoms", "bonds"])
+@settings(max_examples=5)
+@given(dag=molecules)
+def test_it_equals_the_algorithm(max_degree, columns, dag):
+    cells = [FingerprintCell(SIZE, 6, columns, max_degree) for _ in range(2)]
+    x = atom_features(dag)
+    want = algorithm_2(cells, dag, x)
+    torch.testing.assert_close(run(cells, dag, x, rounds=2)["fingerprint"], want)
+
+
+@settings(max_examples=5)
+@given(dag=molecules)
+def test_its_layers_by_degree_equal_pytorch_geometric(dag):
+    geometric = pytest.importorskip("torch_geometric.nn")
+    cell, x = FingerprintCell(SIZE, 6, max_degree=3), atom_features(dag)
+    convolution = geometric.MFConv(SIZE, SIZE, max_degree=3)
+    with torch.no_grad():
+        for degree, (left, right) in enumerate(
+            zip(convolution.lins_l, convolution.lins_r, strict=True)
+        ):
+            left.weight.copy_(cell.by_degree.weight[degree])
+            left.bias.copy_(cell.by_degree.bias[degree])
+            right.weight.copy_(cell.by_degree.weight[degree])
+    want = torch.relu(convolution(x, edge_index(dag)))
+    torch.testing.assert_close(run(cell, dag, x)["h"], want)
+
+
+@settings(max_examples=5)
+@given(dag=molecules)
+def test_every_atom_writes_one_in_every_round(dag):
+    fingerprint = run(FingerprintCell(SIZE, 6), dag, atom_features(dag), rounds=3)["fingerprint"]
+    torch.testing.assert_close(fingerprint.sum(1), torch.full((dag.num_nodes,), 3.0))

@@ -1,0 +1,55 @@
+"""The keys that scripts rely on have a type, and all faults come together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphfold.errors import ConfigError
+from graphfold.training.config.check_config import RULES, Rule, check_config, flatten
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "fault"),
+    [
+        (Rule(int, least=1), 1, None),
+        (Rule(int, least=1), 0, "from 1 on"),
+        (Rule(int), True, "whole number"),
+        (Rule(int), 1.0, "whole number"),
+        (Rule(int), None, "whole number"),
+        (Rule(int, optional=True), None, None),
+        (Rule(int, optional=True), "x", "or null"),
+        (Rule(float, least=0), 2, None),
+        (Rule(float), "2", "a number"),
+        (Rule(bool), True, None),
+        (Rule(bool), 1, "true or false"),
+        (Rule(str, choices=("a", "bcd")), "bcd", None),
+        (Rule(str, choices=("a", "bcd")), "bce", "Did you mean 'bcd'?"),
+    ],
+)
+def test_rule(rule: Rule, value: Any, fault: str | None) -> None:
+    found = rule.fault(value)
+    assert (found is None) if fault is None else (found is not None and fault in found)
+
+
+def test_a_config_without_a_key_has_no_fault_of_it() -> None:
+    check_config({"seed": 1, "data": {"batch_size": 3}})
+
+
+def test_every_fault_is_named() -> None:
+    config = {"seed": -1, "data": {"path": "???", "batch_size": "x", "split": "random"}}
+    with pytest.raises(ConfigError) as caught:
+        check_config(config)
+    lines = caught.value.message.splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["data.path", "seed", "data.batch_size"]
+
+
+def test_rules_are_about_keys_that_exist() -> None:
+    from graphfold.training.config.compose import compose
+
+    known = {
+        *dict(flatten(compose([]).config)),
+        *dict(flatten(compose(["data=smiles", "data.path=x", "data.target_columns=[a]"]).config)),
+    }
+    assert set(RULES) <= known

@@ -1,0 +1,211 @@
+"""One optimisation step: the denominator of the whole step, clipping, and memory that runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch.nn.utils import parameters_to_vector
+from training.tiny_runs import listops, write_corpora
+
+from graphfold.batching import Batch, build_schedule
+from graphfold.dag import select
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.training.config.compose import compose
+from graphfold.training.loop.fit import Loaders
+from graphfold.training.loop.learner import Learner
+from graphfold.training.loop.train import make_learner
+from graphfold.training.process.quiet import quiet_lightning
+from graphfold.training.scoring.scoring import rows_of, split_metrics
+
+Step = Callable[..., torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpora(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.fixture
+def step(tmp_path: Path, corpora: Path) -> Step:
+    """Trains for one epoch with plain descent, rate 1; returns how the parameters moved."""
+
+    def run(*overrides: str, patch: Callable[[Learner], None] | None = None) -> torch.Tensor:
+        config = compose(
+            [
+                *overrides,
+                f"data.root={corpora}",
+                f"data.cache_dir={tmp_path}",
+                "model.hidden_size=6",
+                "optimizer=sgd",
+                "optimizer.momentum=0.0",
+                "optimizer.lr=1.0",
+                "lr_scheduler=constant",
+            ]
+        ).config
+        data = DataModule(**config["data"])
+        data.prepare()
+        learner, _ = make_learner(config, data)
+        if patch is not None:
+            patch(learner)
+        before = parameters_to_vector(learner.parameters()).detach().clone()
+        with quiet_lightning():
+            trainer = Trainer(
+                max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+            )  # fmt: skip
+            trainer.fit(learner, datamodule=Loaders(data, {"train": False, "val": False}))
+        return parameters_to_vector(learner.parameters()).detach() - before
+
+    return run
+
+
+SST = ["experiment=sst_tree_lstm", "model.dropout=0.0"]
+
+
+@pytest.mark.parametrize("reduction", ["per_graph", "per_node"])
+def test_accumulated_batches_give_the_step_of_one_large_batch(step: Step, reduction: str) -> None:
+    loss = f"loss.reduction={reduction}"
+    whole = step(*SST, loss, "data.batch_size=12")
+    parts = step(*SST, loss, "data.batch_size=5", "trainer.accumulate_grad_batches=3")
+    torch.testing.assert_close(parts, whole, atol=1e-6, rtol=1e-5)
+    assert whole.abs().max() > 1e-3
+
+
+def test_reductions_differ(step: Step) -> None:
+    whole = step(*SST, "loss.reduction=per_graph", "data.batch_size=12")
+    nodes = step(*SST, "loss.reduction=per_node", "data.batch_size=12")
+    torch.testing.assert_close(nodes * 9, whole, atol=1e-6, rtol=1e-4)  # 9 nodes in every tree
+
+
+def test_the_gradient_is_clipped_to_its_norm(step: Step) -> None:
+    free = step(*SST, "data.batch_size=12", "trainer.gradient_clip_val=null")
+    clipped = step(*SST, "data.batch_size=12", "trainer.gradient_clip_val=0.01")
+    assert free.norm() > 0.1
+    assert clipped.norm() == pytest.approx(0.01, rel=1e-4)
+    torch.testing.assert_close(clipped / clipped.norm(), free / free.norm(), atol=1e-5, rtol=1e-4)
+
+
+def fail_above(limit: int, error: BaseException) -> Callable[[Learner], None]:
+    """Makes the model run out of memory on batches of more than `limit` graphs."""
+
+    def patch(learner: Learner) -> None:
+        original = learner.model.forward
+
+        def forward(batch: Batch) -> torch.Tensor:
+            if batch.num_graphs > limit:
+                raise error
+            return original(batch)
+
+        learner.model.forward = forward  # type: ignore[method-assign]
+
+    return patch
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"),
+    ],
+)
+def test_a_batch_that_runs_out_of_memory_is_split(step: Step, error: BaseException) -> None:
+    whole = step(*SST, "data.batch_size=12")
+    with pytest.warns(UserWarning, match=r"a batch of \d+ graphs .* was split in two"):
+        halves = step(*SST, "data.batch_size=12", patch=fail_above(3, error))
+    torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_a_batch_of_blocks_is_split_too(step: Step) -> None:
+    blocks = ["experiment=sst_blocks", "model.dropout=0.0", "data.batch_size=12"]
+    whole = step(*blocks)
+    with pytest.warns(UserWarning, match=r"a batch of \d+ graphs .* was split in two"):
+        halves = step(*blocks, patch=fail_above(3, MemoryError()))
+    torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_memory_that_runs_out_in_backward_leaves_no_half_gradient(step: Step) -> None:
+    whole = step(*SST, "data.batch_size=12")
+
+    def patch(learner: Learner) -> None:
+        original, left = learner.backward, [2]
+
+        def backward(loss: torch.Tensor) -> None:
+            if left[0]:
+                left[0] -= 1
+                raise MemoryError
+            original(loss)
+
+        learner.backward = backward  # type: ignore[method-assign]
+
+    with pytest.warns(UserWarning, match="was split in two"):
+        halves = step(*SST, "data.batch_size=12", patch=patch)
+    torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_one_graph_that_does_not_fit_is_an_error(step: Step) -> None:
+    with pytest.warns(UserWarning, match="split"), pytest.raises(MemoryError):
+        step(*SST, "data.batch_size=12", patch=fail_above(0, MemoryError()))
+
+
+def test_another_error_is_not_taken_for_memory(step: Step) -> None:
+    with pytest.raises(RuntimeError, match="something else"):
+        step(*SST, patch=fail_above(0, RuntimeError("something else")))
+
+
+def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path) -> None:
+    config = compose([*listops(), f"data.cache_dir={tmp_path}"]).config
+    data = DataModule(**config["data"])
+    data.prepare()
+    learner, _ = make_learner(config, data)
+    dag = select(data.encoded(), range(4))
+    dag.columns["graph"]["answer"][1:] = -1
+    batch = Batch(dag, build_schedule(dag, learner.model.passes))
+    head = learner.model.head
+    rows = rows_of(learner.model, batch)
+    per_node, per_graph = (
+        split_metrics(head, rows, name)["loss"] for name in ("per_node", "per_graph")
+    )
+    assert per_node == pytest.approx(4 * (per_graph or 0.0))
+
+
+def test_gradients_shared_by_autograd_are_told_apart() -> None:
+    """Of a sum, autograd gives both terms one and the same gradient tensor."""
+    learner: Any = Learner.__new__(Learner)
+    torch.nn.Module.__init__(learner)
+    learner.a, learner.b = (torch.nn.Parameter(torch.zeros(3)) for _ in range(2))
+    for _ in range(2):
+        Learner.backward(learner, ((learner.a + learner.b) * torch.arange(3.0)).sum())
+    learner.a.grad *= 2
+    assert learner.a.grad.tolist() == [0, 4, 8]
+    assert learner.b.grad.tolist() == [0, 2, 4]
+
+
+def test_tables_have_sparse_gradients_where_nothing_needs_dense_ones(
+    tmp_path: Path,
+) -> None:
+    words = listops(
+        f"data.cache_dir={tmp_path}", "optimizer=adagrad", "trainer.gradient_clip_val=null"
+    )
+    for more, sparse in (
+        ((), True),
+        (("trainer.gradient_clip_val=1",), False),
+        (("trainer.accumulate_grad_batches=2",), False),
+        (("optimizer.weight_decay=0.1",), False),
+        (("optimizer=adam",), False),
+    ):
+        config = compose([*words, *more]).config
+        data = DataModule(**config["data"])
+        data.prepare()
+        learner, _ = make_learner(config, data)
+        made = learner.configure_optimizers()
+        optimizer = made["optimizer"] if isinstance(made, dict) else made
+        assert len(optimizer.param_groups) == (2 if sparse else 1)
+        assert sum(len(group["params"]) for group in optimizer.param_groups) == len(
+            list(learner.parameters())
+        )

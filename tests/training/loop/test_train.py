@@ -1,0 +1,289 @@
+"""Training from start to end: the run folder, resuming, and what a run depends on."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from training.tiny_runs import listops, read_json, run, train, write_molecules
+
+from graphfold.errors import DataError
+from graphfold.training.loop import train as training
+from graphfold.training.run.best_and_last import BestAndLast
+from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.run_folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("train") / "run"
+    settings = [f"data.cache_dir={folder.parent}/cache", f"hydra.run.dir={folder}"]
+    assert run("train", *listops(), *settings) == 0
+    return folder
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
+
+
+def weights(folder: Path, name: str = "best") -> dict[str, torch.Tensor]:
+    return Checkpoint.load(folder / "checkpoints" / f"{name}.ckpt").state_dict
+
+
+def test_run_folder_holds_everything(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert names == {
+        "config.yaml",
+        "checkpoints",
+        "metrics.json",
+        "metrics.csv",
+        "report.html",
+        "tensorboard",
+    }
+    assert {p.name for p in (finished / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    assert list((finished / "tensorboard").glob("events.*"))
+
+
+def test_metrics_are_one_flat_object(finished: Path) -> None:
+    metrics = read_json(finished / "metrics.json")
+    assert set(metrics) == {
+        f"{part}/{name}"
+        for part in ("val", "test")
+        for name in ("accuracy", "macro_f1", "loss", "coverage")
+    }
+    assert metrics["test/coverage"] == 1.0
+
+
+def test_history_has_a_row_per_epoch(finished: Path) -> None:
+    table = rows(finished)
+    assert [row["epoch"] for row in table] == ["1", "2"]
+    assert set(table[0]) >= {"train/loss", "val/accuracy", "val/loss", "lr"}
+    best = max(float(row["val/accuracy"]) for row in table)
+    assert best == read_json(finished / "metrics.json")["val/accuracy"]
+
+
+def test_config_is_resolved(finished: Path) -> None:
+    text = (finished / "config.yaml").read_text()
+    assert "${" not in text
+    assert yaml.safe_load(text)["data"]["train_size"] == 40
+
+
+def test_same_seed_same_run_and_another_seed_another(finished: Path, tmp_path: Path) -> None:
+    again = train(tmp_path / "again", *listops())
+    other = train(tmp_path / "other", *listops("seed=2"))
+    assert read_json(again / "metrics.json") == read_json(finished / "metrics.json")
+    assert read_json(other / "metrics.json") != read_json(finished / "metrics.json")
+
+
+def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
+    """With a learning rate that ruins the model, the first epoch is the best."""
+    more = ["monitor=val/loss", "optimizer.lr=3.0", "trainer.max_epochs=3"]
+    folder = train(tmp_path / "run", *listops(*more, "lr_scheduler=constant"))
+    losses = [float(row["val/loss"]) for row in rows(folder)]
+    best = losses.index(min(losses))
+    assert Checkpoint.load(folder / "checkpoints" / "best.ckpt").progress["epoch"] == best
+    assert read_json(folder / "metrics.json")["val/loss"] == min(losses)
+
+
+def test_early_stopping_watches_the_monitor(tmp_path: Path) -> None:
+    more = ["callbacks=early_stopping", "callbacks.early_stopping.patience=1", "optimizer.lr=0.0"]
+    folder = train(tmp_path / "run", *listops(*more, "trainer.max_epochs=9"))
+    assert len(rows(folder)) == 2
+    assert run("train", f"resume={folder}") == 0
+    assert len(rows(folder)) == 2
+
+
+def test_an_earlier_run_is_moved_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = train(tmp_path / "run", *listops("trainer.max_epochs=1"))
+    first = read_json(folder / "metrics.json")
+    train(folder, *listops("trainer.max_epochs=1", "seed=5"))
+    assert "held an earlier run: it is now in" in capsys.readouterr().out
+    assert read_json(folder / "earlier-1" / "metrics.json") == first
+    assert (folder / "earlier-1" / "checkpoints" / "last.ckpt").is_file()
+
+
+class Interrupted:
+    """Ctrl-C in the middle of the second epoch."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.batches = 0
+
+    def __enter__(self) -> None:
+        original = training.Learner.training_step
+
+        def step(learner: training.Learner, batch: object, index: int) -> None:
+            self.batches += 1
+            if self.batches == 8:
+                raise KeyboardInterrupt
+            original(learner, batch, index)  # type: ignore[arg-type]
+
+        self.monkeypatch.setattr(training.Learner, "training_step", step)
+
+    def __exit__(self, *_: object) -> None:
+        self.monkeypatch.undo()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_resumed_run_ends_as_an_unbroken_one(
+    workers: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    more = ["model.dropout=0.4", "trainer.max_epochs=3", "optimizer=adam", "lr_scheduler=cosine"]
+    overrides = listops(*more, f"data.num_workers={workers}")
+    whole = train(tmp_path / "whole", *overrides)
+    broken = tmp_path / "broken"
+    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={broken}"]
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupted(monkeypatch):
+        assert run("train", *overrides, *settings) == 1
+    assert f"graphfold train resume={broken}" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
+    assert len(rows(broken)) == 1
+    assert run("train", f"resume={broken}") == 0
+    assert "goes on after epoch 1" in capsys.readouterr().out
+    assert read_json(broken / "metrics.json") == read_json(whole / "metrics.json")
+    assert (broken / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    for name, value in weights(whole, "last").items():
+        assert torch.equal(value, weights(broken, "last")[name])
+
+
+def test_resuming_a_finished_run_scores_it_again(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = read_json(finished / "metrics.json")
+    (finished / "metrics.json").unlink()
+    assert run("train", f"resume={finished}") == 0
+    assert "is finished: its best checkpoint is scored again" in capsys.readouterr().out
+    assert read_json(finished / "metrics.json") == before
+
+
+def test_resuming_without_a_checkpoint_starts_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = train(tmp_path / "whole", *listops())
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "config.yaml").write_text((whole / "config.yaml").read_text())
+    assert run("train", f"resume={tmp_path / 'new'}") == 0
+    assert "no checkpoints/last.ckpt yet, so it starts anew" in capsys.readouterr().out
+    assert read_json(tmp_path / "new" / "metrics.json") == read_json(whole / "metrics.json")
+
+
+def test_kill_9_leaves_a_resumable_run(tmp_path: Path) -> None:
+    overrides = listops("trainer.max_epochs=30", "model.dropout=0.3")
+    whole = train(tmp_path / "whole", *overrides)
+    killed = tmp_path / "killed"
+    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={killed}"]
+    command = [sys.executable, "-m", "graphfold", "train", *overrides, *settings]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    last = killed / "checkpoints" / "last.ckpt"
+    while not last.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    (killed / "checkpoints" / ".last.ckpt.abc.tmp").write_bytes(b"half")
+    assert Checkpoint.load(last).progress["epoch"] < 29
+    torch.set_num_threads(1)
+    assert run("train", f"resume={killed}") == 0
+    assert read_json(killed / "metrics.json") == read_json(whole / "metrics.json")
+    assert (killed / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    assert not list(killed.rglob("*.tmp"))
+
+
+def test_data_that_changed_cannot_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = write_molecules(tmp_path / "m.csv")
+    overrides = ["data=smiles", f"data.path={table}", "data.target_columns=[c]"]
+    small = ["model.hidden_size=8", "trainer.max_epochs=3", "data.batch_size=8"]
+    settings = [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path / 'run'}"]
+    with Interrupted(monkeypatch):
+        assert run("train", *overrides, *small, *settings) == 1
+    table.write_text(table.read_text() + "z,CCO,1,1,1\n")
+    assert run("train", f"resume={tmp_path / 'run'}") == 2
+    assert "m.csv: the file changed since the run split it" in capsys.readouterr().err
+
+
+def test_a_damaged_last_checkpoint_is_refused(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "config.yaml").write_text((finished / "config.yaml").read_text())
+    (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"PK\x03\x04 nothing")
+    assert run("train", f"resume={tmp_path}") == 2
+    assert "last.ckpt: not a checkpoint of graphfold, or damaged" in capsys.readouterr().err
+
+
+def test_monitor_must_be_a_metric_of_the_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path / 'run'}"]
+    assert run("train", *listops("monitor=val/acuracy"), *settings) == 2
+    assert "Did you mean 'val/accuracy'?" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_undefined_monitor_falls_back_to_the_loss() -> None:
+    keeper = BestAndLast(RunFolder(Path()), "val/roc_auc")
+    undefined = keeper._goodness({"val/roc_auc": None, "val/loss": 0.1})
+    better = keeper._goodness({"val/roc_auc": None, "val/loss": 0.05})
+    defined = keeper._goodness({"val/roc_auc": 0.2, "val/loss": 9.0})
+    assert undefined < better < defined
+
+
+def test_sweep_makes_a_run_for_each_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.sweep.dir={tmp_path}/s"]
+    assert run("train", "-m", *listops("seed=1,2", "trainer.max_epochs=1"), *settings) == 0
+    seeds = [yaml.safe_load((tmp_path / "s" / n / "config.yaml").read_text())["seed"] for n in "01"]
+    assert seeds == [1, 2]
+    assert "[2/2]" in capsys.readouterr().out
+
+
+def test_a_failed_run_of_a_sweep_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.sweep.dir={tmp_path}/s"]
+    original = training.train
+
+    def fail_first(config: dict[str, object], *arguments: object, **options: object) -> object:
+        if config["seed"] == 1:
+            raise DataError("something is wrong with the data. Correct them.")
+        return original(config, *arguments, **options)
+
+    monkeypatch.setattr(training, "train", fail_first)
+    assert run("train", "-m", *listops("seed=1,2", "trainer.max_epochs=1"), *settings) == 1
+    assert "1 of 2 runs failed: 0 in" in capsys.readouterr().err
+    assert (tmp_path / "s" / "1" / "metrics.json").is_file()
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true", "64"])
+def test_precision_is_that_of_the_run_in_evaluation_too(precision: str, tmp_path: Path) -> None:
+    overrides = listops(f"trainer.precision={precision}", "trainer.max_epochs=1")
+    folder = train(tmp_path / "run", *overrides)
+    dtype = torch.float64 if precision.startswith("64") else torch.float32
+    assert {v.dtype for v in weights(folder).values()} == {dtype}
+    assert run("evaluate", folder, "--json", tmp_path / "e.json") == 0
+    assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
+
+
+def test_deterministic_runs(tmp_path: Path) -> None:
+    words = listops("deterministic=true", "model.dropout=0.4")
+    folder, other = train(tmp_path / "run", *words), train(tmp_path / "other", *words)
+    torch.use_deterministic_algorithms(False)
+    assert read_json(folder / "metrics.json") == read_json(other / "metrics.json")
+    for name, value in weights(folder, "last").items():
+        assert torch.equal(value, weights(other, "last")[name])

@@ -1,0 +1,209 @@
+"""Prediction: as many records out as in, in the same order, with a reason for each bad one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training.tiny_runs import listops, run, train, write_corpora, write_molecules
+
+import graphfold
+from graphfold.datasets.adapters.conllu import UPOS
+
+SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("predict")
+
+
+@pytest.fixture(scope="module")
+def values(folder: Path) -> Path:
+    table = write_molecules(folder / "m.csv")
+    columns = "data.target_columns=['a b',c]"
+    return train(folder / "values", "data=smiles", f"data.path={table}", columns, *SMALL)
+
+
+@pytest.fixture(scope="module")
+def classes(folder: Path) -> Path:
+    table = write_molecules(folder / "m.csv")
+    columns = ["data.target_columns=[active]", "data.task=classification"]
+    return train(folder / "classes", "data=smiles", f"data.path={table}", *columns, *SMALL)
+
+
+@pytest.fixture(scope="module")
+def trees(folder: Path) -> Path:
+    root = write_corpora(folder / "corpora")
+    return train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
+
+
+def table_of(run_path: Path, path: Path, *words: str | Path) -> list[dict[str, str]]:
+    out = path.with_suffix(".out.csv")
+    assert run("predict", run_path, path, "--output", out, *words) == 0
+    with out.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def lines_of(run_path: Path, path: Path, *words: str | Path) -> list[dict[str, Any]]:
+    out = path.with_suffix(".out.jsonl")
+    assert run("predict", run_path, path, "--output", out, *words) == 0
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_molecules_keep_their_columns_and_order(values: Path, folder: Path) -> None:
+    path = folder / "new.csv"
+    path.write_text('name,smiles\n"a, b",CCO\nx,C1CC\n"say ""hi""",\nlast,c1ccccc1\nshort\n')
+    rows = table_of(values, path)
+    assert list(rows[0]) == ["name", "smiles", "a b_pred", "c_pred", "reason"]
+    assert [row["name"] for row in rows] == ["a, b", "x", 'say "hi"', "last", "short"]
+    assert [bool(row["reason"]) for row in rows] == [False, True, True, False, True]
+    assert "RDKit cannot read SMILES 'C1CC'" in rows[1]["reason"]
+    assert "the SMILES is empty" in rows[2]["reason"]
+    assert "the row has 1 cell, but the header has 2" in rows[4]["reason"]
+    for row in rows:
+        assert (row["a b_pred"] == "") == (row["c_pred"] == "") == bool(row["reason"])
+    float(rows[0]["c_pred"])
+
+
+def test_targets_in_the_input_are_not_read(values: Path, folder: Path) -> None:
+    path = folder / "texts.csv"
+    path.write_text("smiles,c\nCCO,none of your business\nCC,\n")
+    rows = table_of(values, path)
+    assert [row["reason"] for row in rows] == ["", ""]
+
+
+def test_classes_have_probabilities(classes: Path, folder: Path) -> None:
+    path = folder / "new.csv"
+    path.write_text("smiles\nCCO\nCC\nbad\n")
+    rows = table_of(classes, path)
+    names = ["active_pred", "active_prob_0", "active_prob_1"]
+    assert list(rows[0]) == ["smiles", *names, "reason"]
+    for row in rows[:2]:
+        zero, one = float(row["active_prob_0"]), float(row["active_prob_1"])
+        assert zero + one == pytest.approx(1, abs=1e-6)
+        assert row["active_pred"] == str(int(one > zero))
+    assert [rows[2][name] for name in names] == ["", "", ""]
+
+
+def test_names_that_clash_are_numbered(classes: Path, folder: Path) -> None:
+    path = folder / "clash.csv"
+    path.write_text("active_pred,smiles,reason,reason_2\nmine,CC,why,so\n")
+    (row,) = table_of(classes, path)
+    assert row["active_pred"] == "mine"
+    assert row["active_pred_2"] in ("0", "1")
+    assert (row["reason"], row["reason_2"], row["reason_3"]) == ("why", "so", "")
+
+
+def test_smi_and_gzip(values: Path, folder: Path) -> None:
+    (folder / "x.smi").write_text("CCO ethanol\n\nC1CC ring\nCC\n")
+    rows = table_of(values, folder / "x.smi")
+    assert [row["name"] for row in rows] == ["ethanol", "ring", ""]
+    with gzip.open(folder / "x.csv.gz", "wt") as file:
+        file.write("smiles\r\nCCO\r\n")
+    (row,) = table_of(values, folder / "x.csv.gz")
+    assert row["reason"] == ""
+
+
+def test_batches_do_not_change_the_predictions(values: Path, folder: Path) -> None:
+    path = write_molecules(folder / "many.csv", num_rows=40, bad_rows=3)
+    ones, all_at_once = (table_of(values, path, "--batch-size", n) for n in ("1", "100"))
+    assert len(ones) == 40
+    assert [row["reason"] for row in ones] == [row["reason"] for row in all_at_once]
+    for one, other in zip(ones[3:], all_at_once[3:], strict=True):
+        assert float(one["c_pred"]) == pytest.approx(float(other["c_pred"]), abs=1e-4)
+
+
+def test_nothing_is_written_when_the_file_is_at_fault(
+    values: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = gzip.compress(b"smiles\n" + b"CCO\n" * 5000)[:-20]
+    (tmp_path / "cut.csv.gz").write_bytes(cut)
+    for name, message in (("cut.csv.gz", "cut"), ("none.csv", "no such file")):
+        out = tmp_path / "out.csv"
+        assert run("predict", values, tmp_path / name, "--output", out) == 2
+        assert message in capsys.readouterr().err
+        assert not out.exists()
+    (tmp_path / "other.csv").write_text("SMILE\nCC\n")
+    assert run("predict", values, tmp_path / "other.csv") == 2
+    assert "no column 'smiles'" in capsys.readouterr().err
+
+
+def test_a_setting_names_the_column(values: Path, folder: Path) -> None:
+    (folder / "renamed.csv").write_text("my smiles\nCC\n")
+    words = ["--set", "smiles_column='my smiles'"]
+    (row,) = table_of(values, folder / "renamed.csv", *words)
+    assert row["reason"] == ""
+
+
+def test_standard_output_is_the_default(
+    values: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "one.csv").write_text("smiles\nCC\nbad\n")
+    assert run("predict", values, folder / "one.csv") == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0] == "smiles,a b_pred,c_pred,reason"
+    assert len(captured.out.splitlines()) == 3
+    assert captured.err == "1 predicted, 1 could not be read (see their reason)\n"
+
+
+def test_trees_give_a_line_per_record(trees: Path, folder: Path) -> None:
+    path = folder / "new.txt"
+    path.write_text("(3 (2 the) (4 film))\n(3 (2 the) (9 film))\n(1 bad)\n")
+    good, bad, word = lines_of(trees, path)
+    assert [line["line"] for line in (good, bad, word)] == [1, 2, 3]
+    assert good["prediction"] in range(5)
+    assert list(good["probabilities"]) == ["0", "1", "2", "3", "4"]
+    assert sum(good["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert [node["type"] for node in good["nodes"]] == ["word", "word", "phrase"]
+    assert [node.get("text") for node in good["nodes"]] == ["the", "film", None]
+    assert good["nodes"][2]["span"] == [0, 20]
+    assert good["nodes"][2]["prediction"] == good["prediction"]
+    assert bad["prediction"] is None
+    assert "label '9'" in bad["reason"]
+    assert len(word["nodes"]) == 1
+
+
+def test_words_get_the_names_of_their_tags(folder: Path) -> None:
+    root = write_corpora(folder / "corpora")
+    run_path = train(folder / "tags", "experiment=ud_upos", f"data.root={root}", *SMALL)
+    path = root / "ud_english_ewt" / "en_ewt-ud-test.conllu"
+    first = lines_of(run_path, path)[0]
+    assert first["prediction"] is None
+    assert len(first["nodes"]) == 4
+    for node in first["nodes"]:
+        assert 0 < node["probability"] <= 1
+        assert node["text"]
+        assert node["prediction"] in UPOS
+
+
+def test_pairs_get_a_score(folder: Path) -> None:
+    root = write_corpora(folder / "corpora")
+    run_path = train(folder / "pairs", "experiment=sick_tree_lstm", f"data.root={root}", *SMALL)
+    lines = lines_of(run_path, root / "sick" / "parsed" / "test")
+    assert len(lines) == 8
+    assert all(1 <= line["prediction"] <= 5 for line in lines)
+
+
+def test_from_python(values: Path, trees: Path) -> None:
+    found = graphfold.load(values).predict(["CCO", "C1CC", "", "CC"])
+    assert [item["line"] for item in found] == [1, 2, 3, 4]
+    assert set(found[0]["prediction"]) == {"a b", "c"}
+    assert [bool(item["reason"]) for item in found] == [False, True, True, False]
+    several = "(1 a)\n(2 b)"
+    good, bad, two = graphfold.load(str(trees)).predict(["(3 (2 the) (4 film))", "(3", several])
+    assert good["prediction"] in range(5)
+    assert "never closed" in bad["reason"]
+    assert "several records" in two["reason"]
+    assert graphfold.load(values).predict([]) == []
+
+
+def test_a_graph_target_of_trees(folder: Path) -> None:
+    run_path = train(folder / "listops", *listops("trainer.max_epochs=1"))
+    (item,) = graphfold.load(run_path).predict(["3\t( ( ( [MAX 2 ) 3 ) ] )"])
+    assert item["prediction"] in range(10)
+    assert "nodes" not in item

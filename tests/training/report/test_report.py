@@ -1,0 +1,98 @@
+"""report.html: one page with everything in it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from training.tiny_runs import train, write_corpora, write_molecules
+
+from graphfold.dag import Column, GraphBuilder, NodeType, Schema
+from graphfold.training.report.tree_drawing import draw_tree
+
+SMALL = ["model.hidden_size=8", "trainer.max_epochs=2", "data.batch_size=8"]
+
+
+class Page(HTMLParser):
+    """Tags, and what they refer to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href")]
+
+
+def page_of(folder: Path) -> tuple[str, Page]:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_a_page_of_trees(tmp_path: Path) -> None:
+    root = write_corpora(tmp_path / "corpora")
+    folder = train(tmp_path / "run", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
+    text, page = page_of(folder)
+    assert "<h1>sst_tree_lstm</h1>" in text
+    assert 'class="tree"' in text
+    assert "val/root_accuracy" in text
+    assert "best epoch" in text
+    assert page.tags.count("figure") == 8
+    assert not [link for link in page.links if not link.startswith(("#", "data:"))]
+    assert not re.search(r"url\((?!#)", text)
+    for drawing in re.findall(r'<svg[^>]*class="tree".*?</svg>', text):
+        ElementTree.fromstring(drawing)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_page_of_molecules(task: str, tmp_path: Path) -> None:
+    table = write_molecules(tmp_path / "m.csv", num_rows=60)
+    column = "c" if task == "regression" else "active"
+    folder = train(
+        tmp_path / "run", "data=smiles", f"data.path={table}", f"data.target_columns=[{column}]",
+        f"data.task={task}", *SMALL,
+    )  # fmt: skip
+    text, page = page_of(folder)
+    assert page.tags.count("figure") == 6  # the test part has six
+    assert "measured" in text
+    assert f"target_columns:\n  - {column}" in text
+
+
+def test_names_from_the_data_are_escaped(tmp_path: Path) -> None:
+    table = write_molecules(tmp_path / "m.csv")
+    table.write_text(table.read_text().replace("a b", "<script>alert(1)</script>", 1))
+    columns = "data.target_columns=['<script>alert(1)</script>']"
+    folder = train(tmp_path / "run", "data=smiles", f"data.path={table}", columns, *SMALL)
+    text, page = page_of(folder)
+    assert "script" not in page.tags
+    assert "&lt;script&gt;" in text
+
+
+def test_a_tree_shows_what_was_wanted_where_it_differs() -> None:
+    schema = Schema((NodeType("word", 0, (Column("form", "string"),)), NodeType("phrase")))
+    builder = GraphBuilder(schema)
+    words = [builder.node("word", form=form) for form in ("a<b", "incomprehensible")]
+    builder.output(builder.node("phrase", words))
+    builder.finish()
+    drawing = draw_tree(builder.build(), ["1", "2", "3"], ["1", "4", None])
+    texts = [e.text for e in ElementTree.fromstring(drawing).iter() if e.tag.endswith("text")]
+    assert texts == ["1", "a<b", "2", "4", "incompre…", "3"]
+    assert drawing.count("<line") == 2
+
+
+def test_a_chain_of_thousands_can_be_drawn() -> None:
+    schema = Schema((NodeType("node"),))
+    builder = GraphBuilder(schema)
+    node = builder.node("node")
+    for _ in range(3000):
+        node = builder.node("node", [node])
+    builder.output(node)
+    builder.finish()
+    nothing: list[str | None] = [None] * 3001
+    assert draw_tree(builder.build(), nothing, nothing).count("<line") == 3000
