@@ -21,6 +21,10 @@ from graphfold.batching.native.transforms import is_transformed
 #: Fewer multiplications than these are not shared out among threads.
 FEW_MULTIPLICATIONS = 1 << 20
 
+#: So few rows, or columns, do not repay packing the weight: torch is faster there.
+FEW_ROWS = 32
+FEW_COLUMNS = 16
+
 
 class NativeLinear(TorchFunctionMode):
     """Inside, linear layers on a CPU are computed by native products."""
@@ -51,15 +55,17 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether native code computes this: it checks nothing, and torch says what is wrong."""
+    """Whether native code computes this, and fast; it checks nothing, as torch's layer does."""
+    if x.dim() != 2 or x.shape[0] <= FEW_ROWS or weight.shape[0] < FEW_COLUMNS:
+        return False
     given = (x, weight) if bias is None else (x, weight, bias)
     return (
         all(type(t.detach()) is Tensor and t.is_cpu and t.dtype is x.dtype for t in given)
         and x.dtype in REALS
-        and x.dim() == weight.dim() == 2
+        and weight.dim() == 2
         and x.shape[1] == weight.shape[1]
         and (bias is None or bias.shape == weight.shape[:1])
-        and x.numel() > 0
+        and x.shape[1] > 0
         and not torch.is_autocast_enabled("cpu")
         and not is_transformed()
         and why_missing(x.dtype) is None

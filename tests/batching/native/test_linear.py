@@ -19,6 +19,15 @@ pytestmark = pytest.mark.skipif(
 sizes = st.integers(1, 70)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows_are_enough():
+    """Small layers, too, are computed by native products here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FEW_ROWS", 0)
+        patch.setattr(module, "FEW_COLUMNS", 1)
+        yield
+
+
 @pytest.mark.parametrize("dtype", REALS)
 @given(rows=st.integers(0, 70), width=sizes, out=sizes, has_bias=st.booleans())
 def test_any_shape(dtype, rows, width, out, has_bias):
@@ -76,6 +85,17 @@ def test_what_it_does_not_know_goes_to_torch(monkeypatch):
         linear(torch.randn(2, 4), weight, torch.randn(2))
     with pytest.raises(TypeError, match="not callable"):
         linear(torch.randn(2, 4), weight)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 40), (32, 40), (100, 15)])
+def test_what_does_not_repay_packing_goes_to_torch(monkeypatch, rows, columns):
+    monkeypatch.setattr(module, "FEW_ROWS", 32)
+    monkeypatch.setattr(module, "FEW_COLUMNS", 16)
+    monkeypatch.setattr(module, "multiply", None)
+    x, weight = torch.randn(rows, 4), torch.randn(columns, 4)
+    torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+    with pytest.raises(TypeError, match="not callable"):
+        linear(torch.randn(33, 4), torch.randn(16, 4))
 
 
 def test_native_products_are_for_those_who_ask(monkeypatch):
