@@ -39,7 +39,7 @@ class CompiledBackward:
         grads: Sequence[Tensor | None],
     ) -> None:
         self._pass, self._plan, self._tensors = run, run.plan, tensors
-        self._memory = run.memory(tensors)
+        self._memory = run.memory(tensors, is_backward=True)
         run.place_states(self._memory, states)
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]

@@ -125,6 +125,11 @@ class CompiledCell:
         biases = {w.bias for program in programs for w in program.weights if w.bias is not None}
         return frozenset(read | {("constant", str(number)) for number in biases})
 
+    def reads_back(self, key: Key) -> bool:
+        """Whether backward reads a part of x; what it computes from is kept anyway."""
+        by_program = self.backward is not None and key in self.backward.keys
+        return by_program or any(product.x.key == key for product in self.products)
+
     @cached_property
     def takes_means(self) -> bool:
         """Whether it takes means over all nodes of a group."""

@@ -150,7 +150,10 @@ class _CompiledRounds(CompiledPass):
         self, inputs: RoundsInputs, as_pass: PassInputs, cells: Mapping[int, CompiledCell]
     ) -> None:
         super().__init__(as_pass, cells)
-        self._inputs, unrolled = inputs, inputs.unrolled
+        # What is not kept here may be freed before backward: x, and the states before.
+        self._unrolled, self._num_types = inputs.unrolled, inputs.num_types
+        self._read = {name: next(iter(inputs.state.parts[name])) for name in inputs.read}
+        unrolled = inputs.unrolled
         types = sorted({code % inputs.num_types for code in cells})
         last = len(unrolled.first) - 1
         self.first_row = unrolled.first[0][types[0]]
@@ -169,61 +172,57 @@ class _CompiledRounds(CompiledPass):
             for name in cell.fields
         ]
 
-    def memory(self, tensors: Sequence[Tensor]) -> Memory:
-        memory = super().memory(tensors)
-        self._initial = {
-            named: tensor
-            for named, tensor in zip(self.names, tensors, strict=True)
-            if named[1][0] == "initial"
-        }
-        memory.shared["previous_row", ""] = self._inputs.unrolled.previous_row
+    def is_read_back(self, named: Named) -> bool:
+        return named[1][0] != "initial" and super().is_read_back(named)
+
+    def memory(self, tensors: Sequence[Tensor], is_backward: bool = False) -> Memory:
+        memory = super().memory(tensors, is_backward)
+        memory.shared["previous_row", ""] = self._unrolled.previous_row
         return memory
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         super().place_states(memory, states)
-        for name in self._inputs.read:
-            ((op_type, _),) = self._inputs.state.parts[name].items()
-            memory.first_row["read", name] = self._inputs.unrolled.first[0][op_type]
+        for name, op_type in self._read.items():
+            memory.first_row["read", name] = self._unrolled.first[0][op_type]
 
     def child_count(self) -> Tensor:
-        return self._inputs.unrolled.child_count
+        return self._unrolled.child_count
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         state = torch.empty(self.num_rows, width, dtype=self.dtype)
-        for (op_type, key), rows in self._initial.items():
-            if key == ("initial", name):
-                state[self._rows(0, op_type)] = rows  # type: ignore[arg-type]
+        for op_type, own in memory.own.items():
+            if ("initial", name) in own:
+                state[self._rows(0, op_type)] = own["initial", name]
         return state
 
     def results(self, states: Sequence[Tensor]) -> Sequence[Tensor]:
         by_name = dict(zip(self.fields, states, strict=True))
-        last = len(self._inputs.unrolled.first) - 1
+        last = len(self._unrolled.first) - 1
         return [by_name[name][self._rows(last, op_type)] for name, op_type in self.outputs]
 
     def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
-        last = len(self._inputs.unrolled.first) - 1
+        last = len(self._unrolled.first) - 1
         for (name, op_type), grad in zip(self.outputs, grads, strict=True):
             if grad is not None:
                 dense = grad.to_dense() if grad.is_sparse else grad
-                own = memory.own[op_type + last * self._inputs.num_types]
+                own = memory.own[op_type + last * self._num_types]
                 own["outside", name] = dense.to(self.dtype).contiguous()
                 # Rows are counted from the first of the pass, what is asked from the first here.
-                first = self._inputs.unrolled.first[last][op_type]
-                code = op_type + last * self._inputs.num_types
+                first = self._unrolled.first[last][op_type]
+                code = op_type + last * self._num_types
                 memory.first_row[code, ("outside", name)] = first
 
     def gradient(self, named: Named, tensor: Tensor, memory: Memory) -> Tensor:
         op_type, (kind, name) = named
         if kind == "initial" and op_type is not None:
-            first = self._inputs.unrolled.first[0][op_type]
+            first = self._unrolled.first[0][op_type]
             return memory.pull(name, first, tensor.new_empty(tensor.shape))
         if kind == "given":
-            ((op_type, _),) = self._inputs.state.parts[name].items()
-            first = self._inputs.unrolled.first[0][op_type]
+            first = self._unrolled.first[0][self._read[name]]
             return memory.pull(name, first, tensor.new_empty(tensor.shape))
         return super().gradient(named, tensor, memory)
 
     def _rows(self, number: int, op_type: int) -> slice:
         """Where the rows of a type in a round lie in a state."""
-        start = self._inputs.unrolled.first[number][op_type] - self.first_row
-        return slice(start, start + self._inputs.unrolled.size[number][op_type])
+        start = self._unrolled.first[number][op_type] - self.first_row
+        return slice(start, start + self._unrolled.size[number][op_type])

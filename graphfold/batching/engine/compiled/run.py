@@ -59,7 +59,11 @@ class _Pass(torch.autograd.Function):
     def forward(ctx: Any, run: CompiledPass, *tensors: Tensor) -> tuple[Tensor, ...]:
         states, kept = run.forward(tensors)
         # What backward reads is kept by autograd, which sees changes in place and frees it in time.
-        ctx.save_for_backward(*states, *tensors, *kept.values())
+        read = [
+            tensor if run.is_read_back(named) else _shape_of(tensor)
+            for named, tensor in zip(run.names, tensors, strict=True)
+        ]
+        ctx.save_for_backward(*states, *read, *kept.values())
         ctx.run, ctx.kept = run, list(kept)
         ctx.set_materialize_grads(False)
         run.tensors = ()
@@ -82,6 +86,11 @@ class _Pass(torch.autograd.Function):
         return None, *CompiledBackward(run, states, tensors, kept, grads).run(
             ctx.needs_input_grad[1:]
         )
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape and dtype in memory for one number."""
+    return tensor.new_empty(()).expand(tensor.shape)
 
 
 class CompiledPass:
@@ -170,17 +179,22 @@ class CompiledPass:
         """What is handed out of the states."""
         return states
 
-    def memory(self, tensors: Sequence[Tensor]) -> Memory:
+    def is_read_back(self, named: Named) -> bool:
+        """Whether backward reads the numbers of one of `tensors`, and not its shape alone."""
+        op_type, key = named
+        return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
+
+    def memory(self, tensors: Sequence[Tensor], is_backward: bool = False) -> Memory:
         """The memory of one direction, with what cells read."""
         memory = Memory(self.plan, self.library, self.num_threads, self.plan.link_table)
         memory.own = {op_type: {} for op_type in self.cells}
-        for (op_type, key), tensor in zip(self.names, tensors, strict=True):
-            if op_type is None or op_type not in self.cells:
-                memory.shared[key] = tensor.contiguous()
-            elif key[0] != "constant" or key in self.cells[op_type].read_constants:
-                memory.own[op_type][key] = tensor.contiguous()
-            else:  # a weight: packing reads it as it lies
-                memory.own[op_type][key] = tensor
+        for named, tensor in zip(self.names, tensors, strict=True):
+            op_type, key = named
+            if is_backward and not self.is_read_back(named):
+                continue
+            own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
+            is_weight = key[0] == "constant" and key not in self.cells[op_type].read_constants
+            own[key] = tensor if is_weight else tensor.contiguous()  # packing reads what lies so
         if any(cell.reads_child_count for cell in self.cells.values()):
             memory.shared["child_count", ""] = self.child_count()
         if self.kind is not None:
