@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -66,6 +67,44 @@ def imports(path: Path) -> Iterator[str]:
                 yield module
 
 
+def file_graph(package: Path) -> nx.DiGraph[str]:
+    """File -> file that it imports when it runs, wherever in the file that stands."""
+    name_of = {
+        path: ".".join((package.name, *path.relative_to(package).with_suffix("").parts))
+        for path in package.rglob("*.py")
+    }
+    files = {name.removesuffix(".__init__"): path for path, name in name_of.items()}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for name, path in files.items():
+        for module, item in imported_names(ast.parse(path.read_text(encoding="utf-8"))):
+            found = f"{module}.{item}" if f"{module}.{item}" in files else module
+            # What a package's own files take from its __init__ is one of them.
+            if found in files and not (name + ".").startswith(found + "."):
+                graph.add_edge(name, found)
+    return graph
+
+
+def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """(module, name) of every import but those for type checkers."""
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            stack.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        stack.extend(ast.iter_child_nodes(node))
+
+
+def circles(package: Path) -> list[list[str]]:
+    """The sets of files that import each other."""
+    found = nx.strongly_connected_components(file_graph(package))
+    return sorted(sorted(files) for files in found if len(files) > 1)
+
+
 def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -100,6 +139,23 @@ def test_imports_within_batching_point_one_way(name: str) -> None:
             for part in other:
                 allowed = part == name or BATCHING_RANKS.get(part, 9) < BATCHING_RANKS[name]
                 assert allowed, f"{path.name} of {name} imports {module}"
+
+
+def test_no_files_import_each_other() -> None:
+    assert circles(PACKAGE) == []
+
+
+def test_a_circle_is_found_also_through_a_function(tmp_path: Path) -> None:
+    package = tmp_path / "p"
+    package.mkdir()
+    (package / "__init__.py").write_text("from p.a import f\n")
+    (package / "a.py").write_text("from p import b\ndef f(): return b\n")
+    (package / "b.py").write_text("def g():\n    from p.c import h\n    return h\n")
+    (package / "c.py").write_text("import p.a\ndef h(): return p.a\n")
+    assert circles(package) == [["p.a", "p.b", "p.c"]]
+    typing = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a\n"
+    (package / "c.py").write_text(typing)
+    assert circles(package) == []
 
 
 @pytest.mark.parametrize("library", HOMES)

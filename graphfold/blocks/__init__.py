@@ -4,15 +4,11 @@ The combinators of TensorFlow Fold: Looks et al. (2017), https://arxiv.org/abs/1
 section 3.
 """
 
-from graphfold.blocks.attention import Attention, attend
-from graphfold.blocks.block import Block
+from graphfold.blocks.block import Block, Identity, Pipe, convert_to_block
 from graphfold.blocks.choices import OneOf, Optional
-from graphfold.blocks.compiled import CompiledModel, compile
-from graphfold.blocks.compose import Pipe, compose
-from graphfold.blocks.composition import Composition
-from graphfold.blocks.concat import Concat
+from graphfold.blocks.compiled import CompiledModel, compile, verify
+from graphfold.blocks.composition import Composition, compose
 from graphfold.blocks.constants import FromTensor, Void, Zeros
-from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.dataset import BlockDataset
 from graphfold.blocks.declaration import ForwardDeclaration, recursive
 from graphfold.blocks.errors import (
@@ -21,23 +17,27 @@ from graphfold.blocks.errors import (
     BlockTypeError,
     BlockValueError,
 )
-from graphfold.blocks.features import Features
-from graphfold.blocks.folds import Fold, Reduce
-from graphfold.blocks.function import Function
+from graphfold.blocks.features import Features, NodeRows
+from graphfold.blocks.folds import RNN, Fold, Reduce
+from graphfold.blocks.function import Concat, Function
 from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
 from graphfold.blocks.layer import Layer
-from graphfold.blocks.layers import FC, Embedding
-from graphfold.blocks.metric import Metric
+from graphfold.blocks.layers import FC, Embedding, RNNCell
 from graphfold.blocks.model import BlockModel
-from graphfold.blocks.node_rows import NodeRows
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.record import AllOf, Record
-from graphfold.blocks.recurrent import RNNCell
-from graphfold.blocks.reductions import Max, Mean, Min, Sum
-from graphfold.blocks.results import Result
-from graphfold.blocks.rnn import RNN
-from graphfold.blocks.sequences import Broadcast, Map, NGrams, Zip, ZipWith
-from graphfold.blocks.simple import GetItem, Identity, InputTransform, Length, Nth, Slice
-from graphfold.blocks.type_conversion import canonicalize_type, convert_to_type
+from graphfold.blocks.reductions import Max, Mean, Min, Reduction, Sum
+from graphfold.blocks.results import Metric, Result
+from graphfold.blocks.selection import GetItem, InputTransform, Length, Nth, Slice
+from graphfold.blocks.sequences import (
+    Attention,
+    Broadcast,
+    Map,
+    NGrams,
+    Zip,
+    ZipWith,
+    attend,
+)
 from graphfold.blocks.types import (
     BroadcastSequenceType,
     PyObjectType,
@@ -46,8 +46,9 @@ from graphfold.blocks.types import (
     TensorType,
     TupleType,
     VoidType,
+    canonicalize_type,
+    convert_to_type,
 )
-from graphfold.blocks.verify import verify
 
 __all__ = [
     "FC",
@@ -90,10 +91,12 @@ __all__ = [
     "OneOf",
     "Optional",
     "Pipe",
+    "Primitive",
     "PyObjectType",
     "RNNCell",
     "Record",
     "Reduce",
+    "Reduction",
     "Result",
     "ResultType",
     "Scalar",

@@ -1,23 +1,23 @@
-"""Block: the base of everything that is composed."""
+"""Block: the base of everything that is composed, what converts to one, and blocks in a row."""
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import cached_property, singledispatch
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from torch import nn
 
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.news import tell
-from graphfold.blocks.type_conversion import TypeLike
-from graphfold.blocks.typed import Typed
-from graphfold.blocks.undo import all_or_nothing, append
+from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.evaluation import Context, evaluate, max_depth
+from graphfold.blocks.typed import Typed, append, transaction
+from graphfold.blocks.types import ResultType, TensorType, TypeLike, in_short
+from graphfold.blocks.wire import Wire, current_scope, unify
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of Python 3.11; torch brings it along
-
-    from graphfold.blocks.context import Context
 
 #: A block with children asks for their results, (child, input) by (child, input).
 Steps: TypeAlias = Generator[tuple["Block", Any], Any, Any]
@@ -31,6 +31,7 @@ class Block(Typed, ABC):
 
     A block without children defines `apply`. One with children defines `steps`, which asks for the
     children's results instead of calling them, so that input may be nested as deeply as it likes.
+    One that computes tensors is a `Primitive`.
 
     Args:
         children: the blocks that it consists of.
@@ -45,7 +46,7 @@ class Block(Typed, ABC):
     #: Keeps numpy arrays from taking `array >> block` apart.
     __array_ufunc__ = None
 
-    @all_or_nothing()
+    @transaction()
     def __init__(
         self,
         children: Sequence[Block] = (),
@@ -53,7 +54,6 @@ class Block(Typed, ABC):
         output_type: TypeLike | None = None,
         name: str | None = None,
     ) -> None:
-        self._parents: list[Block] = []
         self._children: list[Block] = []
         self._kind = type(self).__name__.strip("_")
         for child in children:
@@ -74,8 +74,12 @@ class Block(Typed, ABC):
 
     @property
     def is_forward_declaration_ref(self) -> bool:
-        """Whether it stands for a block that is declared elsewhere."""
+        """Whether it refers to a block that is declared elsewhere."""
         return False
+
+    def below(self) -> Sequence[Block]:
+        """Its children; of a reference, the block that is declared elsewhere."""
+        return self._children
 
     def always(self) -> Sequence[Block]:
         """The blocks that run whenever this one does; by default all that it consists of."""
@@ -92,7 +96,7 @@ class Block(Typed, ABC):
         """What it makes of one value.
 
         Args:
-            context: what records calls of functions, or makes them at once.
+            context: what computes tensors, records or counts them.
             x: an instance of the input type.
         """
         raise NotImplementedError
@@ -104,6 +108,10 @@ class Block(Typed, ABC):
     def own_modules(self) -> Iterator[nn.Module]:
         """The modules that the block itself calls, not those of its children."""
         return iter(())
+
+    def metrics(self) -> Mapping[str, TensorType]:
+        """Name -> type of the metrics that the block itself collects."""
+        return {}
 
     def eval(self, inp: Any, tolist: bool = False) -> Any:
         """What it makes of one example, computed at once: for tests and for trying out.
@@ -120,8 +128,6 @@ class Block(Typed, ABC):
         Raises:
             BlockTypeError: if the types are not all known, or a static check fails.
         """
-        from graphfold.blocks.evaluate import evaluate
-
         return evaluate(self, inp, tolist)
 
     def max_depth(self, inp: Any) -> int:
@@ -130,9 +136,28 @@ class Block(Typed, ABC):
         Args:
             inp: an instance of the input type.
         """
-        from graphfold.blocks.evaluate import max_depth
-
         return max_depth(self, inp)
+
+    def tree(self, max_lines: int = 50) -> str:
+        """The block and its parts with their types, one on a line, to be printed.
+
+        Args:
+            max_lines: after how many the rest is left out.
+        """
+        lines: list[str] = []
+        shown: set[int] = set()
+        stack: list[tuple[Block, int]] = [(self, 0)]
+        while stack and len(lines) < max_lines:
+            block, level = stack.pop()
+            is_known, parts = id(block) in shown, block.below()
+            title = str(block) if not parts else f"<{' '.join([block._kind, *block._title()])}>"
+            types = f"{in_short(block.input_type)} -> {in_short(block.output_type)}"
+            again = " (see above)" if is_known and parts else ""
+            lines.append(f"{'  ' * level}{title} {types}{again}")
+            if not is_known:
+                shown.add(id(block))
+                stack.extend((part, level + 1) for part in reversed(parts))
+        return "\n".join([*lines, *(["..."] if stack else [])])
 
     def reads(self, *sources: Any) -> Self:
         """Connects sources to the input, within `Composition.scope`; returns the block.
@@ -145,33 +170,31 @@ class Block(Typed, ABC):
             BlockTypeError: if the types do not fit.
             BlockValueError: if the input is connected already.
         """
-        from graphfold.blocks.composition import current_composition
-
-        current_composition("reads").connect(sources, self)
+        current_scope("reads").connect(sources, self)
         return self
 
     def __call__(self, *sources: Any) -> Any:
         """Its result on other results, in the function of `compose`; called anew each time."""
-        from graphfold.blocks.composition import current_composition
-
-        return current_composition("calling a block").call(self, sources)
+        return current_scope("calling a block").call(self, sources)
 
     def __rshift__(self, other: Any) -> Block:
         """`(a >> b).eval(x)` is `b.eval(a.eval(x))`."""
-        from graphfold.blocks.compose import Pipe
-
         return Pipe(self, other)
 
     def __rrshift__(self, other: Any) -> Block:
-        from graphfold.blocks.compose import Pipe
-
         return Pipe(other, self)
 
     def __getitem__(self, key: Any) -> Any:
         """One output, to be read in a `Composition`; a slice gives a tuple of outputs."""
-        from graphfold.blocks.composition import output_of
-
-        return output_of(self, key)
+        if isinstance(key, slice):
+            return current_scope("slicing").item(self, key)
+        if isinstance(key, bool) or not isinstance(key, int):
+            raise BlockTypeError(
+                f"{self} has outputs with numbers, but is asked for {key!r}. Give an integer."
+            )
+        wire = Wire(self, key)
+        wire.kind  # noqa: B018  (a number that is too high is an error here)
+        return wire
 
     def __iter__(self) -> Iterator[Any]:
         # Python would take block[0], block[1], ... for an endless sequence.
@@ -179,13 +202,15 @@ class Block(Typed, ABC):
 
     def __repr__(self) -> str:
         facts = [f"{key}={shown(value)}" for key, value in sorted(self._facts().items())]
-        named = [repr(self._name)] if self._name else []
-        return f"<{' '.join([self._kind, *named, *facts])}>"
+        return f"<{' '.join([self._kind, *self._title(), *facts])}>"
 
     def set_constructor_name(self, kind: str) -> Self:
         """Sets what messages call this kind of block; returns the block."""
         self._kind = kind
         return self
+
+    def _title(self) -> list[str]:
+        return [repr(self._name)] if self._name else []
 
     def _facts(self) -> dict[str, Any]:
         """What messages show beside the kind."""
@@ -207,11 +232,124 @@ class Block(Typed, ABC):
                 raise
             raise type(error)(f"{self}: {error.message}", whole=self._kind) from error
 
-    def _type_found(self) -> None:
-        tell(self._parents, self)
+
+@singledispatch
+def convert_to_block(block_like: Any) -> Block:
+    """The block that `block_like` says.
+
+    | given | block |
+    |---|---|
+    | a block | itself |
+    | a tensor or a numpy array | a `FromTensor` of it |
+    | a dict, a list of pairs, a tuple | a `Record` of it |
+    | an `nn.Module` or another callable | a `Function` of it, which takes batches of tensors |
+
+    `convert_to_block.register(cls, function)` adds a class.
+
+    Raises:
+        BlockTypeError: if it is none of these.
+    """
+    raise BlockTypeError(
+        f"{quoted(block_like)} cannot be converted to a block. Give a block, a tensor, a module or "
+        "function of tensors, or a dict, a list of pairs or a tuple of such."
+    )
+
+
+@convert_to_block.register
+def _(block_like: Block) -> Block:
+    return block_like
+
+
+def convert_to_part(block_like: Any, takes: ResultType, place: str) -> Block:
+    """The same, for a block that takes a type in the place that it has in another.
+
+    Raises:
+        BlockTypeError: if it converts to none, or to one that takes something else.
+    """
+    try:
+        return convert_to_block(block_like).set_input_type(takes)
+    except BlockTypeError as error:
+        raise type(error)(f"{place}: {error.message}", whole=place) from error
+
+
+@transaction()
+def Pipe(*blocks: Any, name: str | None = None) -> Block:
+    """Each block reads the one before: `Pipe(a, b, c)` is `a >> b >> c`.
+
+    Args:
+        *blocks: blocks, or what converts to blocks; none at all give `Identity`.
+        name: its name.
+    """
+    parts = [convert_to_block(block) for block in blocks]
+    if not parts:
+        return Identity(name)
+    return parts[0] if len(parts) == 1 else _Pipe(parts, name)
+
+
+class _Pipe(Block):
+    """Blocks in a row; `a >> b >> c` is one of a pipe and a block, however long it becomes."""
+
+    is_simple = False
+
+    def __init__(self, parts: Sequence[Block], name: str | None) -> None:
+        first, last = parts[0], parts[-1]
+        self._first: Block = first._first if isinstance(first, _Pipe) else first
+        self._last: Block = last._last if isinstance(last, _Pipe) else last
+        super().__init__(parts, name=name)
+
+    def steps(self, context: Context, x: Any) -> Steps:
+        for block in self._plan:
+            x = block.apply(context, x) if block.is_simple else (yield block, x)
+        return x
+
+    @cached_property
+    def _plan(self) -> list[Block]:
+        """All blocks in the row, none of them a pipe."""
+        plan: list[Block] = []
+        stack: list[Block] = [self]
+        while stack:
+            block = stack.pop()
+            if isinstance(block, _Pipe):
+                stack.extend(reversed(block.children))
+            else:
+                plan.append(block)
+        return plan
+
+    # An end is told at once, past the pipes around it, which then hear of it as parents do: so no
+    # length of a row is too deep for Python's stack.
+    def _input_found(self, kind: ResultType) -> None:
+        self._first.set_input_type(kind)
+
+    def _output_found(self, kind: ResultType) -> None:
+        self._last.set_output_type(kind)
 
     def _child_found(self, child: Block) -> None:
-        """Draws conclusions from the types of a child."""
+        parts = self._children
+        for left, right in pairwise(parts):
+            if child is left or child is right:
+                unify((Wire(left),), right, self._kind)
+        self.set_input_type(parts[0].input_type)
+        self.set_output_type(parts[-1].output_type)
+
+
+class Identity(Block):
+    """Gives what it takes.
+
+    Args:
+        name: its name.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        return x
+
+    def _input_found(self, kind: ResultType) -> None:
+        self.set_output_type(kind)
+
+    def _output_found(self, kind: ResultType) -> None:
+        self.set_input_type(kind)
 
 
 def shown(value: Any) -> str:
@@ -220,4 +358,4 @@ def shown(value: Any) -> str:
         return " ".join(repr(value).split())
     value = getattr(value, "func", value)  # of a partial
     name = getattr(value, "__name__", None)
-    return repr(value if name is None else name)
+    return quoted(value) if name is None else repr(name)

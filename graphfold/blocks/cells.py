@@ -1,4 +1,4 @@
-"""The cells that run the operations of a block model on the engine.
+"""The cells that run the primitives of a block model on the engine.
 
 What a node stores are fields of rows, one for each output: "0:float32[150]" is the first output,
 150 numbers of that type. A tensor of any shape is a row there; integers are stored exactly, byte by
@@ -7,21 +7,28 @@ byte, since the engine's buffers hold floating-point numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, NodeInput, State
-from graphfold.blocks.constants import ConstantTensor
-from graphfold.blocks.function import Function, compute
-from graphfold.blocks.precision import in_dtype
-from graphfold.blocks.types import TensorType
-from graphfold.blocks.values import Constant
+from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.evaluation import in_dtype
+from graphfold.blocks.types import ResultType, TensorType, TupleType, tensor_types
+from graphfold.errors import add_note
 
-if TYPE_CHECKING:
-    from graphfold.blocks.operations import Source
+
+class Constant(NamedTuple):
+    """A tensor that is the same for every example, perhaps learned."""
+
+    name: str  # of the module that holds it
+
+
+#: How a tensor comes: None (from the example), a `Constant`, or (slot, output number) of a child.
+Source: TypeAlias = Constant | tuple[int, int] | None
 
 
 class Precision:
@@ -35,38 +42,57 @@ class Precision:
         self.dtype = torch.float32
 
 
+@dataclass(frozen=True)
+class CellContext:
+    """What a cell is told by the model and by the type of its nodes.
+
+    Attributes:
+        sources: how each tensor comes; where any number of children is reduced, which of their
+            outputs.
+        arity: the number of children; None for any.
+        constants: the modules that hold those among the sources, by name.
+        precision: that of the model.
+    """
+
+    sources: tuple[Source, ...] | int
+    arity: int | None
+    constants: Mapping[str, nn.Module]
+    precision: Precision
+
+
 class FunctionCell(Cell):
     """Calls a function for a group of nodes.
 
     Args:
-        function: a block that calls it.
-        sources: how each tensor comes; see `Signature`.
-        constants: those among them, by name.
-        arity: the number of children.
-        precision: that of the model.
+        fn: the function.
+        whose: what messages name.
+        takes: the type of its input.
+        gives: the types of the tensors that it gives.
+        context: how the tensors come.
     """
 
     reads = ()  # the types have been checked, which says more than the names of fields
 
     def __init__(
         self,
-        function: Function,
-        sources: Sequence[Source],
-        constants: Mapping[str, ConstantTensor],
-        arity: int,
-        precision: Precision,
+        fn: Callable[..., Any],
+        whose: str,
+        takes: ResultType,
+        gives: Sequence[TensorType],
+        context: CellContext,
     ) -> None:
         super().__init__()
-        self.fn = function.fn
-        self.whose = str(function)
-        self.arity = arity
-        self.input_type = function.input_type
-        self.sources = tuple(sources)
-        self.kinds = tuple(function.input_tensors)
-        self.outputs = {field_of(n, k): k for n, k in enumerate(function.output_tensors)}
+        assert isinstance(context.sources, tuple)
+        self.fn = fn
+        self.whose = whose
+        self.arity = context.arity
+        self.input_type = takes
+        self.sources = context.sources
+        self.kinds = tuple(tensor_types(takes) or ())
+        self.outputs = {field_of(n, k): k for n, k in enumerate(gives)}
         self.fields = {name: row_width(kind) for name, kind in self.outputs.items()}
-        self.constants = nn.ModuleDict(constants)
-        self.precision = precision
+        self.constants = nn.ModuleDict(context.constants)
+        self.precision = context.precision
 
     def forward(self, x: NodeInput, children: Children) -> State:
         assert isinstance(x, Mapping)
@@ -81,7 +107,6 @@ class FunctionCell(Cell):
             x: their columns.
             children: what they read; None for leaves.
         """
-        assert self.input_type is not None
         read = _SlotReader(children)
         flat = [
             self._argument(n, source, kind, size, x, read)
@@ -150,6 +175,7 @@ class LeafCell(Cell):
     def __init__(self, function: FunctionCell) -> None:
         super().__init__()
         self._function = (function,)
+        self.whose = function.whose
         self.fields = function.fields
 
     def compute(self, size: int, x: Mapping[str, Tensor]) -> State:
@@ -162,40 +188,41 @@ class LeafCell(Cell):
 
 
 class ReductionCell(Cell):
-    """Reduces one output of any number of children.
+    """Reduces one output of any number of children to a tensor of the same type.
 
     Args:
-        how: "sum", "mean", "min" or "max".
+        reduce: from children and a field to the reduced rows, [group_size, width].
+        scatter: what `torch.scatter_reduce` calls it, for integers.
         kind: the type of the tensors.
-        field: which output of the children.
-        precision: that of the model.
+        context: which output of the children.
     """
 
     reads = ()
 
-    def __init__(self, how: str, kind: TensorType, field: str, precision: Precision) -> None:
+    def __init__(
+        self,
+        reduce: Callable[[Children, str], Tensor],
+        scatter: str,
+        kind: TensorType,
+        context: CellContext,
+    ) -> None:
         super().__init__()
-        self.how = how
+        assert isinstance(context.sources, int)
+        self.reduce = reduce
+        self.scatter = scatter
         self.kind = kind
-        self.field = field
-        self.precision = precision
+        self.field = field_of(context.sources, kind)
+        self.precision = context.precision
         self.output = field_of(0, kind)
         self.fields = {self.output: row_width(kind)}
 
     def forward(self, x: NodeInput, children: Children) -> State:
-        if not self.kind.is_floating_point:
-            rows = from_rows(children.rows(self.field), self.kind)
-            values = rows.reshape(rows.shape[0], self.kind.size)
-            total = _reduce_integers(self.how, values, children)
-            return {self.output: to_rows(total, self.kind, self.precision.dtype)}
-        if self.how == "sum":
-            return {self.output: children.sum(self.field)}
-        if self.how == "mean":
-            return {self.output: children.mean(self.field)}
-        if self.how == "max":
-            return {self.output: children.max(self.field)}
-        # Zero minus, since the minimum of nothing is 0 and not -0.
-        return {self.output: 0 - children.max(-children.rows(self.field))}
+        if self.kind.is_floating_point:
+            return {self.output: self.reduce(children, self.field)}
+        rows = from_rows(children.rows(self.field), self.kind)
+        values = rows.reshape(rows.shape[0], self.kind.size)
+        total = _reduce_integers(self.scatter, values, children)
+        return {self.output: to_rows(total, self.kind, self.precision.dtype)}
 
 
 def field_of(number: int, kind: TensorType) -> str:
@@ -224,10 +251,80 @@ def from_rows(rows: Tensor, kind: TensorType) -> Tensor:
     return rows.reshape(rows.shape[0], *kind.shape)
 
 
-def _reduce_integers(how: str, values: Tensor, children: Children) -> Tensor:
+def _reduce_integers(scatter: str, values: Tensor, children: Children) -> Tensor:
     """[group_size, width] exact; zeros of none."""
     whole = values.to(torch.int64)
     total = whole.new_zeros(children.group_size, whole.shape[1])
     parent = children.parent.unsqueeze(1).expand_as(whole)
-    name = {"sum": "sum", "max": "amax", "min": "amin"}[how]
-    return total.scatter_reduce(0, parent, whole, name, include_self=how == "sum")
+    return total.scatter_reduce(0, parent, whole, scatter, include_self=scatter == "sum")
+
+
+def compute(
+    whose: str,
+    fn: Callable[..., Any],
+    kind: ResultType,
+    flat: Sequence[Any],
+    outputs: Sequence[TensorType],
+    size: int,
+) -> list[Tensor]:
+    """The tensors that a function gives for a batch.
+
+    Args:
+        whose: what messages name.
+        fn: the function.
+        kind: the type of its input.
+        flat: the tensors that it takes, [size, ...] each.
+        outputs: the types of the tensors that it should give. A floating-point tensor may have any
+            such dtype: it takes that of the model.
+        size: the size of the batch.
+
+    Raises:
+        BlockTypeError: if it gives something else.
+    """
+    try:
+        results = flat_outputs(fn(*arguments(kind, flat)))
+    except Exception as error:
+        add_note(error, f"in {whose}")
+        raise
+    if len(results) != len(outputs):
+        raise BlockTypeError(
+            f"{whose} gave {len(results)} tensors, but its output type has {len(outputs)}: "
+            f"{', '.join(map(str, outputs))}. Return as many, or declare another type."
+        )
+    for result, output in zip(results, outputs, strict=True):
+        _require_type(whose, result, output, size)
+    return results
+
+
+def arguments(kind: ResultType, flat: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of a function that takes the type, from its flat tensors."""
+    if isinstance(kind, TensorType) or is_flat(kind):
+        return flat
+    found: Sequence[Any] = kind.unflatten(iter(flat))
+    return found
+
+
+def flat_outputs(result: Any) -> list[Any]:
+    """What a function returned, without its tuples and lists."""
+    if not isinstance(result, (tuple, list)):
+        return [result]
+    return [tensor for item in result for tensor in flat_outputs(item)]
+
+
+def _require_type(whose: str, result: Any, kind: TensorType, size: int) -> None:
+    if not isinstance(result, Tensor):
+        raise BlockTypeError(
+            f"{whose} gave {quoted(result)}, which is not a tensor. Return tensors."
+        )
+    floats = kind.is_floating_point and result.is_floating_point()
+    if result.shape != (size, *kind.shape) or not (floats or result.dtype == kind.torch_dtype):
+        dtype = str(result.dtype).removeprefix("torch.")
+        raise BlockTypeError(
+            f"{whose} gave a {dtype} tensor of shape {list(result.shape)} for {size} nodes of "
+            f"output type {kind}. Treat every row for itself, and return one type."
+        )
+
+
+def is_flat(kind: ResultType) -> bool:
+    """Whether it is a tuple of nothing but tensors."""
+    return isinstance(kind, TupleType) and all(isinstance(item, TensorType) for item in kind)

@@ -7,20 +7,20 @@ from typing import Any
 
 from torch import nn
 
-from graphfold.blocks.block import Block, Steps
+from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.constants import Zeros
-from graphfold.blocks.context import Context
-from graphfold.blocks.convert import convert_to_block, convert_to_part
 from graphfold.blocks.errors import (
     BlockDuplicateError,
     BlockKeyError,
     BlockTypeError,
     BlockValueError,
+    quoted,
 )
+from graphfold.blocks.evaluation import Context
 from graphfold.blocks.record import Named, named_blocks
-from graphfold.blocks.simple import InputTransform
+from graphfold.blocks.selection import InputTransform
+from graphfold.blocks.typed import assign, transaction
 from graphfold.blocks.types import PyObjectType, ResultType, VoidType
-from graphfold.blocks.undo import all_or_nothing, put
 
 
 class OneOf(Block):
@@ -41,7 +41,7 @@ class OneOf(Block):
 
     is_simple = False
 
-    @all_or_nothing()
+    @transaction()
     def __init__(
         self,
         key_fn: Callable[[Any], Any] | Any,
@@ -74,7 +74,7 @@ class OneOf(Block):
         except (KeyError, TypeError) as error:
             known = ", ".join(map(repr, self._cases))
             raise BlockKeyError(
-                f"{self} has no case for the key {key!r}. It has: {known}.", key=key
+                f"{self} has no case for the key {quoted(key)}. It has: {known}.", key=key
             ) from error
         return (yield case, x)
 
@@ -115,7 +115,7 @@ class Optional(Block):
 
     is_simple = False
 
-    @all_or_nothing()
+    @transaction()
     def __init__(self, some_case: Any, none_case: Any = None, name: str | None = None) -> None:
         self._some_case = convert_to_part(some_case, PyObjectType(), "some_case of Optional")
         self._none_case: Block | None = None
@@ -135,7 +135,7 @@ class Optional(Block):
         self._some_case.set_output_type(kind)
         if self._none_case is None:
             zeros = Zeros(kind).set_input_type(VoidType())
-            put(vars(self), "_none_case", zeros)
+            assign(vars(self), "_none_case", zeros)
             self._add_child(zeros)
         else:
             self._none_case.set_output_type(kind)
@@ -172,5 +172,7 @@ def _key_block(key_fn: Any) -> Block:
     if isinstance(key_fn, (Block, nn.Module, dict, list, tuple)):
         return convert_to_block(key_fn).set_output_type(PyObjectType())
     if not callable(key_fn):
-        raise BlockTypeError(f"key_fn is not callable: {key_fn!r}. Give a function or a block.")
+        raise BlockTypeError(
+            f"key_fn is not callable: {quoted(key_fn)}. Give a function or a block."
+        )
     return InputTransform(key_fn)

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching import Batch, Network, States, Up, build_schedule
+from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
 from graphfold.batching.engine.randomness import refuse_random
-from graphfold.blocks.cells import LeafCell
-from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.examples import is_single, require_several, single_example
-from graphfold.blocks.lowering import lower
-from graphfold.blocks.node_types import EXAMPLE, NodeTypes
-from graphfold.blocks.operations import Operations
-from graphfold.blocks.parallel import lower_in_processes
-from graphfold.blocks.precision import float_dtype_of
+from graphfold.blocks.block import convert_to_block
+from graphfold.blocks.cells import FunctionCell, LeafCell
+from graphfold.blocks.checks import check_blocks
+from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.evaluation import Depth, float_dtype_of, run
+from graphfold.blocks.infer import gradient_leaves, on_zeros
+from graphfold.blocks.lowering import lower, lower_in_processes
+from graphfold.blocks.node_types import EXAMPLE, NodeTypes, Operations, widen
 from graphfold.blocks.results import Result, Results
+from graphfold.blocks.typed import transaction
 from graphfold.blocks.types import TensorType
-from graphfold.blocks.undo import all_or_nothing
-from graphfold.blocks.walk import check_blocks
-from graphfold.blocks.widen import widen
 from graphfold.dag import Schema, TypedDAG
-from graphfold.errors import GraphfoldError
+from graphfold.errors import EngineError, GraphfoldError
 
 #: The only pass: every node after what it reads.
 PASSES = (Up(),)
@@ -33,16 +33,11 @@ PASSES = (Up(),)
 _WHY = "equal nodes would share what was drawn. Compile with share=False."
 
 
-def compile(
-    root: Any,
-    engine: str = "fast",
-    policy: str = "critical_path",
-    kernel: str = "native",
-    ragged: bool = False,
-    share: bool = False,
-    fuse: bool | None = None,
-) -> CompiledModel:
-    """The model of a root block.
+class CompiledModel(nn.Module):
+    """The model of a root block: a module that takes lists of Python examples.
+
+    Its parameters and state dict are those of the modules in the blocks, each once. Functions may
+    learn nothing else: a parameter that one merely captures is refused when the model runs.
 
     Args:
         root: a block, or what converts to one, that takes Python objects (or nothing).
@@ -61,23 +56,6 @@ def compile(
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
         BlockValueError: if there is a cycle.
     """
-    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse)
-
-
-class CompiledModel(nn.Module):
-    """A model over lists of Python examples; made by `compile`.
-
-    Its parameters and state dict are those of the modules in the blocks, each once.
-
-    Args:
-        root: as in `compile`, like the others.
-        engine: see there.
-        policy: see there.
-        kernel: see there.
-        ragged: see there.
-        share: see there.
-        fuse: see there.
-    """
 
     def __init__(
         self,
@@ -91,7 +69,7 @@ class CompiledModel(nn.Module):
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
-        with all_or_nothing():  # a root that is refused may still become a part of another
+        with transaction():  # a root that is refused may still become a part of another
             blocks = check_blocks(self.root)
             self.results = Results(self.root, blocks)
             self.results.check(ragged)
@@ -110,6 +88,7 @@ class CompiledModel(nn.Module):
         self.register_buffer("_like", torch.zeros(0, dtype=self._widest), persistent=False)
         # The network is made of the same modules, so it is no child: state dicts name them once.
         self._network: list[Network] = []
+        self._checked: set[tuple[Cell, bool]] = set()  # see _check_cell
 
     def forward(self, examples: Iterable[Any] | Batch) -> Any:
         """The output of the root; see `Result.output`.
@@ -161,15 +140,18 @@ class CompiledModel(nn.Module):
         Raises:
             BlockTypeError: if a single example is given, or one does not fit.
         """
-        require_several(examples)
+        if not is_iterable(examples):
+            raise _single_example(examples)
         try:
             if not num_workers:
                 return lower(self.node_types, self.results, examples)
             known = examples if isinstance(examples, Sequence) else list(examples)
-            return lower_in_processes(self, known, num_workers) if known else self.lower([])
+            if not known:
+                return self.lower([])
+            return lower_in_processes(self.node_types, self.results, known, num_workers)
         except GraphfoldError as error:
-            if is_single(self.root, examples):
-                raise single_example(examples) from error
+            if self._is_example(examples):
+                raise _single_example(examples) from error
             raise
 
     def batch(self, examples: Iterable[Any] | TypedDAG) -> Batch:
@@ -189,10 +171,55 @@ class CompiledModel(nn.Module):
         """Node type -> how it ran the last time, as in `Network`."""
         return self._network[0].ways if self._network else {}
 
-    def extra_repr(self) -> str:
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.parameters())
+        ways = [f"  {name}: {how}" for name, how in self.ways.items()]
         return "\n".join(
-            [f"engine={self.engine}", *(f"{name}: {how}" for name, how in self.ways.items())]
+            [
+                f"CompiledModel(engine={self.engine}, {count:,} parameters)",
+                *(f"  {line}" for line in self.root.tree().splitlines()),
+                *(["ways:", *ways] if ways else []),
+            ]
         )
+
+    def _check_cell(self, cell: Cell, results: Iterable[Tensor] = ()) -> None:
+        """Looks once, in training and outside, whether a function learns what is not in the model.
+
+        Args:
+            cell: the cell of the function.
+            results: what it gave; one that only the engine calls is called on zeros instead.
+
+        Raises:
+            EngineError: if it does.
+        """
+        key = cell, self.training
+        if key in self._checked or not torch.is_grad_enabled():
+            return
+        if isinstance(cell, FunctionCell):
+            dtype = self.node_types.precision.dtype
+            results = on_zeros(cell.fn, cell.input_type, dtype, self._like.device)
+        own = set(map(id, self.parameters()))
+        for leaf in gradient_leaves(results):
+            if id(leaf) not in own:
+                raise EngineError(
+                    f"{cell.whose} reads a tensor of shape {list(leaf.shape)} that requires a "
+                    "gradient but belongs to no module of the model, so no optimizer would learn "
+                    "it. Put it, and the function, into an nn.Module, or pass it with FromTensor."
+                )
+        self._checked.add(key)
+
+    def _is_example(self, examples: Any) -> bool:
+        """Whether a sequence is an example of the root itself, and its first item is none."""
+        if not isinstance(examples, (Sequence, Tensor, np.ndarray)) or not len(examples):
+            return False
+        return not self._fits(examples[0]) and self._fits(examples)
+
+    def _fits(self, example: Any) -> bool:
+        try:
+            run(self.root, Depth(), example)
+        except GraphfoldError:
+            return False
+        return True
 
     def _tensors(self) -> Iterator[Tensor]:
         yield from self.parameters()
@@ -230,6 +257,7 @@ class CompiledModel(nn.Module):
             cell = self.node_types.cell(node_type.name)
             if isinstance(cell, LeafCell):
                 found[node_type.name] = cell.compute(count, columns)
+                self._check_cell(cell, found[node_type.name].values())
             else:  # the empty column says how many nodes there are, and their dtype
                 dtype = self.node_types.precision.dtype
                 nothing = torch.zeros(count, 0, dtype=dtype, device=dag.op_type.device)
@@ -238,7 +266,102 @@ class CompiledModel(nn.Module):
                     for name, column in columns.items()
                 }
                 found[node_type.name] = {**converted, "rows": nothing}
+                self._check_cell(cell)
         return found
+
+
+def is_iterable(examples: object) -> bool:
+    """Whether it can be a batch of examples: strings, dicts and what has no items cannot."""
+    if isinstance(examples, (str, bytes, Mapping)):
+        return False
+    try:
+        iter(examples)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
+
+
+def _single_example(example: Any) -> BlockTypeError:
+    return BlockTypeError(
+        "a compiled model takes a batch of examples, not a single example: "
+        f"{quoted(example)}. Put it into a list."
+    )
+
+
+def compile(
+    root: Any,
+    engine: str = "fast",
+    policy: str = "critical_path",
+    kernel: str = "native",
+    ragged: bool = False,
+    share: bool = False,
+    fuse: bool | None = None,
+) -> CompiledModel:
+    """`CompiledModel(root, ...)`: the model of a root block, with the same options."""
+    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse)
+
+
+def verify(model: CompiledModel, examples: list[Any]) -> float:
+    """The largest difference from the reference, in float64.
+
+    Outputs, metrics and the gradients of all parameters are compared, for the sum of the squares of
+    all that the model gives. The model itself stays as it is.
+
+    Args:
+        model: the model, with the engine and the policy that are in question.
+        examples: a list of examples; a few will do.
+    """
+    with _in_float64(model):
+        batch = model.batch(examples)
+        engine = model.engine
+        try:
+            got = _all_numbers(model, batch)
+            model.engine = "reference"
+            want = _all_numbers(model, batch)
+        finally:
+            model.engine = engine
+    differences = [(a - b).abs().max() for a, b in zip(got, want, strict=True) if a.numel()]
+    return float(max(differences, default=torch.zeros(())))
+
+
+def _all_numbers(model: CompiledModel, batch: Any) -> list[Tensor]:
+    result = model.run(batch)
+    tensors = [t.double() for t in all_tensors(result)]
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    loss = sum((t.square().sum() for t in tensors), torch.zeros((), dtype=torch.float64))
+    grads: Sequence[Tensor | None] = [None] * len(parameters)
+    if parameters and loss.requires_grad:
+        grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [*(t.detach() for t in tensors), *(torch.zeros(()) if g is None else g for g in grads)]
+
+
+def all_tensors(result: Result) -> list[Tensor]:
+    """The tensors of a result, outputs first."""
+    return [*_flat_tensors(result.output), *result.metrics.values()]
+
+
+def _flat_tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _flat_tensors(item)
+
+
+@contextmanager
+def _in_float64(model: CompiledModel) -> Iterator[None]:
+    """The model with parameters and buffers in float64, and as it was afterwards."""
+    state = deepcopy(model.state_dict())
+    dtypes = [t.dtype for t in [*model.parameters(), *model.buffers()]]
+    training = model.training
+    try:
+        model.double().eval()
+        yield
+    finally:
+        model.train(training)
+        for tensor, dtype in zip([*model.parameters(), *model.buffers()], dtypes, strict=True):
+            tensor.data = tensor.data.to(dtype)
+        model.load_state_dict(state)
 
 
 def _tensors(block: Any) -> list[TensorType]:

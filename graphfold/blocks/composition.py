@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 
-from graphfold.blocks.block import Block, Steps
-from graphfold.blocks.context import Context
-from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.errors import BlockScopeError, BlockTypeError, BlockValueError
-from graphfold.blocks.order import order_calls, refuse_cycles
-from graphfold.blocks.simple import GetItem, Identity
+from graphfold.blocks.block import Block, Identity, Steps, convert_to_block
+from graphfold.blocks.errors import BlockTypeError, BlockValueError
+from graphfold.blocks.evaluation import Context
+from graphfold.blocks.selection import GetItem
+from graphfold.blocks.typed import append, assign, transaction
 from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
-from graphfold.blocks.undo import all_or_nothing, append, put
-from graphfold.blocks.wire import Call, Wire, is_void, push_back, type_of
+from graphfold.blocks.wire import SCOPE, Call, Scope, Wire, unify
 
-_CURRENT: ContextVar[Composition | None] = ContextVar("composition", default=None)
+#: Where a call finds its input: (which earlier result, which item of it or None for all).
+Places: TypeAlias = tuple[tuple[int, int | None], ...]
 
 
-class Composition(Block):
+class Composition(Block, Scope):
     """Blocks that read each other's results; Looks et al. (2017), section 3.3.
 
     Three ways to wire them: `compose`, which reads like a function; `reads` within `scope`; or
@@ -49,24 +47,24 @@ class Composition(Block):
 
     @property
     def input(self) -> Block:
-        """What stands for the input of the composition; it is read."""
+        """The input of the composition, seen from within; it is read."""
         return self._input
 
     @property
     def output(self) -> Block:
-        """What stands for the output of the composition; it reads."""
+        """The output of the composition, seen from within; it reads."""
         return self._output
 
     @contextmanager
     def scope(self) -> Iterator[Composition]:
         """Within it, `reads` connects blocks of this composition."""
-        token = _CURRENT.set(self)
+        token = SCOPE.set(self)
         try:
             yield self
         finally:
-            _CURRENT.reset(token)
+            SCOPE.reset(token)
 
-    @all_or_nothing()
+    @transaction()
     def connect(self, sources: Any, block: Any) -> None:
         """Connects sources to the input of a block.
 
@@ -90,17 +88,21 @@ class Composition(Block):
             )
         self._attach(call, wires)
 
-    @all_or_nothing()
-    def call(self, block: Block, sources: Any) -> Wire:
-        """Uses a block once more; returns its result."""
-        call = Call(block)
+    @transaction()
+    def call(self, block: Any, sources: Any) -> Wire:
+        """Uses a block, or what converts to one, once more; returns its result."""
+        call = Call(convert_to_block(block))
         append(self._calls, call)
-        self._add_child(block)
+        self._add_child(call.block)
         self._attach(call, self._wires(sources))
         return Wire(call)
 
+    def item(self, source: Any, key: Any) -> Wire:
+        """An item of a result, or with a slice a tuple of them."""
+        return self.call(GetItem(key), source)
+
     def check_wiring(self) -> None:
-        refuse_cycles(self, self._calls)
+        self._order(self._calls)
 
     def check(self) -> None:
         """Orders the calls and looks for faults of the whole.
@@ -108,17 +110,17 @@ class Composition(Block):
         Raises:
             BlockTypeError: if an output is unused, an input unconnected, or the output missing.
         """
-        order = order_calls(self, self._calls, self._by_block.get(self._output))
-        if self.input_type is None and all(is_void(call.block.input_type) for call in order):
-            self.set_input_type(VoidType())
         output = self._by_block.get(self._output)
-        if (output is None or output.sources is None) and not is_void(self.output_type):
+        order = self._checked_order(output)
+        if self.input_type is None and all(_is_void(call.block.input_type) for call in order):
+            self.set_input_type(VoidType())
+        if (output is None or output.sources is None) and not _is_void(self.output_type):
             raise BlockTypeError(
                 f"Composition block has no output: {self}. Connect its output, or set the output "
                 "type to VoidType."
             )
         for call in order:
-            if call.sources is None and not is_void(call.block.input_type):
+            if call.sources is None and not _is_void(call.block.input_type):
                 raise BlockTypeError(
                     f"children have unconnected inputs: {call.block} in {self}. Let it read "
                     "something."
@@ -140,17 +142,15 @@ class Composition(Block):
         return _gather(results, self._output_places)
 
     def _attach(self, call: Call, wires: tuple[Wire, ...]) -> None:
-        put(vars(call), "sources", wires)
-        block = call.block
+        assign(vars(call), "sources", wires)
         if not wires:
-            block.set_input_type(VoidType())
+            call.block.set_input_type(VoidType())
         elif len(wires) > 1:
-            block.set_input_type_classes(TupleType, PyObjectType)
+            call.block.set_input_type_classes(TupleType, PyObjectType)
         for wire in wires:
             if wire.index is not None:
                 wire.block.set_output_type_classes(TupleType)
-        self._forward(call)
-        self._backward(call)
+        unify(wires, call.block, self._kind)
 
     def _call_of(self, block: Block) -> Call:
         """The only connection of a block, made if need be."""
@@ -161,14 +161,14 @@ class Composition(Block):
         call = self._by_block.get(block)
         if call is None:
             call = Call(block)
-            put(self._by_block, block, call)
+            assign(self._by_block, block, call)
             if not isinstance(block, _Placeholder):
                 append(self._calls, call)
                 self._add_child(block)
         return call
 
     def _wires(self, sources: Any) -> tuple[Wire, ...]:
-        several = isinstance(sources, (tuple, list)) and not isinstance(sources, Wire)
+        several = isinstance(sources, (tuple, list))
         return tuple(self._wire(item) for item in (sources if several else [sources]))
 
     def _wire(self, item: Any) -> Wire:
@@ -197,35 +197,8 @@ class Composition(Block):
         for call in [*self._calls, *self._by_block.values()]:
             if call.sources is None:
                 continue
-            if call.block is child:
-                self._backward(call)
-            if any(wire.block is child for wire in call.sources):
-                self._forward(call)
-
-    def _forward(self, call: Call) -> None:
-        assert call.sources is not None
-        kind = type_of(call.sources)
-        if kind is None:
-            return
-        if call.block.input_type is not None:
-            if not (is_void(kind) and not call.sources):
-                push_back(call.sources, call.block.input_type, call.block)
-            return
-        try:
-            call.block.set_input_type(kind)
-        except BlockTypeError as error:
-            if "cannot connect" in error.message or not call.sources:
-                raise
-            raise type(error)(
-                f"cannot connect {', '.join(map(str, call.sources))} of type {kind} to "
-                f"{call.block}: {error.message.removeprefix(f'{call.block}: ')}",
-                whole=self._kind,
-            ) from error
-
-    def _backward(self, call: Call) -> None:
-        assert call.sources is not None
-        if call.block.input_type is not None:
-            push_back(call.sources, call.block.input_type, call.block)
+            if call.block is child or any(wire.block is child for wire in call.sources):
+                unify(call.sources, call.block, self._kind)
 
     def _places(self, call: Call, place: dict[int, int]) -> Places:
         found = []
@@ -233,6 +206,54 @@ class Composition(Block):
             key = id(self._input) if wire.block is self._input else id(wire.source)
             found.append((place[key], wire.index))
         return tuple(found)
+
+    def _checked_order(self, output: Call | None) -> list[Call]:
+        """All calls, each after those that it reads: what the output needs, then the others."""
+        ends = [*self._calls, *([output] if output else [])]
+        read = {id(wire.source) for call in ends for wire in call.sources or ()}
+        order = self._order([output] if output else [])[:-1]
+        done = {id(call) for call in order}
+        unread = [call for call in self._calls if id(call) not in done and id(call) not in read]
+        unused = [str(c.block) for c in unread if not _is_void(c.block.output_type)]
+        if unused:
+            raise BlockTypeError(
+                f"children have unused outputs: {', '.join(unused)} in {self}. Read them, or "
+                "pipe them to Void()."
+            )
+        return [*order, *(call for call in self._order(unread) if id(call) not in done)]
+
+    def _order(self, ends: Sequence[Call]) -> list[Call]:
+        """Some calls and all that they read, each after what it reads; depth first.
+
+        Raises:
+            BlockValueError: if a call reads its own result, directly or by way of others.
+        """
+        known = {id(call) for call in self._calls}
+        order: list[Call] = []
+        finished: dict[int, bool] = {}
+        for end in ends:
+            stack = [] if id(end) in finished else [(end, iter(end.sources or ()))]
+            finished.setdefault(id(end), False)
+            while stack:
+                call, wires = stack[-1]
+                wire = next(wires, None)
+                if wire is None:
+                    stack.pop()
+                    finished[id(call)] = True
+                    order.append(call)
+                    continue
+                source = wire.source
+                if not isinstance(source, Call) or id(source) not in known:  # the input
+                    continue
+                if id(source) not in finished:
+                    finished[id(source)] = False
+                    stack.append((source, iter(source.sources or ())))
+                elif not finished[id(source)]:
+                    raise BlockValueError(
+                        f"Composition cannot have cycles. {wire.block} in {self} reads its own "
+                        "result; use Fold, RNN or a declaration to repeat a block."
+                    )
+        return order
 
 
 class _Placeholder(Identity):
@@ -245,8 +266,28 @@ class _Placeholder(Identity):
         self.set_constructor_name(f"Composition.{side}")
 
 
-#: Where a call finds its input: (which earlier result, which item of it or None for all).
-Places = tuple[tuple[int, int | None], ...]
+@transaction()
+def compose(function: Callable[..., Any], name: str | None = None) -> Composition:
+    """A composition from a function over its input: wiring that reads like a computation.
+
+    The function is called once, with the input. Within it, `block(x)` is the result of a block or a
+    layer on x, `block(x, y)` on a tuple, and `x[0]` an item of x. Other modules and functions of
+    tensors are called as `Function(f)(x)`, or `x >> f`. It returns one result or a tuple of
+    results. As a decorator it turns a function into a block.
+
+    Args:
+        function: what is done with the input.
+        name: its name; by default that of the function.
+    """
+    own = getattr(function, "__name__", "")
+    composition = Composition(name=name or (own if own.isidentifier() else None))
+    with composition.scope():
+        result = function(Wire(composition.input))
+        if result is None:
+            composition.set_output_type(VoidType())
+        else:
+            composition.connect(result, composition.output)
+    return composition
 
 
 def _gather(results: Sequence[Any], places: Places) -> Any:
@@ -258,30 +299,5 @@ def _gather(results: Sequence[Any], places: Places) -> Any:
     return tuple(results[p] if i is None else results[p][i] for p, i in places)
 
 
-def current_composition(what: str) -> Composition:
-    """The composition that is being wired.
-
-    Raises:
-        BlockScopeError: if there is none; the message says what would have needed it.
-    """
-    current = _CURRENT.get()
-    if current is None:
-        raise BlockScopeError(
-            f"Block's {what} method was called outside of a Composition scope. Use compose, or "
-            "`with composition.scope():`."
-        )
-    return current
-
-
-def output_of(block: Block, key: Any) -> Any:
-    """One output of a block, or some of them as a block that reads it."""
-    if isinstance(key, slice):
-        current_composition("slicing")
-        return GetItem(key).reads(block)
-    if isinstance(key, bool) or not isinstance(key, int):
-        raise BlockTypeError(
-            f"{block} has outputs with numbers, but is asked for {key!r}. Give an integer."
-        )
-    wire = Wire(block, key)
-    wire.kind  # noqa: B018  (a number that is too high is an error here)
-    return wire
+def _is_void(kind: ResultType | None) -> bool:
+    return isinstance(kind, VoidType)

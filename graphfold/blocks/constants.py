@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphfold.blocks.block import Block
-from graphfold.blocks.context import Context
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.type_conversion import TypeLike, convert_to_type
+from graphfold.blocks.block import Block, convert_to_block
+from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.evaluation import Context, Depth, Evaluation
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.types import (
     BroadcastSequenceType,
     ResultType,
     SequenceType,
     TensorType,
     TupleType,
+    TypeLike,
     VoidType,
+    convert_to_type,
 )
 
+if TYPE_CHECKING:
+    from graphfold.blocks.lowering import Recorder
 
-class FromTensor(Block):
+
+@convert_to_block.register(Tensor)
+@convert_to_block.register(np.ndarray)
+class FromTensor(Primitive):
     """A tensor that is the same for every example.
 
     It costs no node: functions read it directly.
@@ -31,25 +38,30 @@ class FromTensor(Block):
     Args:
         tensor: a tensor or an array; an `nn.Parameter` is learned, anything else stays as it is.
         name: what messages and state dicts call it.
+        persistent: whether state dicts hold it; a parameter is always held.
 
     Raises:
         BlockTypeError: if it is neither a tensor nor an array, or would be learned and is no
             parameter.
     """
 
-    def __init__(self, tensor: Tensor | np.ndarray, name: str | None = None) -> None:
+    is_constant: ClassVar[bool] = True
+
+    def __init__(
+        self, tensor: Tensor | np.ndarray, name: str | None = None, persistent: bool = True
+    ) -> None:
         if isinstance(tensor, np.ndarray):
             tensor = torch.from_numpy(tensor.copy())
         if not isinstance(tensor, Tensor):
             raise BlockTypeError(
-                f"{tensor!r} is not a tensor or np.ndarray. Convert it with torch.tensor."
+                f"{quoted(tensor)} is not a tensor or np.ndarray. Convert it with torch.tensor."
             )
         if tensor.requires_grad and not isinstance(tensor, nn.Parameter):
             raise BlockTypeError(
                 f"a tensor of shape {list(tensor.shape)} requires a gradient but is not a "
                 "parameter, so a model could not hold it. Make it an nn.Parameter."
             )
-        self.module = ConstantTensor(tensor)
+        self.module = ConstantTensor(tensor, persistent)
         kind = TensorType(tuple(tensor.shape), tensor.dtype)
         super().__init__(input_type=VoidType(), output_type=kind, name=name)
 
@@ -58,11 +70,21 @@ class FromTensor(Block):
         """The tensor."""
         return self.module.value
 
+    @property
+    def operation(self) -> tuple[Hashable, str]:
+        return (self.module, id(self.module.value)), self._name or "constant"
+
     def own_modules(self) -> Iterator[nn.Module]:
         yield self.module
 
-    def apply(self, context: Context, x: Any) -> Any:
-        return context.constant(self)
+    def evaluate(self, evaluation: Evaluation, x: Any) -> Tensor:
+        return evaluation.cast(self.tensor, self.output_tensors[0]).unsqueeze(0)
+
+    def lower(self, recorder: Recorder, x: Any) -> Any:
+        return recorder.constant(self)
+
+    def depth(self, depth: Depth, x: Any) -> int:
+        return 0
 
 
 class ConstantTensor(nn.Module):
@@ -87,7 +109,7 @@ class ConstantTensor(nn.Module):
         return self.value
 
 
-def Zeros(output_type: TypeLike, name: str | None = None) -> Block:
+class Zeros(Block):
     """A block that gives zeros, in tuples as the type says; sequences are empty, voids void.
 
     Args:
@@ -97,39 +119,36 @@ def Zeros(output_type: TypeLike, name: str | None = None) -> Block:
     Raises:
         BlockTypeError: if Python objects or endless sequences are in the type.
     """
-    from graphfold.blocks.record import AllOf, Record
 
-    kind = convert_to_type(output_type)
-    if not all(isinstance(item, TensorType) for item in kind.terminal_types()):
-        raise BlockTypeError(
-            f"all terminal types must be tensors: {kind}. There are no zeros of Python objects."
-        )
-    block: Block
-    if isinstance(kind, TensorType):
-        zeros = FromTensor(torch.zeros(kind.shape, dtype=kind.torch_dtype), name)
-        zeros.module = ConstantTensor(zeros.tensor, persistent=False)  # a state dict needs no zeros
-        block = zeros
-    elif isinstance(kind, TupleType):
-        parts = [Zeros(item) for item in kind]
-        block = AllOf(*parts, name=name) if parts else Record([], name)
-        block.set_input_type(VoidType() if parts else None)
-    elif isinstance(kind, BroadcastSequenceType):
-        raise BlockTypeError(
-            f"cannot create Zeros for an infinite sequence type: {kind}. Name a finite one."
-        )
-    else:
-        block = _Nothing(kind, name)
-    return block.set_constructor_name("Zeros")
-
-
-class _Nothing(Block):
-    """The empty sequence, or void."""
-
-    def __init__(self, kind: ResultType, name: str | None) -> None:
-        super().__init__(input_type=VoidType(), output_type=kind, name=name)
+    def __init__(self, output_type: TypeLike, name: str | None = None) -> None:
+        kind = convert_to_type(output_type)
+        if not all(isinstance(item, TensorType) for item in kind.terminal_types()):
+            raise BlockTypeError(
+                f"all terminal types must be tensors: {kind}. There are no zeros of Python objects."
+            )
+        if isinstance(kind, BroadcastSequenceType):
+            raise BlockTypeError(
+                f"cannot create Zeros for an infinite sequence type: {kind}. Name a finite one."
+            )
+        parts = [_zeros(item) for item in kind] if isinstance(kind, TupleType) else []
+        if isinstance(kind, TensorType):
+            parts = [_zeros(kind)]
+        super().__init__(parts, input_type=VoidType(), output_type=kind, name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
-        return [] if isinstance(self.output_type, SequenceType) else None
+        kind = self.output_type
+        if isinstance(kind, SequenceType):
+            return []
+        values = [part.apply(context, None) for part in self._children]
+        if isinstance(kind, TupleType):
+            return tuple(values)
+        return values[0] if values else None
+
+
+def _zeros(kind: ResultType) -> Block:
+    if isinstance(kind, TensorType):  # a state dict needs no zeros
+        return FromTensor(torch.zeros(kind.shape, dtype=kind.torch_dtype), persistent=False)
+    return Zeros(kind)
 
 
 class _Void(Block):
@@ -142,7 +161,7 @@ class _Void(Block):
         return None
 
     def check(self) -> None:
-        """Whatever is put in is accepted, even if nothing says what it is."""
+        """Accepts any input, even if nothing says what it is."""
         self.set_input_type(self.input_type or VoidType())
 
 

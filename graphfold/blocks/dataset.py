@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.blocks.compiled import PASSES, CompiledModel
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.examples import has_items
+from graphfold.blocks.compiled import PASSES, CompiledModel, is_iterable
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.lowering import Label
+from graphfold.blocks.node_types import OUTPUTS
+from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
-from graphfold.errors import shortened
+from graphfold.datasets.storage.cache import storing
+from graphfold.errors import SchemaError
+
+#: The version of the layout of stored files.
+FORMAT = 2
+
+_LABELS = f"relation:{OUTPUTS}", "label"
+_SCALARS = (type(None), bool, int, float, str)
 
 
 class BlockDataset(GraphDataset):
@@ -28,16 +42,14 @@ class BlockDataset(GraphDataset):
         model: the model.
         examples: the examples, in any iterable but a string or a dict.
         num_workers: processes that share the work of lowering them; 0 for none but this one.
-        cache_dir: a folder where lowered examples are kept for the next run; None for nowhere. They
-            are lowered anew if the examples have changed, or the blocks and the code of functions
-            that blocks call with Python objects. What such functions read elsewhere (files, the
-            time, module-level random numbers) is not noticed.
-        cache_key: a name for what is in objects and functions whose content cannot be read, where
-            there are such; change it when they change.
+        cache_dir: a folder where lowered examples are kept for the next run; None for nowhere.
+        version: names what is kept there: another version is lowered anew. Change it whenever the
+            examples change, or the blocks, or what their functions do with Python objects.
 
     Raises:
         BlockTypeError: if a single example is given.
-        BlockValueError: if `cache_dir` is given and model or examples cannot be told from others.
+        BlockValueError: if there is a `cache_dir` without a version, what is kept there was made of
+            another number of examples or by another model, or a label cannot be stored.
         DataError: if nothing can be stored in `cache_dir`.
         GraphfoldError: if one does not fit the model; a note names it.
     """
@@ -48,15 +60,18 @@ class BlockDataset(GraphDataset):
         examples: Iterable[Any],
         num_workers: int = 0,
         cache_dir: str | Path | None = None,
-        cache_key: str | None = None,
+        version: str | None = None,
     ) -> None:
         examples = _listed(examples)
         if cache_dir is None:
             dag = model.lower(examples, num_workers)
+        elif not version:
+            raise BlockValueError(
+                "cache_dir needs a version, which names what is kept there. Give one, and another "
+                "whenever examples or blocks change."
+            )
         else:
-            from graphfold.blocks.lowered_files import lower_or_load  # needs pyarrow
-
-            dag = lower_or_load(model, list(examples), Path(cache_dir), cache_key, num_workers)
+            dag = _load_or_lower(model, list(examples), Path(cache_dir), version, num_workers)
         super().__init__(dag, PASSES, model.policy, model.share)
 
     def __len__(self) -> int:
@@ -98,15 +113,110 @@ class EpochSampler(BatchSampler):
         yield from batches
 
 
+def _load_or_lower(
+    model: CompiledModel, examples: Sequence[Any], folder: Path, version: str, num_workers: int
+) -> TypedDAG:
+    """The graphs of some examples: from their file if there is one, else lowered and stored."""
+    name = hashlib.sha256(f"{FORMAT} {version}".encode()).hexdigest()
+    path = folder / f"{name}.arrow"
+    dag = _load(path)
+    if dag is None:
+        dag = model.lower(examples, num_workers)
+        _store(dag, path)
+    if dag.num_graphs != len(examples):
+        raise BlockValueError(
+            f"{path}: version '{version}' was lowered from {dag.num_graphs} examples, but there "
+            f"are {len(examples)}. Give another version."
+        )
+    try:
+        return model.widen(dag)
+    except (BlockTypeError, SchemaError) as error:
+        raise BlockValueError(
+            f"{path}: version '{version}' was lowered by another model: {error.message} Give "
+            "another version."
+        ) from error
+
+
+def _store(dag: TypedDAG, path: Path) -> None:
+    """Writes a file whole or not at all; several processes may do so at once."""
+    from graphfold.datasets.storage.arrow_file import GraphFileWriter  # needs pyarrow
+    from graphfold.datasets.storage.columns import row_counts, to_columns
+
+    labels = tuple(map(_text, dag.dictionaries[_LABELS]))
+    with storing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=".lowering-", dir=path.parent)
+        with folder, GraphFileWriter(dag.schema, Path(folder.name)) as writer:
+            writer.append(to_columns(dag), row_counts(dag), {_LABELS: labels})
+            whole = Path(folder.name) / "whole"
+            writer.finish(whole, {"schema": dag.schema.to_dict()})
+            os.replace(whole, path)
+
+
+def _load(path: Path) -> TypedDAG | None:
+    """The graphs in a file, or None if there is none, or a damaged one."""
+    from pyarrow import ArrowException
+
+    from graphfold.datasets.storage.arrow_file import read_graphs, read_metadata
+
+    try:
+        schema = Schema.from_dict(read_metadata(path)["schema"])
+        dag = read_graphs(path, schema, ())
+        labels = tuple(Label(_value(json.loads(text))) for text in dag.dictionaries[_LABELS])
+    except (OSError, ValueError, KeyError, TypeError, ArrowException):
+        return None
+    return replace(dag, dictionaries={_LABELS: labels})  # type: ignore[dict-item]
+
+
+def _text(label: Any) -> str:
+    """A label as JSON.
+
+    Raises:
+        BlockValueError: if that does not hold it.
+    """
+    try:
+        return json.dumps(_plain(label.value))
+    except (TypeError, RecursionError) as error:
+        raise BlockValueError(
+            f"a label cannot be stored: {quoted(label.value)}. Use numbers, strings, and "
+            "lists, tuples and dicts of them, or do without cache_dir."
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """A value in a form that JSON holds, so that `_value` gives it back as it was."""
+    if type(value) in _SCALARS:
+        return value
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_plain(item) for item in value]}
+    if type(value) is dict:
+        return {"dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.generic) and type(value.item()) in _SCALARS:
+        return {"numpy": [value.dtype.str, value.item()]}
+    raise TypeError(f"{type(value)}")
+
+
+def _value(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, content),) = plain.items()
+    if kind == "numpy":
+        return np.dtype(content[0]).type(content[1])
+    if kind == "dict":
+        return {_value(key): _value(item) for key, item in content}
+    items = map(_value, content)
+    return tuple(items) if kind == "tuple" else list(items)
+
+
 def _listed(examples: Iterable[Any]) -> Iterable[Any]:
     """The examples in a form that `lower` cannot take for a single one.
 
     Raises:
         BlockTypeError: if it is a single one.
     """
-    if isinstance(examples, (str, bytes, Mapping)) or not has_items(examples):
+    if not is_iterable(examples):
         raise BlockTypeError(
             "a dataset was given one example where a list was meant: "
-            f"{shortened(repr(examples))}. Put it into a list."
+            f"{quoted(examples)}. Put it into a list."
         )
     return list(examples) if isinstance(examples, (tuple, Tensor, np.ndarray)) else examples

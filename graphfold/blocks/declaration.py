@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphfold.blocks.block import Block, Steps
-from graphfold.blocks.context import Context
-from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.errors import BlockDeclarationError, BlockRecursionError, BlockTypeError
-from graphfold.blocks.type_conversion import TypeLike
-from graphfold.blocks.typed import Typed
-from graphfold.blocks.types import ResultType
-from graphfold.blocks.undo import all_or_nothing, append, put
+from graphfold.blocks.block import Block, Steps, convert_to_block
+from graphfold.blocks.errors import (
+    BlockDeclarationError,
+    BlockRecursionError,
+    BlockTypeError,
+    quoted,
+)
+from graphfold.blocks.evaluation import Context
+from graphfold.blocks.typed import Typed, append, assign, transaction
+from graphfold.blocks.types import ResultType, TypeLike
 
 #: How often a block may run inside of itself with the very same object: then it will never end.
 MOST_INSIDE = 1000
@@ -60,7 +61,7 @@ class ForwardDeclaration(Typed):
     def __repr__(self) -> str:
         return f"<ForwardDeclaration {self.name!r}>"
 
-    @all_or_nothing()
+    @transaction()
     def resolve_to(self, target_block: Any) -> None:
         """Defines it.
 
@@ -101,7 +102,7 @@ class Reference(Block):
 
     def resolve(self, target: Block) -> None:
         """Names the block that it stands for."""
-        put(vars(self), "target", target)
+        assign(vars(self), "target", target)
         append(target._parents, self)  # so that it hears of the target's types
         self.set_io_types(target)
 
@@ -112,26 +113,29 @@ class Reference(Block):
             )
         super().check()
 
-    def always(self) -> Sequence[Block]:
+    def below(self) -> Sequence[Block]:
         return () if self.target is None else [self.target]
 
+    def always(self) -> Sequence[Block]:
+        return self.below()
+
     def steps(self, context: Context, x: Any) -> Steps:
-        inside, key = context.inside, (id(self.target), id(x))
-        count = inside[key] = inside.get(key, 0) + 1
+        active, key = context.active, (id(self.target), id(x))
+        count = active[key] = active.get(key, 0) + 1
         if count > MOST_INSIDE:
             self._refuse_endless(x)
         value = yield self.target, x  # type: ignore[misc]
         if count == 1:
-            del inside[key]
+            del active[key]
         else:
-            inside[key] = count - 1
+            active[key] = count - 1
         return value
 
     def _refuse_endless(self, x: Any) -> None:
         if not hasattr(x, "__next__"):  # an iterator may have moved on
             raise BlockRecursionError(
                 f"{self.target} contains itself and runs again and again with the same object: "
-                f"{reprlib.repr(x)}. Let it pass on a part of what it is given to itself, and "
+                f"{quoted(x)}. Let it pass on a part of what it is given to itself, and "
                 "check whether the example contains itself."
             )
 

@@ -5,7 +5,9 @@ Every `GraphfoldError` is a `ValueError`, so each of these is one too.
 
 from __future__ import annotations
 
-from graphfold.errors import GraphfoldError
+import reprlib
+
+from graphfold.errors import GraphfoldError, shortened
 
 
 class BlockTypeError(GraphfoldError, TypeError):
@@ -52,3 +54,14 @@ class BlockRecursionError(BlockValueError, RecursionError):
 
 class BlockDeclarationError(BlockTypeError):
     """A declaration that is resolved twice, or used once that is too late."""
+
+
+def quoted(value: object) -> str:
+    """A value as messages show it: its repr, shortened.
+
+    Of an object that is nested more deeply than Python can print, only the outer levels are shown.
+    """
+    try:
+        return shortened(repr(value))
+    except RecursionError:
+        return shortened(reprlib.repr(value))

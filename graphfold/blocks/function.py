@@ -1,24 +1,38 @@
-"""Function: a function of batches of tensors, or a module, as a block."""
+"""Function: a function of batches of tensors, or a module, as a block; and Concat, which is one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from graphfold.blocks.block import Block
-from graphfold.blocks.context import Context
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.infer import infer_output_type as infer
-from graphfold.blocks.type_conversion import tensor_types
+from graphfold.batching import Cell
+from graphfold.blocks.block import convert_to_block
+from graphfold.blocks.cells import (
+    CellContext,
+    FunctionCell,
+    LeafCell,
+    compute,
+    flat_outputs,
+    is_flat,
+)
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.evaluation import Depth, Evaluation
+from graphfold.blocks.infer import infer_output_type
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.typed import Classes, Typed
-from graphfold.blocks.types import ResultType, TensorType, TupleType
-from graphfold.errors import add_note
+from graphfold.blocks.types import ResultType, TensorType, TupleType, is_size, tensor_types
+
+if TYPE_CHECKING:
+    from graphfold.blocks.lowering import Recorder
 
 
-class Function(Block):
-    """A function of tensors: the only block that computes.
+@convert_to_block.register(Callable)  # type: ignore[call-overload]
+class Function(Primitive):
+    """A function of tensors: the block that computes.
 
     Equal functions of equal types are one operation, wherever in the model they stand: the engine
     calls it once for all of its nodes that can run together. So the function gets batches, with
@@ -45,7 +59,7 @@ class Function(Block):
         self, fn: Callable[..., Any], name: str | None = None, infer_output_type: bool = True
     ) -> None:
         if not callable(fn):
-            raise BlockTypeError(f"fn is not callable: {fn!r}. Give a function or a module.")
+            raise BlockTypeError(f"fn is not callable: {quoted(fn)}. Give a function or a module.")
         self.fn = fn
         self._infer = infer_output_type
         self._takes_tuple = False
@@ -57,18 +71,28 @@ class Function(Block):
         if isinstance(self.fn, nn.Module):
             yield self.fn
 
-    def apply(self, context: Context, x: Any) -> Any:
-        return context.call(self, x)
-
     @property
-    def input_tensors(self) -> list[TensorType]:
-        """The types of the tensors that it takes, in order."""
-        return tensor_types(self.input_type) or []  # type: ignore[arg-type]
+    def operation(self) -> tuple[Hashable, str]:
+        fn = self.fn if isinstance(self.fn, Hashable) else id(self.fn)
+        return (fn, self.input_type, self.output_type), self._name or _plain_name(self.fn)
 
-    @property
-    def output_tensors(self) -> list[TensorType]:
-        """The types of the tensors that it gives, in order."""
-        return tensor_types(self.output_type) or []  # type: ignore[arg-type]
+    def evaluate(self, evaluation: Evaluation, x: Any) -> Any:
+        assert self.input_type is not None
+        kinds, flat = self.output_tensors, self.flatten(x)
+        results = compute(str(self), self.fn, self.input_type, flat, kinds, flat[0].shape[0])
+        return self.unflatten([evaluation.cast(t, k) for t, k in zip(results, kinds, strict=True)])
+
+    def lower(self, recorder: Recorder, x: Any) -> Any:
+        return self.unflatten(recorder.node(self, self.flatten(x)))
+
+    def depth(self, depth: Depth, x: Any) -> Any:
+        return self.unflatten([1 + max(self.flatten(x))] * len(self.output_tensors))
+
+    def cell(self, context: CellContext) -> Cell:
+        assert self.input_type is not None
+        whose, gives = str(self), self.output_tensors
+        cell = FunctionCell(self.fn, whose, self.input_type, gives, context)
+        return cell if cell.arity else LeafCell(cell)
 
     def flatten(self, x: Any) -> Sequence[Any]:
         """The tensors of an instance of the input type, in order."""
@@ -82,102 +106,108 @@ class Function(Block):
             return flat[0]
         return tuple(flat) if self._flat_output else self.output_type.unflatten(iter(flat))  # type: ignore
 
-    def compute(self, flat: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors that it gives for those that it takes, [batch_size, ...] each.
-
-        Raises:
-            BlockTypeError: if they are not of the output type.
-        """
-        assert self.input_type is not None
-        size = flat[0].shape[0]
-        return compute(str(self), self.fn, self.input_type, flat, self.output_tensors, size)
-
     def _facts(self) -> dict[str, Any]:
         return {"fn": self.fn}
 
     def _input_found(self, kind: ResultType) -> None:
         _require_tensors("input", kind, self)
         self._takes_tuple = isinstance(kind, TupleType)
-        self._flat_input = _is_flat(kind)
+        self._flat_input = is_flat(kind)
         if isinstance(self.fn, Typed):
             self.set_io_types(self.fn)
         if self._infer and not (isinstance(self.fn, Typed) and self.output_type is not None):
-            self.set_output_type(infer(self, self.fn, kind))
+            self.set_output_type(infer_output_type(self, self.fn, kind))
 
     def _output_found(self, kind: ResultType) -> None:
         _require_tensors("output", kind, self)
         self._gives_tuple = isinstance(kind, TupleType)
-        self._flat_output = _is_flat(kind)
+        self._flat_output = is_flat(kind)
         if isinstance(self.fn, Typed):
             self.set_io_types(self.fn)
 
 
-def compute(
-    whose: str,
-    fn: Callable[..., Any],
-    kind: ResultType,
-    flat: Sequence[Any],
-    outputs: Sequence[TensorType],
-    size: int,
-) -> list[Tensor]:
-    """The tensors that a function gives for a batch.
+class Concat(Function):
+    """Concatenates a tuple of tensors; scalars count as vectors of one number.
 
     Args:
-        whose: what messages name.
-        fn: the function.
-        kind: the type of its input.
-        flat: the tensors that it takes, [size, ...] each.
-        outputs: the types of the tensors that it should give. A floating-point tensor may have any
-            such dtype: it takes that of the model.
-        size: the size of the batch.
+        concat_dim: the dimension to concatenate along, not counting the batch.
+        flatten: whether the tensors of nested tuples are concatenated too, in order.
+        name: its name.
 
     Raises:
-        BlockTypeError: if it gives something else.
+        BlockTypeError: if there is nothing but a tuple of tensors of one dtype and of one shape in
+            the other dimensions.
+        BlockValueError: if the dimension is negative.
     """
-    try:
-        results = flat_outputs(fn(*arguments(kind, flat)))
-    except Exception as error:
-        add_note(error, f"in {whose}")
-        raise
-    if len(results) != len(outputs):
-        raise BlockTypeError(
-            f"{whose} gave {len(results)} tensors, but its output type has {len(outputs)}: "
-            f"{', '.join(map(str, outputs))}. Return as many, or declare another type."
-        )
-    for result, output in zip(results, outputs, strict=True):
-        _require_type(whose, result, output, size)
-    return results
+
+    expected_input: ClassVar[Classes] = (TupleType,)
+    expected_output: ClassVar[Classes] = (TensorType,)
+
+    def __init__(self, concat_dim: int = 0, flatten: bool = False, name: str | None = None):
+        if not is_size(concat_dim):
+            raise BlockValueError(
+                f"concat_dim must be a dimension, counted from 0 after the batch: {concat_dim!r}."
+            )
+        self._concat_dim = concat_dim
+        self._flatten = flatten
+        super().__init__(_Concatenate(concat_dim), name, infer_output_type=False)
+
+    def _input_found(self, kind: ResultType) -> None:
+        assert isinstance(kind, TupleType)
+        self._check(kind)
+        super()._input_found(kind)
+        self.set_output_type(self._joined(tensor_types(kind) or []))
+
+    def _check(self, kind: TupleType) -> None:
+        tensors = tensor_types(kind)
+        if tensors is None:
+            raise BlockTypeError(f"Concat inputs must be tensors: {kind} of {self}.")
+        if not tensors:
+            raise BlockTypeError(f"Concat requires at least one tensor as input: {kind}.")
+        if not self._flatten and any(isinstance(item, TupleType) for item in kind):
+            raise BlockTypeError(
+                f"input type {kind} of {self} contains nested tuples, expected a flat tuple of "
+                "tensors; set flatten=True in the constructor."
+            )
+
+    def _joined(self, tensors: list[TensorType]) -> TensorType:
+        dim, first, size = self._concat_dim, None, 0
+        for number, tensor in enumerate(tensors):
+            shape: list[int | None] = list(tensor.shape or (1,))
+            if len(shape) <= dim:
+                raise BlockTypeError(
+                    f"Concat argument {number} of type {tensor} has rank less than {dim + 1}. "
+                    "Lower concat_dim."
+                )
+            size += shape[dim] or 0
+            shape[dim] = None
+            first = first or shape
+            if shape != first:
+                raise BlockTypeError(
+                    f"Shapes for concat don't match: {first} vs. {shape} (None is joined)."
+                )
+            if tensor.dtype != tensors[0].dtype:
+                raise BlockTypeError(
+                    f"Cannot concat tensors of different dtypes: {tensors[0].dtype} vs. "
+                    f"{tensor.dtype}. Read them with one dtype."
+                )
+        assert first is not None
+        return TensorType([size if s is None else s for s in first], tensors[0].dtype)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"concat_dim": self._concat_dim, "flatten": self._flatten}
 
 
-def arguments(kind: ResultType, flat: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of a function that takes the type, from its flat tensors."""
-    if isinstance(kind, TensorType) or _is_flat(kind):
-        return flat
-    found: Sequence[Any] = kind.unflatten(iter(flat))
-    return found
+@dataclass(frozen=True)
+class _Concatenate:
+    """Equal for equal dimensions, so that all such blocks are one operation."""
 
+    dim: int
+    __name__ = "concat"
 
-def flat_outputs(result: Any) -> list[Any]:
-    """What a function returned, without its tuples and lists."""
-    if not isinstance(result, (tuple, list)):
-        return [result]
-    return [tensor for item in result for tensor in flat_outputs(item)]
-
-
-def _require_type(whose: str, result: Any, kind: TensorType, size: int) -> None:
-    if not isinstance(result, Tensor):
-        raise BlockTypeError(f"{whose} gave {result!r}, which is not a tensor. Return tensors.")
-    floats = kind.is_floating_point and result.is_floating_point()
-    if result.shape != (size, *kind.shape) or not (floats or result.dtype == kind.torch_dtype):
-        dtype = str(result.dtype).removeprefix("torch.")
-        raise BlockTypeError(
-            f"{whose} gave a {dtype} tensor of shape {list(result.shape)} for {size} nodes of "
-            f"output type {kind}. Treat every row for itself, and return one type."
-        )
-
-
-def _is_flat(kind: ResultType) -> bool:
-    return isinstance(kind, TupleType) and all(isinstance(item, TensorType) for item in kind)
+    def __call__(self, *items: Any) -> Tensor:
+        tensors = flat_outputs(items)
+        return torch.cat([t.unsqueeze(1) if t.dim() == 1 else t for t in tensors], self.dim + 1)
 
 
 def _require_tensors(side: str, kind: ResultType, function: Function) -> None:
@@ -192,3 +222,11 @@ def _require_tensors(side: str, kind: ResultType, function: Function) -> None:
         raise BlockTypeError(
             f"functions must {verb} at least one tensor {side}, but {function} has the type {kind}."
         )
+
+
+def _plain_name(fn: object) -> str:
+    if isinstance(fn, nn.Module):
+        return str(getattr(fn, "name", None) or type(fn).__name__)
+    fn = getattr(fn, "func", fn)  # of a partial
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return "function" if name == "<lambda>" else str(name)

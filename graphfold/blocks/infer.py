@@ -1,8 +1,8 @@
-"""The output type of a function, found by a call that leaves no trace."""
+"""What calls that leave no trace tell of a function: its output type, and what it captures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from graphfold._torch import fake_tensor_log, fake_tensors, needs_numbers
-from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.cells import flat_outputs
+from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.evaluation import in_dtype
 from graphfold.blocks.types import ResultType, TensorType, TupleType
 
 #: A number of rows that no other dimension is likely to have.
@@ -52,6 +54,37 @@ def _may_hold_batch(kind: ResultType) -> bool:
     return isinstance(kind, TensorType) and any(s and s % BATCH_SIZE == 0 for s in kind.shape)
 
 
+def on_zeros(
+    fn: Callable[..., Any], kind: ResultType, dtype: torch.dtype, device: torch.device
+) -> list[Tensor]:
+    """The tensors that a function gives for a row of zeros; none if it cannot take them.
+
+    Args:
+        fn: the function; a module is in the mode that it is in, and is not changed.
+        kind: the type of its input.
+        dtype: the dtype of floating-point tensors.
+        device: that of the model.
+    """
+    try:
+        with _unchanged(fn, device):
+            return flat_outputs(fn(*_zeros(1, kind, dtype, device)))
+    except Exception:  # anybody's function, which need not be able to take zeros
+        return []
+
+
+def gradient_leaves(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The tensors that the gradients of some tensors reach."""
+    stack = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if hasattr(node, "variable"):
+            yield node.variable
+        following = {parent for parent, _ in node.next_functions if parent is not None} - seen
+        seen |= following
+        stack.extend(following)
+
+
 def _type_for(size: int, whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
     try:
         with _evaluating(fn):
@@ -74,7 +107,7 @@ def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
         except needs_numbers():
             pass
     try:
-        with torch.random.fork_rng([]), torch.no_grad():
+        with torch.no_grad():
             return fn(*_zeros(size, kind))
     except Exception:
         if lazy:
@@ -95,35 +128,52 @@ def _size(kind: ResultType) -> int:
 
 @contextmanager
 def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
-    """A module in evaluation mode, and as it was afterwards, whatever it counts.
+    """A module in evaluation mode, and as it was afterwards.
 
     What torch logs of a call that fails is left out.
     """
     modules = list(fn.modules()) if isinstance(fn, nn.Module) else []
     modes = [module.training for module in modules]
-    buffers = [b for module in modules for b in module.buffers(False) if not is_lazy(b)]
-    before = [buffer.clone() for buffer in buffers]
     failures = fake_tensor_log()  # our message says it in a line
     was_disabled = failures.disabled
     try:
         failures.disabled = True
         for module in modules:
             module.training = False
-        yield
+        with _unchanged(fn):
+            yield
     finally:
         failures.disabled = was_disabled
-        for buffer, values in zip(buffers, before, strict=True):
-            buffer.copy_(values)
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
 
 
-def _zeros(size: int, kind: ResultType) -> Any:
+@contextmanager
+def _unchanged(fn: Callable[..., Any], device: torch.device | None = None) -> Iterator[None]:
+    """Buffers of a module and random numbers are afterwards what they were, whatever it counts."""
+    buffers = list(fn.buffers()) if isinstance(fn, nn.Module) else []
+    before = [(buffer, buffer.clone()) for buffer in buffers if not is_lazy(buffer)]
+    try:
+        with torch.random.fork_rng([device] if device and device.type == "cuda" else []):
+            yield
+    finally:
+        for buffer, values in before:
+            if not torch.equal(buffer, values):  # a graph may hold it as it is
+                buffer.copy_(values)
+
+
+def _zeros(
+    size: int,
+    kind: ResultType,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+) -> Any:
+
     def make(item: ResultType) -> Any:
         if isinstance(item, TupleType):
             return tuple(map(make, item))
         assert isinstance(item, TensorType)
-        return torch.zeros((size, *item.shape), dtype=item.torch_dtype)
+        return torch.zeros((size, *item.shape), dtype=in_dtype(item, dtype), device=device)
 
     return make(kind) if isinstance(kind, TupleType) else (make(kind),)
 
@@ -132,7 +182,9 @@ def _type_of(size: int, result: Any, whose: object) -> ResultType:
     if isinstance(result, (tuple, list)):
         return TupleType(*(_type_of(size, item, whose) for item in result))
     if not isinstance(result, Tensor):
-        raise BlockTypeError(f"{whose} returns {result!r}, which is not a tensor. Return tensors.")
+        raise BlockTypeError(
+            f"{whose} returns {quoted(result)}, which is not a tensor. Return tensors."
+        )
     if result.ndim == 0:
         raise BlockTypeError(
             f"{whose}: expected a batch tensor, saw a scalar: {list(result.shape)}. Keep the first "

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from graphfold.blocks.block import Block
-from graphfold.blocks.context import Context
 from graphfold.blocks.errors import (
     BlockDuplicateError,
     BlockIndexError,
     BlockKeyError,
     BlockTypeError,
     BlockValueError,
+    quoted,
 )
+from graphfold.blocks.evaluation import Context
 from graphfold.blocks.types import PyObjectType, TensorType
-from graphfold.errors import shortened
 
 
 class Tensor(Block):
@@ -48,7 +48,7 @@ class Tensor(Block):
         if value.shape != self._tensor.shape:
             raise BlockTypeError(
                 f"{self} makes tensors of shape {list(self._tensor.shape)}, but "
-                f"{shortened(repr(x))} has the shape {list(value.shape)}. Correct the example, or "
+                f"{quoted(x)} has the shape {list(value.shape)}. Correct the example, or "
                 "the shape."
             )
         if self._numpy.kind in "iu" and type(x) is not int:  # of which numpy says so itself
@@ -64,9 +64,7 @@ class Tensor(Block):
 
     def _no_numbers(self, x: Any, why: object) -> BlockValueError:
         fault = str(why).rstrip(".")
-        return BlockValueError(
-            f"{self} cannot make {shortened(repr(x))} a tensor: {fault}. Give numbers."
-        )
+        return BlockValueError(f"{self} cannot make {quoted(x)} a tensor: {fault}. Give numbers.")
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"dtype": self._tensor.dtype}
@@ -199,5 +197,5 @@ def _look_up(rows: dict[Any, Any], x: Any, whose: object) -> Any:
         return rows[x]
     except (KeyError, TypeError) as error:
         raise BlockKeyError(
-            f"{whose} has no place for {shortened(repr(x))}. Correct the example, or add it.", key=x
+            f"{whose} has no place for {quoted(x)}. Correct the example, or add it.", key=x
         ) from error

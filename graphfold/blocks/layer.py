@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphfold.blocks.block import Block
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.function import Function, flat_outputs
-from graphfold.blocks.type_conversion import TypeLike, tensor_types
+from graphfold.blocks.block import Block, Pipe
+from graphfold.blocks.cells import flat_outputs
+from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.function import Function
 from graphfold.blocks.typed import Typed
-from graphfold.blocks.types import ResultType, TensorType, TupleType
+from graphfold.blocks.types import ResultType, TensorType, TupleType, TypeLike, tensor_types
 from graphfold.blocks.wire import Wire
 
 
@@ -71,13 +71,9 @@ class Layer(nn.Module, Typed):
             raise
 
     def __rshift__(self, other: Any) -> Block:
-        from graphfold.blocks.compose import Pipe
-
         return Pipe(self, other)
 
     def __rrshift__(self, other: Any) -> Block:
-        from graphfold.blocks.compose import Pipe
-
         return Pipe(other, self)
 
     def _input_found(self, kind: ResultType) -> None:
@@ -94,7 +90,7 @@ def _batch_type(arg: Any) -> ResultType:
     if isinstance(arg, (tuple, list)):
         return TupleType(*map(_batch_type, arg))
     if not isinstance(arg, Tensor) or not arg.ndim:
-        raise BlockTypeError(f"layers take batches of tensors, not {arg!r}. Add a dimension.")
+        raise BlockTypeError(f"layers take batches of tensors, not {quoted(arg)}. Add a dimension.")
     return TensorType(tuple(arg.shape[1:]), arg.dtype)
 
 

@@ -1,4 +1,4 @@
-"""FC and Embedding: the layers that nearly every model has, sized by what they are connected to."""
+"""The layers that nearly every model has, sized by what they are connected to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueError
+from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.layer import Layer
-from graphfold.blocks.types import ResultType, TensorType, is_size
-from graphfold.errors import shortened
+from graphfold.blocks.types import ResultType, TensorType, TupleType, is_size
 from graphfold.layers.dropout import drop
 
 Activation = Callable[[Tensor], Tensor]
@@ -204,6 +203,40 @@ class Embedding(Layer):
         return ", ".join([f"{self.num_buckets}, {self.num_units_out}", *fixed, *named])
 
 
+class RNNCell(Layer):
+    """(element, state) to (output, next state), by a recurrent cell of torch.
+
+    The output is h. The state of an LSTM is (h, c), torch's order; that of the others is h.
+
+    Args:
+        cell: an `nn.LSTMCell`, `nn.GRUCell` or `nn.RNNCell`.
+        name: its name; by default that of the cell's class.
+
+    Raises:
+        BlockTypeError: if the cell is none of these, or is given something else.
+    """
+
+    def __init__(self, cell: nn.RNNCellBase, name: str | None = None) -> None:
+        if not isinstance(cell, nn.RNNCellBase):
+            raise BlockTypeError(
+                f"{cell!r} is no recurrent cell of torch. Give an LSTMCell, GRUCell or RNNCell; "
+                "any other module from (element, state) to (output, state) is used as it is."
+            )
+        h = TensorType((cell.hidden_size,))
+        state = TupleType(h, h) if isinstance(cell, nn.LSTMCell) else h
+        super().__init__(
+            (TensorType((cell.input_size,)), state), (h, state), name or type(cell).__name__
+        )
+        self.cell = cell
+
+    def build(self, kind: ResultType) -> None:
+        """The cell has its parameters already."""
+
+    def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        new = self.cell(x, state)
+        return (new[0] if isinstance(new, tuple) else new), new
+
+
 def _named(value: object) -> str:
     return str(getattr(value, "__name__", value))
 
@@ -220,7 +253,7 @@ def _require_callable(layer: str, **functions: object) -> None:
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise BlockTypeError(
-                f"{layer}: {name} must be a function, but it is {shortened(repr(function))}. Give "
+                f"{layer}: {name} must be a function, but it is {quoted(function)}. Give "
                 "a function, or None."
             )
 

@@ -1,31 +1,43 @@
 """Lowering: from Python examples to graphs, without a single tensor operation.
 
-An example runs through the blocks, and every call of a function leaves one node; blocks that only
-wire leave none. The outputs of an example and the values of metrics are edges of a relation from
-their node to the example's first node, which stands for the example and computes nothing.
+An example runs through the blocks, and every primitive leaves one node; blocks that only wire leave
+none. The outputs of an example and the values of metrics are edges of a relation from their node to
+the example's first node, which is the example itself and computes nothing.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterable, Sequence
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from graphfold.blocks.cells import Constant, Source
 from graphfold.blocks.constants import FromTensor
-from graphfold.blocks.context import Context, run
-from graphfold.blocks.function import Function
-from graphfold.blocks.metric import Metric
-from graphfold.blocks.node_types import LENGTHS, OUTPUTS, NodeTypes
-from graphfold.blocks.operations import Source
-from graphfold.blocks.reductions import Reduction
-from graphfold.blocks.results import Results
+from graphfold.blocks.evaluation import Context, run
+from graphfold.blocks.node_types import LENGTHS, OUTPUTS, NodeTypes, widen
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.results import Metric, Results
 from graphfold.blocks.types import ResultType, SequenceType, TensorType, TupleType
-from graphfold.blocks.values import Constant, Output
-from graphfold.dag import Relation, TypedDAG, compute_depth
+from graphfold.dag import Relation, TypedDAG, collate, compute_depth
 from graphfold.dag.typed_dag import pointers
-from graphfold.errors import add_note
+from graphfold.errors import ConfigError, add_note
+
+#: Runs per process, so that one with large examples does not keep the others waiting.
+RUNS_PER_PROCESS = 4
+
+#: What the processes find in their copy of the memory: blocks hold functions, which cannot be sent.
+_SHARED: dict[str, tuple[NodeTypes, Results, Sequence[Any]]] = {}
+
+
+class Output(NamedTuple):
+    """A tensor that a node will compute."""
+
+    node: int  # its number in the example
+    number: int  # which of the node's outputs
 
 
 class Label:
@@ -64,7 +76,7 @@ class Recorder(Context):
         self._lengths: list[tuple[int, int]] = []  # (slot, length)
         self._length_ends: list[int] = []
         self._labels: list[Label] = []
-        self._give_back = node_types.operations.materialisers
+        self._copies = node_types.operations.copies
 
     def example(self, example: Any) -> None:
         """Runs one example through the root."""
@@ -122,26 +134,36 @@ class Recorder(Context):
             dictionaries={(f"relation:{OUTPUTS}", "label"): tuple(self._labels)},  # type: ignore
         )
 
-    def from_example(self, kind: TensorType, value: Any) -> Any:
+    def from_example(self, kind: TensorType, value: np.ndarray) -> Any:
         return value
 
+    def visit(self, primitive: Primitive, x: Any) -> Any:
+        return primitive.lower(self, x)
+
     def constant(self, block: FromTensor) -> Constant:
+        """The tensor of a constant."""
         return Constant(self._names[block])
 
-    def call(self, function: Function, x: Any) -> Any:
+    def node(self, block: Primitive, tensors: Iterable[Any]) -> list[Output]:
+        """The tensors that a new node gives, which takes these.
+
+        Args:
+            block: what the node computes.
+            tensors: one for each of `block.input_tensors`.
+        """
         slots: dict[int, int] = {}
         sources: list[Source] = []
         values = []
-        for value in function.flatten(x):
-            if isinstance(value, Output):
-                node, number = value
+        for tensor in tensors:
+            if isinstance(tensor, Output):
+                node, number = tensor
                 sources.append((slots.setdefault(node, len(slots)), number))
-            elif isinstance(value, Constant):
-                sources.append(value)
+            elif isinstance(tensor, Constant):
+                sources.append(tensor)
             else:
                 sources.append(None)
-                values.append(value)
-        op_type = self._types.find(self._names[function], tuple(sources))
+                values.append(tensor)
+        op_type = self._types.find(self._names[block], tuple(sources))
         node = self._node(op_type, slots)
         if values:
             columns = self._columns.get(op_type)
@@ -149,22 +171,30 @@ class Recorder(Context):
                 columns = self._columns[op_type] = [[] for _ in values]
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
-        return function.unflatten([Output(node, n) for n in range(len(function.output_tensors))])
+        return [Output(node, number) for number in range(len(block.output_tensors))]
 
-    def reduce(self, reduction: Reduction, items: Sequence[Any]) -> Output:
-        outputs = [self._as_output(item, reduction.tensor) for item in items]
+    def reduction(self, block: Primitive, tensors: Sequence[Any], kind: TensorType) -> Output:
+        """The first tensor that a new node gives, which takes any number of tensors.
+
+        Args:
+            block: what the node computes.
+            tensors: all of one type.
+            kind: the type.
+        """
+        outputs = [self._as_output(tensor, kind) for tensor in tensors]
         number = outputs[0].number if outputs else 0
         if any(output.number != number for output in outputs):
-            give = self._give_back[reduction.tensor]
-            outputs = [o if o.number == 0 else self.call(give, o) for o in outputs]
+            copy = self._copies[kind]
+            outputs = [o if o.number == 0 else self.node(copy, (o,))[0] for o in outputs]
             number = 0
-        op_type = self._types.find(self._names[reduction], number)
+        op_type = self._types.find(self._names[block], number)
         return Output(self._node(op_type, [output.node for output in outputs]), 0)
 
     def metric(self, metric: Metric, value: Any, label: Any) -> None:
+        """Notes a tensor as a value of a metric."""
         node, number = self._as_output(value, metric.tensor)
         code = -1
-        if isinstance(metric.input_type, TupleType):
+        if metric.has_labels:
             code = len(self._labels)
             self._labels.append(Label(label))
         self._outputs.append((node, self._results.metric_slot(metric.name), number, code))
@@ -177,10 +207,7 @@ class Recorder(Context):
 
     def _as_output(self, value: Any, kind: TensorType) -> Output:
         """The tensor as the output of a node, which is made if it has none."""
-        if isinstance(value, Output):
-            return value
-        found: Output = self.call(self._give_back[kind], value)
-        return found
+        return value if isinstance(value, Output) else self.node(self._copies[kind], (value,))[0]
 
     def _give(self, kind: ResultType | None, values: list[Any], slot: int) -> int:
         """Notes some instances of a type as outputs; returns the slot after those of the type."""
@@ -223,6 +250,45 @@ def lower(
         add_note(error, f"in example {number} (counted from 0)")
         raise
     return recorder.build()
+
+
+def lower_in_processes(
+    node_types: NodeTypes, results: Results, examples: Sequence[Any], num_workers: int
+) -> TypedDAG:
+    """The graphs of some examples, as `lower` makes them, their types in the same order.
+
+    Args:
+        node_types: as in `lower`, like the next two.
+        results: see there.
+        examples: see there.
+        num_workers: how many processes.
+
+    Raises:
+        ConfigError: if this system cannot fork processes.
+        GraphfoldError: if an example does not fit; a note names it.
+    """
+    if "fork" not in multiprocessing.get_all_start_methods():
+        raise ConfigError(
+            "examples are lowered by forked processes, which this system lacks. Use num_workers=0."
+        )
+    size = max(1, -(-len(examples) // (num_workers * RUNS_PER_PROCESS)))
+    bounds = [(start, start + size) for start in range(0, len(examples), size)]
+    _SHARED["of_all"] = node_types, results, examples
+    try:
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(num_workers, mp_context=context) as pool:
+            parts = list(pool.map(_lower_run, bounds))
+    finally:
+        _SHARED.clear()
+    for part in parts:
+        node_types.learn(part.schema)
+    schema = node_types.schema
+    return collate([widen(part, schema) for part in parts])
+
+
+def _lower_run(bounds: tuple[int, int]) -> TypedDAG:
+    node_types, results, examples = _SHARED["of_all"]
+    return lower(node_types, results, examples[slice(*bounds)], first=bounds[0])
 
 
 def _at(anchors: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:

@@ -11,14 +11,13 @@ from torch import Tensor
 
 from graphfold.batching import Batch, Pass, States
 from graphfold.batching.lowered_batch import LoweredBatch
-from graphfold.blocks.compiled import PASSES, compile
+from graphfold.blocks.checks import walk
+from graphfold.blocks.compiled import PASSES, CompiledModel
 from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.features import ROWS, in_node_order, without_labels
 from graphfold.blocks.function import Function
 from graphfold.blocks.graphs import Graphs
-from graphfold.blocks.metric import Metric
-from graphfold.blocks.node_rows import ROWS, in_node_order, without_labels
 from graphfold.blocks.types import ResultType, TensorType
-from graphfold.blocks.walk import walk
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
@@ -70,7 +69,7 @@ class BlockModel(Model):
         self.level = level
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
         root_block = build(root, schema=schema, level=level)
-        self.network = compile(root_block, engine, kernel=kernel, fuse=fuse)
+        self.network = CompiledModel(root_block, engine, kernel=kernel, fuse=fuse)
         self.head = build(
             head,
             input_size=self._rows_type().shape[-1],
@@ -148,13 +147,13 @@ class BlockModel(Model):
         """
         kind = self.network.root.output_type
         if self.level != "graph":
-            found = [b for b in walk(self.network.root) if isinstance(b, Metric) and b.name == ROWS]
+            found = [b.metrics()[ROWS] for b in walk(self.network.root) if ROWS in b.metrics()]
             if not found:
                 raise BlockTypeError(
                     f"a model with a row for each {self.level} needs NodeRows in its blocks, which "
                     "take (vector, node). Add them, or set level=graph."
                 )
-            kind = found[0].tensor
+            kind = found[0]
         if not isinstance(kind, TensorType) or not kind.is_floating_point or not kind.ndim:
             raise _refusal(kind, self.level, "vectors")
         return kind

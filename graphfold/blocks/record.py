@@ -6,12 +6,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from graphfold.blocks.block import Block, Steps
+from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.constants import Void
-from graphfold.blocks.context import Context
-from graphfold.blocks.convert import convert_to_block
-from graphfold.blocks.errors import BlockKeyError, BlockOrderError, BlockTypeError
-from graphfold.blocks.simple import item_of
+from graphfold.blocks.errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
+from graphfold.blocks.evaluation import Context
+from graphfold.blocks.selection import item_of
 from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.wire import Wire
 
@@ -19,6 +18,9 @@ from graphfold.blocks.wire import Wire
 Named: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]] | tuple[Any, ...]
 
 
+@convert_to_block.register(dict)
+@convert_to_block.register(list)
+@convert_to_block.register(tuple)
 class Record(Block):
     """Gives each item of the input to a block of its own: (block of key 1 on x[key 1], ...).
 
@@ -189,8 +191,8 @@ def named_blocks(named: Named) -> list[tuple[Any, Block]]:
         pairs = named
     else:
         raise BlockTypeError(
-            f"expected a list or tuple or dictionary of child blocks: {named!r}. A list holds "
-            "(key, block) pairs, a tuple holds blocks."
+            f"expected a list or tuple or dictionary of child blocks: {quoted(named)}. A list "
+            "holds (key, block) pairs, a tuple holds blocks."
         )
     return [(key, convert_to_block(block)) for key, block in pairs]
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Hashable, Sequence
+from math import ceil, log2
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from graphfold.blocks.block import Block
-from graphfold.blocks.context import Context
+import torch
+from torch import Tensor
+
+from graphfold.batching import Cell, Children
+from graphfold.blocks.cells import CellContext, ReductionCell
 from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.folds import refuse_endless
-from graphfold.blocks.type_conversion import element_type_of
-from graphfold.blocks.types import ResultType, SequenceType, TensorType, TupleType
+from graphfold.blocks.evaluation import Depth, Evaluation
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.types import (
+    ResultType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    element_type_of,
+    refuse_endless,
+)
+
+if TYPE_CHECKING:
+    from graphfold.blocks.lowering import Recorder
 
 
-class Reduction(Block):
+class Reduction(Primitive):
     """One tensor from any number of tensors of its type, element by element; zeros from none.
 
     Fold builds a balanced tree of additions or comparisons; here it is a single node, which gives
@@ -28,11 +43,21 @@ class Reduction(Block):
     expected_input = (TupleType, SequenceType)
     expected_output = (TensorType,)
 
-    #: "sum", "mean", "min" or "max".
-    how: ClassVar[str]
+    #: What `torch.scatter_reduce` calls it, for integers.
+    scatter: ClassVar[str]
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name)
+
+    @staticmethod
+    def reduce_rows(rows: Tensor) -> Tensor:
+        """[...] from [n, ...], which are not empty."""
+        raise NotImplementedError
+
+    @staticmethod
+    def reduce_children(children: Children, field: str) -> Tensor:
+        """[group_size, width] from a field of the children, of floating-point numbers."""
+        raise NotImplementedError
 
     @property
     def tensor(self) -> TensorType:
@@ -40,8 +65,23 @@ class Reduction(Block):
         assert isinstance(self.output_type, TensorType)
         return self.output_type
 
-    def apply(self, context: Context, x: Any) -> Any:
-        return context.reduce(self, x)
+    @property
+    def operation(self) -> tuple[Hashable, str]:
+        return (type(self), self.tensor), type(self).__name__.lower()
+
+    def evaluate(self, evaluation: Evaluation, x: Sequence[Tensor]) -> Tensor:
+        if not x:
+            return evaluation.zeros(self.tensor)
+        return evaluation.cast(self.reduce_rows(torch.stack(list(x))), self.tensor)
+
+    def lower(self, recorder: Recorder, x: Sequence[Any]) -> Any:
+        return recorder.reduction(self, x, self.tensor)
+
+    def depth(self, depth: Depth, x: Sequence[int]) -> int:
+        return max(x, default=0) + (ceil(log2(len(x))) if x else 0)
+
+    def cell(self, context: CellContext) -> Cell:
+        return ReductionCell(self.reduce_children, self.scatter, self.tensor, context)
 
     def _input_found(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "reduce")
@@ -56,25 +96,61 @@ class Reduction(Block):
 class Sum(Reduction):
     """The sum of the elements; zeros of none."""
 
-    how = "sum"
+    scatter = "sum"
+
+    @staticmethod
+    def reduce_rows(rows: Tensor) -> Tensor:
+        return rows.sum(0)
+
+    @staticmethod
+    def reduce_children(children: Children, field: str) -> Tensor:
+        return children.sum(field)
 
 
 class Min(Reduction):
     """The smallest of the elements, number by number; zeros of none."""
 
-    how = "min"
+    scatter = "amin"
+
+    @staticmethod
+    def reduce_rows(rows: Tensor) -> Tensor:
+        return rows.amin(0)
+
+    @staticmethod
+    def reduce_children(children: Children, field: str) -> Tensor:
+        # Zero minus, since the minimum of nothing is 0 and not -0.
+        return 0 - children.max(-children.rows(field))
 
 
 class Max(Reduction):
     """The largest of the elements, number by number; zeros of none."""
 
-    how = "max"
+    scatter = "amax"
+
+    @staticmethod
+    def reduce_rows(rows: Tensor) -> Tensor:
+        return rows.amax(0)
+
+    @staticmethod
+    def reduce_children(children: Children, field: str) -> Tensor:
+        return children.max(field)
 
 
 class Mean(Reduction):
     """The mean of the elements; zeros of none. Raises BlockTypeError for integers."""
 
-    how = "mean"
+    scatter = "mean"
+
+    @staticmethod
+    def reduce_rows(rows: Tensor) -> Tensor:
+        return rows.mean(0)
+
+    @staticmethod
+    def reduce_children(children: Children, field: str) -> Tensor:
+        return children.mean(field)
+
+    def depth(self, depth: Depth, x: Sequence[int]) -> int:
+        return 1 + super().depth(depth, x)
 
     def _input_found(self, kind: ResultType) -> None:
         super()._input_found(kind)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ from graphfold.batching import States
 from graphfold.blocks.block import Block
 from graphfold.blocks.cells import field_of, from_rows
 from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.metric import Metric
+from graphfold.blocks.evaluation import Depth, Evaluation, in_dtype
 from graphfold.blocks.node_types import LENGTHS, OUTPUTS
-from graphfold.blocks.precision import in_dtype
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.types import (
     BroadcastSequenceType,
     PyObjectType,
@@ -24,11 +24,78 @@ from graphfold.blocks.types import (
     SequenceType,
     TensorType,
     TupleType,
+    VoidType,
 )
 from graphfold.dag import TypedDAG
 
+if TYPE_CHECKING:
+    from graphfold.blocks.lowering import Recorder
+
 #: A gradient for fewer than one in so many nodes is kept sparse.
 _FEW = 8
+
+
+class Metric(Primitive):
+    """Collects tensors under a name, with labels if there are any; gives nothing.
+
+    The values of all examples come back as one tensor, in the order in which the blocks ran, with
+    gradients: a loss may be a metric.
+
+    Args:
+        metric_name: the name, as a string; several blocks may have the same, for tensors of one
+            type.
+
+    Raises:
+        BlockTypeError: if the input is neither a tensor nor (tensor, Python object).
+    """
+
+    expected_input = (TensorType, TupleType)
+
+    def __init__(self, metric_name: object) -> None:
+        super().__init__(output_type=VoidType(), name=str(metric_name))
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of one value."""
+        kind = self.input_type
+        kind = kind[0] if isinstance(kind, TupleType) else kind
+        assert isinstance(kind, TensorType)
+        return kind
+
+    @property
+    def operation(self) -> None:
+        """None: a metric only names what others compute."""
+        return None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether values come with labels."""
+        return isinstance(self.input_type, TupleType)
+
+    def metrics(self) -> Mapping[str, TensorType]:
+        return {self.name: self.tensor}
+
+    def evaluate(self, evaluation: Evaluation, x: Any) -> None:
+        evaluation.metrics.setdefault(self.name, []).append(self._split(x)[0])
+
+    def lower(self, recorder: Recorder, x: Any) -> None:
+        recorder.metric(self, *self._split(x))
+
+    def depth(self, depth: Depth, x: Any) -> None:
+        depth.note(1 + self._split(x)[0])
+
+    def _split(self, x: Any) -> tuple[Any, Any]:
+        return x if self.has_labels else (x, None)
+
+    def _input_found(self, kind: ResultType) -> None:
+        if not isinstance(kind, TupleType):
+            return
+        if len(kind) != 2:
+            raise BlockTypeError(f"metric tuple input must have 2 items: {kind} of {self}.")
+        if not isinstance(kind[0], TensorType):
+            raise BlockTypeError(f"{self} expected a tensor type, saw: {kind[0]}.")
+        if not isinstance(kind[1], PyObjectType):
+            raise BlockTypeError(f"{self} expected a pyobj type, saw: {kind[1]}.")
 
 
 @dataclass(frozen=True)
@@ -61,19 +128,17 @@ class Results:
     def __init__(self, root: Block, blocks: list[Block]) -> None:
         self.root = root
         self._kind: ResultType = root.output_type  # type: ignore[assignment]
-        self._metrics = {b.name: b.tensor for b in blocks if isinstance(b, Metric)}
-        labelled = {
-            b.name for b in blocks if isinstance(b, Metric) and isinstance(b.input_type, TupleType)
-        }
-        self._labelled = sorted(labelled)
+        metrics = [block for block in blocks if isinstance(block, Metric)]
+        self._metrics = {metric.name: metric.tensor for metric in metrics}
+        self._labelled = sorted({b.name for b in metrics if b.has_labels})
         first = _count(self._kind)
         self._slot_of = {name: first + n for n, name in enumerate(sorted(self._metrics))}
 
     def check(self, ragged: bool) -> None:
-        """Whether batches can come out of the root.
+        """Refuses a root that gives no batches.
 
         Args:
-            ragged: whether sequences may.
+            ragged: whether it may give sequences.
 
         Raises:
             BlockTypeError: if Python objects, endless sequences or nothing at all would.

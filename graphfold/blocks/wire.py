@@ -1,16 +1,58 @@
-"""Wires: what connects the blocks of a composition."""
+"""Wires: what connects the blocks of a composition, and the types that flow through them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphfold.blocks.errors import BlockAttributeError, BlockItemError, BlockTypeError
+from graphfold.blocks.errors import (
+    BlockAttributeError,
+    BlockItemError,
+    BlockScopeError,
+    BlockTypeError,
+)
 from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
 
 if TYPE_CHECKING:
     from graphfold.blocks.block import Block
+
+
+class Scope(ABC):
+    """Where blocks are being wired: a composition."""
+
+    @abstractmethod
+    def connect(self, sources: Any, block: Any) -> None:
+        """Connects sources to the input of a block, which has no other."""
+
+    @abstractmethod
+    def call(self, block: Any, sources: Sequence[Any]) -> Wire:
+        """Uses a block once more; returns its result."""
+
+    @abstractmethod
+    def item(self, source: Any, key: Any) -> Wire:
+        """An item of a result."""
+
+
+#: The composition that is being wired.
+SCOPE: ContextVar[Scope | None] = ContextVar("scope", default=None)
+
+
+def current_scope(what: str) -> Scope:
+    """The composition that is being wired.
+
+    Raises:
+        BlockScopeError: if there is none; the message says what would have needed it.
+    """
+    current = SCOPE.get()
+    if current is None:
+        raise BlockScopeError(
+            f"Block's {what} method was called outside of a Composition scope. Use compose, or "
+            "`with composition.scope():`."
+        )
+    return current
 
 
 class Call:
@@ -46,29 +88,38 @@ class Wire:
 
     @property
     def kind(self) -> ResultType | None:
-        """The type of what it carries; None as long as that is unknown."""
+        """The type of what it carries; None as long as that is unknown.
+
+        Raises:
+            BlockTypeError: if the block does not have several outputs, or not so many.
+        """
         kind = self.block.output_type
         if kind is None or self.index is None:
             return kind
-        return item_type(kind, self.index, self.block)
+        if not isinstance(kind, TupleType):
+            raise BlockTypeError(
+                f"cannot get output {self.index} of block {self.block}: bad output type {kind}, "
+                "expected TupleType. Read the whole output, or use GetItem."
+            )
+        if not -len(kind) <= self.index < len(kind):
+            raise BlockItemError(
+                f"cannot get {self.index}-th output of block {self.block} with {len(kind)} "
+                "outputs. Name one of them."
+            )
+        return kind[self.index]
 
     def __getitem__(self, key: Any) -> Any:
         """An item of what it carries, or a tuple of items."""
-        from graphfold.blocks.simple import GetItem
-
         if isinstance(key, int) and self.index is None:
             return Wire(self.source, key)
-        return GetItem(key)(self)
+        return current_scope("getting an item").item(self, key)
 
     def __iter__(self) -> Any:
         raise BlockTypeError("a wire cannot be iterated. Name its items: x[0], x[1].")
 
     def __rshift__(self, other: Any) -> Wire:
         """What a block, or what converts to one, makes of it."""
-        from graphfold.blocks.convert import convert_to_block
-
-        result: Wire = convert_to_block(other)(self)
-        return result
+        return current_scope("calling a block").call(other, (self,))
 
     @classmethod
     def __torch_function__(
@@ -85,74 +136,75 @@ class Wire:
             raise AttributeError(name)
         raise BlockAttributeError(_no_tensor(self, f"it has no '{name}'"))
 
-    def _refuse(self, *others: Any) -> Any:
-        raise BlockTypeError(_no_tensor(self, "operators cannot compute with it"))
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
-    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __rpow__ = _refuse
-    __matmul__ = __rmatmul__ = __neg__ = __abs__ = __invert__ = _refuse
-    __and__ = __or__ = __xor__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __bool__ = __len__ = __float__ = __int__ = _refuse
-
     def __str__(self) -> str:
         return str(self.block) if self.index is None else f"output {self.index} of {self.block}"
 
 
-def item_type(kind: ResultType, index: int, block: Block) -> ResultType:
-    """The type of one output of a block whose output type is `kind`.
+def _refuse(self: Wire, *others: Any) -> Any:
+    raise BlockTypeError(_no_tensor(self, "operators cannot compute with it"))
+
+
+_OPERATORS = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow rpow matmul rmatmul neg abs "
+    "invert and or xor lt le gt ge bool len float int"
+)
+for _operator in _OPERATORS.split():
+    setattr(Wire, f"__{_operator}__", _refuse)
+
+
+def unify(wires: Sequence[Wire], reader: Block, whole: str) -> None:
+    """Tells a reader the type of what it reads, or those that it reads what it takes.
+
+    Args:
+        wires: what the reader reads; together, in a tuple, if they are not one.
+        reader: the block.
+        whole: the kind of block in which they are connected.
 
     Raises:
-        BlockTypeError: if it does not have several, or not so many.
+        BlockTypeError: if the types do not fit.
     """
-    if not isinstance(kind, TupleType):
-        raise BlockTypeError(
-            f"cannot get output {index} of block {block}: bad output type {kind}, expected "
-            "TupleType. Read the whole output, or use GetItem."
-        )
-    if not -len(kind) <= index < len(kind):
-        raise BlockItemError(
-            f"cannot get {index}-th output of block {block} with {len(kind)} outputs. Name one of "
-            "them."
-        )
-    return kind[index]
-
-
-def type_of(wires: Sequence[Wire]) -> ResultType | None:
-    """The type of what some wires carry together; None as long as that is unknown."""
-    if not wires:
-        return VoidType()
     kinds = [wire.kind for wire in wires]
-    if any(kind is None for kind in kinds):
-        return None
-    return kinds[0] if len(kinds) == 1 else TupleType(*kinds)  # type: ignore[arg-type]
+    if reader.input_type is not None:
+        _push_back(wires, kinds, reader.input_type, reader)
+    elif None not in kinds:
+        kind = kinds[0] if len(kinds) == 1 else TupleType(*kinds)  # type: ignore[arg-type]
+        try:
+            reader.set_input_type(kind)
+        except BlockTypeError as error:
+            if "cannot connect" in error.message:
+                raise
+            raise type(error)(
+                f"cannot connect {', '.join(map(str, wires))} of type {kind} to "
+                f"{reader}: {error.message.removeprefix(f'{reader}: ')}",
+                whole=whole,
+            ) from error
 
 
-def push_back(wires: Sequence[Wire], kind: ResultType, reader: Block) -> None:
-    """Tells the sources of wires what type their reader takes.
-
-    Raises:
-        BlockTypeError: if they give something else.
-    """
-    if isinstance(kind, PyObjectType):
-        wanted: Sequence[ResultType] = [kind] * len(wires)
+def _push_back(
+    wires: Sequence[Wire], kinds: Sequence[ResultType | None], takes: ResultType, reader: Block
+) -> None:
+    """Tells the sources of wires what type their reader takes."""
+    wanted: Sequence[ResultType]
+    if isinstance(takes, PyObjectType):
+        wanted = [takes] * len(wires)
     elif len(wires) == 1:
-        wanted = [kind]
-    elif isinstance(kind, TupleType) and len(kind) == len(wires):
-        wanted = list(kind)
-    elif isinstance(kind, VoidType) and not wires:
+        wanted = [takes]
+    elif isinstance(takes, TupleType) and len(takes) == len(wires):
+        wanted = list(takes)
+    elif isinstance(takes, VoidType) and not wires:
         return
     else:
-        expects = len(kind) if isinstance(kind, TupleType) else 1
+        expects = len(takes) if isinstance(takes, TupleType) else 1
         raise BlockTypeError(
             f"block {reader} has {len(wires)} inputs but expects {expects}: its input type is "
-            f"{kind}. Connect as many."
+            f"{takes}. Connect as many."
         )
-    for number, (wire, item) in enumerate(zip(wires, wanted, strict=True)):
+    for number, (wire, kind, item) in enumerate(zip(wires, kinds, wanted, strict=True)):
         place = f"input {number} of block {reader}" if len(wires) > 1 else f"block {reader}"
-        if wire.kind is not None and wire.kind != item:
+        if kind is not None and kind != item:
             raise BlockTypeError(
-                f"{_named(wire)} has type {wire.kind}; cannot connect it to {place} having type "
-                f"{item}. Type mismatch between input type {wire.kind} and expected input type "
+                f"{_named(wire)} has type {kind}; cannot connect it to {place} having type "
+                f"{item}. Type mismatch between input type {kind} and expected input type "
                 f"{item}.",
                 whole=str(reader),
             )
@@ -163,15 +215,10 @@ def push_back(wires: Sequence[Wire], kind: ResultType, reader: Block) -> None:
 def _no_tensor(wire: Wire | None, fault: str) -> str:
     whose = "a result" if wire is None else _named(wire)
     return (
-        f"{whose} stands for tensors that are not there yet: {fault}. Wrap the module or function "
+        f"{whose} names tensors that are not there yet: {fault}. Wrap the module or function "
         "that computes in Function: td.Function(f)(x)."
     )
 
 
 def _named(wire: Wire) -> str:
     return f"output of block {wire}" if wire.index is None else str(wire)
-
-
-def is_void(kind: ResultType | None) -> bool:
-    """Whether a type is known and void."""
-    return isinstance(kind, VoidType)

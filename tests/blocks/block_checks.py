@@ -6,9 +6,7 @@ from typing import Any
 
 import torch
 
-from graphfold.blocks import Block, Function, compile
-from graphfold.blocks.types import PyObjectType
-from graphfold.blocks.verify import verify
+from graphfold.blocks import Block, Function, PyObjectType, compile, verify
 
 ENGINES = ("fast", "autograd", "reference")
 

@@ -1,22 +1,22 @@
-"""Blocks that only pass on: nothing is computed, so no node is made."""
+"""Blocks that pass on Python objects, items and lengths: nothing is computed, no node is made."""
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from graphfold.blocks.block import Block
-from graphfold.blocks.context import Context
 from graphfold.blocks.errors import (
     BlockIndexError,
     BlockItemError,
     BlockKeyError,
     BlockTypeError,
     BlockValueError,
+    quoted,
 )
+from graphfold.blocks.evaluation import Context
 from graphfold.blocks.types import (
     BroadcastSequenceType,
     PyObjectType,
@@ -25,27 +25,7 @@ from graphfold.blocks.types import (
     TensorType,
     TupleType,
 )
-from graphfold.errors import add_note, shortened
-
-
-class Identity(Block):
-    """Gives what it takes.
-
-    Args:
-        name: its name.
-    """
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name=name)
-
-    def _input_found(self, kind: ResultType) -> None:
-        self.set_output_type(kind)
-
-    def _output_found(self, kind: ResultType) -> None:
-        self.set_input_type(kind)
-
-    def apply(self, context: Context, x: Any) -> Any:
-        return x
+from graphfold.errors import add_note
 
 
 class InputTransform(Block):
@@ -69,7 +49,7 @@ class InputTransform(Block):
         try:
             return self.py_fn(x)
         except Exception as error:
-            add_note(error, f"in {self} of {reprlib.repr(x)}")
+            add_note(error, f"in {self} of {quoted(x)}")
             raise
 
     def _facts(self) -> dict[str, Any]:
@@ -163,7 +143,7 @@ class Length(Block):
             length = len(x)
         except TypeError as error:
             raise BlockTypeError(
-                f"{self} cannot tell the length of {shortened(repr(x))}. Correct the example."
+                f"{self} cannot tell the length of {quoted(x)}. Correct the example."
             ) from error
         return context.from_example(self._tensor, np.asarray(length, self._tensor.numpy_dtype))
 
@@ -223,18 +203,16 @@ def item_of(x: Any, key: Any, whose: object) -> Any:
         return x[key]
     except KeyError as error:
         raise BlockKeyError(
-            f"{whose}: there is no key {key!r} in {shortened(repr(x))}. Correct the example, or "
+            f"{whose}: there is no key {key!r} in {quoted(x)}. Correct the example, or "
             "use Optional."
         ) from error
     except IndexError as error:
         raise BlockIndexError(
-            f"{whose}: there is no item {key!r} among {len(x)} of {shortened(repr(x))}. Correct "
-            "the example."
+            f"{whose}: there is no item {key!r} among {len(x)} of {quoted(x)}. Correct the example."
         ) from error
     except TypeError as error:
         raise BlockTypeError(
-            f"{whose}: {shortened(repr(x))} cannot be asked for {key!r}: {error}. Correct the "
-            "example."
+            f"{whose}: {quoted(x)} cannot be asked for {key!r}: {error}. Correct the example."
         ) from error
 
 
@@ -248,7 +226,7 @@ def elements_of(x: Any, whose: object) -> Iterator[Any]:
         return iter(x)
     except TypeError as error:
         raise BlockTypeError(
-            f"{whose}: {shortened(repr(x))} has no elements. Correct the example, or use Optional."
+            f"{whose}: {quoted(x)} has no elements. Correct the example, or use Optional."
         ) from error
 
 

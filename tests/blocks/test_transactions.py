@@ -10,7 +10,7 @@ from block_checks import add, neg
 from torch import nn
 
 from graphfold import blocks as td
-from graphfold.blocks.undo import all_or_nothing, append, put
+from graphfold.blocks.typed import append, assign, transaction
 
 Make = Callable[[], Any]
 
@@ -108,18 +108,18 @@ def test_a_refused_part_does_not_belong_to_the_whole() -> None:
 def test_only_the_inner_part_that_failed_is_taken_back() -> None:
     known, items = {"a": 1}, [1]
 
-    @all_or_nothing()
+    @transaction()
     def fail() -> None:
-        put(known, "a", 5)
-        put(known, "c", 3)
+        assign(known, "a", 5)
+        assign(known, "c", 3)
         append(items, 2)
         raise KeyError
 
-    with all_or_nothing():
-        put(known, "b", 2)
+    with transaction():
+        assign(known, "b", 2)
         with pytest.raises(KeyError):
             fail()
         append(items, 7)
     assert (known, items) == ({"a": 1, "b": 2}, [1, 7])
-    put(known, "a", 9)  # nothing can fail now, so nothing is noted
+    assign(known, "a", 9)  # nothing can fail now, so nothing is noted
     assert known["a"] == 9

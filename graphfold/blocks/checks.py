@@ -1,24 +1,23 @@
-"""All blocks of a model, each once, children first; also those that declarations name."""
+"""All blocks of a model, and the checks that they pass before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from torch import nn
-
-from graphfold.blocks.block import Block
-from graphfold.blocks.declaration import Reference
 from graphfold.blocks.errors import BlockRecursionError, BlockTypeError
-from graphfold.blocks.metric import Metric
-from graphfold.blocks.types import PyObjectType, VoidType
-from graphfold.blocks.undo import all_or_nothing
+from graphfold.blocks.typed import transaction
+from graphfold.blocks.types import PyObjectType, TensorType, VoidType
+
+if TYPE_CHECKING:
+    from graphfold.blocks.block import Block
 
 
 def walk(root: Block) -> list[Block]:
-    """All blocks that a block consists of, children before parents."""
+    """All blocks that a block consists of or declares, each once, children before parents."""
     seen: set[int] = {id(root)}
     found: list[Block] = []
-    stack: list[tuple[Block, Iterator[Block]]] = [(root, iter(_below(root)))]
+    stack: list[tuple[Block, Iterator[Block]]] = [(root, iter(root.below()))]
     while stack:
         block, below = stack[-1]
         child = next((b for b in below if id(b) not in seen), None)
@@ -27,11 +26,11 @@ def walk(root: Block) -> list[Block]:
             stack.pop()
         else:
             seen.add(id(child))
-            stack.append((child, iter(_below(child))))
+            stack.append((child, iter(child.below())))
     return found
 
 
-@all_or_nothing()
+@transaction()
 def check_blocks(root: Block) -> list[Block]:
     """All blocks, once they have passed their checks; the root takes Python objects, or nothing.
 
@@ -44,23 +43,22 @@ def check_blocks(root: Block) -> list[Block]:
     blocks = walk(root)
     for block in blocks:
         block.check_wiring()
-    refuse_endless_recursion(blocks)
+    _refuse_endless_recursion(blocks)
     for block in blocks:  # checks may find types, which may make children (zeros, empty)
         block.check()
     blocks = walk(root)
-    metrics: dict[str, Metric] = {}
-    for block in blocks:
-        if isinstance(block, Metric):
-            first = metrics.setdefault(block.name, block)
-            if first.tensor != block.tensor:
-                raise BlockTypeError(
-                    f"Metric {block.name} has incompatible types: {first.tensor} vs. "
-                    f"{block.tensor}. Give one of them another name."
-                )
+    metrics: dict[str, TensorType] = {}
+    for name, kind in (item for block in blocks for item in block.metrics().items()):
+        first = metrics.setdefault(name, kind)
+        if first != kind:
+            raise BlockTypeError(
+                f"Metric {name} has incompatible types: {first} vs. {kind}. Give one of them "
+                "another name."
+            )
     return blocks
 
 
-def refuse_endless_recursion(blocks: Sequence[Block]) -> None:
+def _refuse_endless_recursion(blocks: Sequence[Block]) -> None:
     """Raises BlockRecursionError if running a block always needs that very block.
 
     Args:
@@ -82,18 +80,6 @@ def refuse_endless_recursion(blocks: Sequence[Block]) -> None:
                 "Put a OneOf, an Optional or a Map around the inner one."
             )
         left = rest
-
-
-def modules_of(blocks: list[Block]) -> list[nn.Module]:
-    """The modules that some blocks call, each once, in order."""
-    return list({id(m): m for block in blocks for m in block.own_modules()}.values())
-
-
-def _below(block: Block) -> list[Block]:
-    below = list(block.children)
-    if isinstance(block, Reference) and block.target is not None:
-        below.append(block.target)
-    return below
 
 
 def _is_constant(root: Block) -> bool:
