@@ -39,12 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=_numbers, metavar="N,..", help="batch sizes")
     parser.add_argument("--hidden-size", type=_numbers, metavar="N,..", help="widths")
     parser.add_argument(
-        "--products",
-        metavar="KERNELS",
-        default="auto",
-        help="product kernels: auto, default or onednn (default: auto)",
-    )
-    parser.add_argument(
         "--isa",
         metavar="ISA",
         choices=[NATIVE, *VARIABLES],
@@ -72,6 +66,5 @@ def run(args: argparse.Namespace) -> int:
             batch_sizes=args.batch_size,
             hidden_sizes=args.hidden_size,
             json_path=args.json,
-            products=args.products,
         )
     )

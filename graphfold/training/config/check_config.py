@@ -52,8 +52,6 @@ RULES: Mapping[str, Rule] = {
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
     "threads": Rule(int, least=1, optional=True),
-    "products": Rule(str, choices=("auto", "default", "onednn")),
-    "product_error": Rule(float, least=0),
     "data.root": Rule(str, optional=True),
     "data.cache_dir": Rule(str, optional=True),
     "data.on_error": Rule(str, choices=("raise", "skip")),

@@ -22,7 +22,6 @@ from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.progress import ProgressLine
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.process import keep_memory
-from graphfold.training.process.products import products_in_use, use_products
 from graphfold.training.process.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.run.best_and_last import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.run.checkpoint import Checkpoint
@@ -115,13 +114,8 @@ class Loaders(LightningDataModule):
         self.data = data
         self.share = share  # part -> whether equal nodes are computed once
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Goes to a process of its own, with the kernel of this one's products."""
-        return {**self.__dict__, "_products": products_in_use()}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrives in a process of its own, where everything is loud again."""
-        use_products(state.pop("_products"))
+        """Arrives in a process of its own, which needs the settings of this one."""
         keep_memory()
         self.__dict__.update(state)
         choose_warnings()

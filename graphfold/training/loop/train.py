@@ -24,7 +24,6 @@ from graphfold.training.config.model import build_model, complete_model_config
 from graphfold.training.loop.fit import fit
 from graphfold.training.loop.learner import Learner
 from graphfold.training.process.process import prepare_process
-from graphfold.training.process.products import products_in_use
 from graphfold.training.report.report import write_report
 from graphfold.training.report.tables import describe_data, metrics_table
 from graphfold.training.run.best_and_last import write_history
@@ -65,7 +64,7 @@ def train(
         config: a whole config, as `compose` gives it.
         folder: where everything is written.
         anew: whether `folder` holds this very run, without an epoch to go on from.
-        about_process: what to say of threads and products, once the input has been accepted.
+        about_process: what to say of the process, once the input has been accepted.
 
     Returns:
         What metrics.json holds.
@@ -75,7 +74,6 @@ def train(
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
-    config = {**config, "products": products_in_use()}
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
