@@ -50,14 +50,15 @@ def run(args: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except GraphfoldError as error:
-        return _report(error.message, WRONG_USE, args.debug)
+        return _report(_with_notes(error.message, error), WRONG_USE, args.debug)
     except MemoryError:
         return _report("out of memory. Take a smaller data.batch_size.", FAILED, args.debug)
     except OSError as error:
         return _report(f"{error}.", FAILED, args.debug)
     except Exception as error:
         fault = f"{type(error).__name__}: {error}".rstrip(".")
-        return _report(f"{fault}. Add --debug for the traceback.", FAILED, args.debug)
+        text = _with_notes(f"{fault}. Add --debug for the traceback.", error)
+        return _report(text, FAILED, args.debug)
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -95,6 +96,12 @@ class _Version(argparse.Action):
 
         print(f"graphfold {graphfold.__version__}")
         parser.exit()
+
+
+def _with_notes(text: str, error: Exception) -> str:
+    """The message with what was noted of the error's place, but for notes that it says already."""
+    notes = [note for note in getattr(error, "__notes__", []) if note not in text]
+    return "\n".join([text, *notes])
 
 
 def _report(message: str, code: int, debug: bool) -> int:

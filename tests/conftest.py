@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from graphfold.batching.engine.compiled import choice
+from graphfold.batching.native.library import cache_folder
 
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
 settings.register_profile(
@@ -37,6 +38,20 @@ def _process_as_before() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests pack goes with them; the compiled library is that of the user."""
+    native = cache_folder()
+    base = tmp_path_factory.mktemp("cache")
+    (base / "graphfold").mkdir()
+    if native is not None:
+        native.mkdir(parents=True, exist_ok=True)
+        (base / "graphfold" / "native").symlink_to(native)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(base))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor, nn
 
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, add_note
 
 if TYPE_CHECKING:
     from graphfold.batching.children import Children
@@ -35,6 +35,16 @@ class Cell(nn.Module, ABC):
     fields: Mapping[str, int]
     arity: int | None = None
     reads: tuple[str, ...] | None = None
+    _types: tuple[str, ...] = ()  # the node types that a network gives it; for messages
+
+    def __call__(self, x: NodeInput, children: Children) -> State:
+        """Calls `forward`; what it raises gets a note of the cell, the type and the shapes."""
+        try:
+            state: State = super().__call__(x, children)
+        except Exception as error:  # whatever the code of a user raises
+            add_note(error, self._describe_call(x, children))
+            raise
+        return state
 
     def before(self, x: NodeInput) -> NodeInput:
         """What needs no children, such as the projection of the features.
@@ -92,6 +102,14 @@ class Cell(nn.Module, ABC):
             returns: further fields, [num_nodes_of_type, width]
         """
         return {}
+
+    def _describe_call(self, x: NodeInput, children: Children) -> str:
+        types = " and ".join(f"'{name}'" for name in self._types)
+        inputs = {"x": x} if isinstance(x, Tensor) else {f"x['{n}']": part for n, part in x.items()}
+        inputs |= {f"children's {name}": children.rows(name) for name in self.read_fields}
+        shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in inputs.items())
+        owner = f"{type(self).__name__} of type {types}" if types else type(self).__name__
+        return f"in {owner}, called with a group of {children.group_size}: {shapes}"
 
     @property
     def read_fields(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +75,8 @@ class Network(nn.Module):
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
             for item, by_type in zip(passes, cells, strict=True)
         )
+        for name, cell in (pair for by_type in self.cells for pair in _each(by_type)):
+            cell._types = tuple(dict.fromkeys((*cell._types, name)))
         widths = check_cells(schema, passes, [self._turns(i)[0] for i in range(len(passes))])
         self.absent = nn.ParameterDict(
             {name: nn.Parameter(torch.zeros(_width(widths, name))) for name in learned_absent}
@@ -131,6 +133,13 @@ class Network(nn.Module):
             for turn, by_type in enumerate(turns):
                 by_type[op_type] = own[min(turn, len(own) - 1)]
         return turns
+
+
+def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
+    """(type name, cell) of every cell of a pass."""
+    for name, cells in by_type.items():  # type: ignore[operator]
+        for cell in cells:
+            yield name, cell
 
 
 def _as_list(cell: Cell | Sequence[Cell], item: Pass, name: str) -> nn.ModuleList:

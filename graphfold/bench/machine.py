@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: machine, instructions, torch, product kernels."""
+"""What a figure depends on besides the code: machine, instructions, torch."""
 
 from __future__ import annotations
 
@@ -8,39 +8,24 @@ from typing import Any
 
 import torch
 
-from graphfold.errors import ConfigError, did_you_mean
 from graphfold.training.process.process import prepare_process
-from graphfold.training.process.products import KERNELS, products_in_use
-
-AUTO = "auto"
 
 
-def use_machine(threads: int, products: str) -> dict[str, Any]:
+def use_machine(threads: int) -> dict[str, Any]:
     """Settles what all variants compute with; a setting of the whole process.
 
     Args:
         threads: of torch.
-        products: the kernels of matrix products: a name, or "auto" for the fastest that is as
-            accurate as single precision.
 
     Returns:
-        Further keys of every row.
-
-    Raises:
-        ConfigError: if there are no such kernels.
+        Further keys of every row; `products` is that of rows of a GPU, which may use TF32.
     """
-    names = [AUTO, *KERNELS]
-    if products not in names:
-        raise ConfigError(
-            f"--products is '{products}'.{did_you_mean(products, names)} Use one of "
-            f"{', '.join(names)}."
-        )
-    prepare_process({"threads": threads, "products": products})
+    prepare_process({"threads": threads})
     return {
         "cpu": _cpu(),
         "isa": instruction_set(),
         "torch": torch.__version__,
-        "products": products_in_use(),
+        "products": "default",
     }
 
 

@@ -36,9 +36,8 @@ BENCHMARKS = {
 PAGE = "page"
 
 #: Keys of the config that are options of the command, so that the rows say what was measured.
-PROCESS_OPTIONS = {"threads": "--threads", "products": "--products"}
 OPTIONS = {
-    **PROCESS_OPTIONS,
+    "threads": "--threads",
     "data.batch_size": "--batch-size",
     "model.hidden_size": "--hidden-size",
 }
@@ -51,7 +50,6 @@ def run_bench(
     batch_sizes: list[int] | None = None,
     hidden_sizes: list[int] | None = None,
     json_path: Path | None = None,
-    products: str = "auto",
 ) -> int:
     """Runs one benchmark with its baselines; returns the exit code.
 
@@ -63,7 +61,6 @@ def run_bench(
         batch_sizes: in place of the benchmark's own.
         hidden_sizes: in place of the benchmark's own.
         json_path: where the rows are written.
-        products: the product kernels that all variants use.
 
     Raises:
         ConfigError: if there is no such benchmark, or overrides for one that takes none.
@@ -79,7 +76,7 @@ def run_bench(
     elif overrides:
         raise ConfigError(f"benchmark '{name}' takes no overrides, not '{overrides[0]}'.")
     check_output(json_path)
-    facts = use_machine(threads, products)
+    facts = use_machine(threads)
     rows = _collect(measure(batch_sizes, hidden_sizes, threads, **arguments))
     print_rows(name, rows, facts)
     if json_path is not None:

@@ -22,9 +22,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphfold.commands.evaluate import positive
 from graphfold.commands.instruction_set import NATIVE, VARIABLES, keep_to
 from graphfold.commands.loading import loading
+from graphfold.commands.options import positive
 
 HELP = "measure speed against baselines"
 USAGE = "graphfold bench NAME [options] [overrides]"
@@ -38,12 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=_numbers, metavar="N,..", help="batch sizes")
     parser.add_argument("--hidden-size", type=_numbers, metavar="N,..", help="widths")
-    parser.add_argument(
-        "--products",
-        metavar="KERNELS",
-        default="auto",
-        help="product kernels: auto, default or onednn (default: auto)",
-    )
     parser.add_argument(
         "--isa",
         metavar="ISA",
@@ -72,6 +66,5 @@ def run(args: argparse.Namespace) -> int:
             batch_sizes=args.batch_size,
             hidden_sizes=args.hidden_size,
             json_path=args.json,
-            products=args.products,
         )
     )

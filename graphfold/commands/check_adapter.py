@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphfold.commands.evaluate import add_settings
 from graphfold.commands.loading import loading
+from graphfold.commands.options import add_settings
 
 HELP = "read data with its adapter, say what is in it"
 USAGE = "graphfold check-adapter NAME [options]"

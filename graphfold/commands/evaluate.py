@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.loading import loading
+from graphfold.commands.options import add_settings, add_trust, positive
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -27,32 +28,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
     add_settings(parser)
     parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="import this third-party package, which the run names; may be repeated",
-    )
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The option --set, which gives `settings`."""
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the adapter or of data, read as Hydra does; may be repeated",
-    )
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 on."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 on")
-    return int(text)
+    add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,15 +4,20 @@ overrides:
   experiment=NAME          one of `graphfold list`
   data.path=FILE seed=2    any key that --cfg job shows
   hydra.run.dir=FOLDER     the run folder (default: runs/NAME/TIME)
-  resume=RUN               continue an interrupted run in its own folder
+  resume=RUN               continue an interrupted run in its own folder; with
+                           trainer.max_epochs=N a finished one, too
+  init_from=RUN            start from the weights of a run or checkpoint, where they fit
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from graphfold.commands.loading import loading
+from graphfold.commands.options import add_config_dir, add_trust
 
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
@@ -25,9 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cfg", choices=["job", "hydra", "all"], help="show the config and stop")
     parser.add_argument("--resolve", action="store_true", help="with --cfg job: fill in ${...}")
-    parser.add_argument(
-        "--config-dir", type=Path, metavar="DIR", help="a further folder of config files"
-    )
+    add_config_dir(parser)
+    add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,10 +42,29 @@ def run(args: argparse.Namespace) -> int:
     if args.cfg:
         print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
         return 0
+    if args.multirun:
+        with loading():
+            from graphfold.training.sweep.sweep import sweep
+
+        return sweep(args.overrides, args.config_dir)
+    composed = compose(args.overrides, args.config_dir)
+    check(composed.config, args.trust)
     with loading():
-        from graphfold.training.config.sweep import sweep
         from graphfold.training.loop.train import train_command
 
-    if args.multirun:
-        return sweep(args.overrides, args.config_dir)
-    return train_command(compose(args.overrides, args.config_dir))
+    return train_command(composed, args.trust)
+
+
+def check(config: Mapping[str, Any], trusted: Collection[str]) -> None:
+    """Finds what is wrong before all that training takes is loaded."""
+    with loading():
+        from graphfold.training.config.check_parts import check_parts
+        from graphfold.training.config.trust import TRAINED, refuse_untrusted
+        from graphfold.training.run.run_folder import RunFolder, find_checkpoint
+
+    if config["init_from"] is not None:
+        find_checkpoint(Path(config["init_from"]))
+    if config["resume"] is None:
+        check_parts(config)
+    else:
+        refuse_untrusted(RunFolder(Path(config["resume"])).read_config(), trusted, TRAINED)

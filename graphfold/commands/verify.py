@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphfold.commands.evaluate import positive
 from graphfold.commands.loading import loading
+from graphfold.commands.options import add_config_dir, add_trust, positive
 
 HELP = "compare the fast engine with the reference"
 USAGE = "graphfold verify [RUN] [experiment=NAME] [options] [overrides]"
@@ -17,6 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="P", help="scheduling policy (default: all)")
     parser.add_argument("--kernel", metavar="K", help="segment kernel (default: the usual one)")
     parser.add_argument("--examples", type=positive, metavar="N", help="how many graphs to compare")
+    add_config_dir(parser)
+    add_trust(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the differences here")
 
 
@@ -36,5 +38,7 @@ def run(args: argparse.Namespace) -> int:
             kernel=args.kernel,
             examples=args.examples,
             json_path=args.json,
+            config_dir=args.config_dir,
+            trusted=args.trust,
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -23,11 +23,12 @@ from graphfold.dag import TypedDAG, select
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.files import write_json
 from graphfold.layers import Model
+from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.sharing import can_share
 from graphfold.training.loop.train import make_learner
 from graphfold.training.loop.ways import describe_ways
-from graphfold.training.run.run_folder import RunFolder
+from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
 
 #: Both engines compute in float64 and differ only in the order of sums.
@@ -68,6 +69,8 @@ def run_verify(
     kernel: str | None = None,
     examples: int | None = None,
     json_path: Path | None = None,
+    config_dir: Path | None = None,
+    trusted: Collection[str] = (),
 ) -> int:
     """Compares states, outputs and gradients in float64; prints a table.
 
@@ -78,6 +81,8 @@ def run_verify(
         kernel: what reduces over children; "native" by default.
         examples: how many graphs.
         json_path: where the comparisons are written as JSON.
+        config_dir: a further folder of config files.
+        trusted: third-party packages that the run may name.
 
     Returns:
         The exit code: 1 if anything differs.
@@ -86,7 +91,10 @@ def run_verify(
     for name in names:
         get_policy(name)
     get_kernel(kernel or "native")
-    model, dag = _from_run(run) if run is not None else _from_config(overrides)
+    if run is not None:
+        model, dag = _from_run(run, trusted)
+    else:
+        model, dag = _from_config(overrides, config_dir)
     dag = select(dag, range(min(examples or EXAMPLES, dag.num_graphs)))
     found = list(compare(model, dag, names, kernel or "native"))
     Console().print(_table(found, dag))
@@ -188,17 +196,16 @@ def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag
     return ""
 
 
-def _from_run(run: Path) -> tuple[Model, TypedDAG]:
-    folder = RunFolder(run)
-    path = folder.best if run.is_dir() else run
-    trained = TrainedModel.load(path)
+def _from_run(run: Path, trusted: Collection[str]) -> tuple[Model, TypedDAG]:
+    trained = TrainedModel.load(find_checkpoint(run), trusted)
     data = trained.data({})
     data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
     return trained.model.cpu(), _some_part(data)
 
 
-def _from_config(overrides: Sequence[str]) -> tuple[Model, TypedDAG]:
-    config = compose(overrides).config
+def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Model, TypedDAG]:
+    config = compose(overrides, config_dir).config
+    check_parts(config)
     data = DataModule(**config["data"])
     data.prepare()
     learner, _ = make_learner(config, data)

@@ -92,7 +92,7 @@ def test_the_command_prints_every_variant(
     for name, value in (("SECONDS", 0.0), ("SECONDS_PER_TURN", 0.0), ("TURNS", 2)):
         monkeypatch.setattr(measure, name, value)
     path = tmp_path / "rows.json"
-    sizes = ["--batch-size", "5", "--hidden-size", "6", "--products", "default"]
+    sizes = ["--batch-size", "5", "--hidden-size", "6"]
     settings = [f"data.root={root}", f"data.cache_dir={root}/cache"]
     assert run("bench", "molecules", *sizes, "--json", path, *settings) == 0
     rows = json.loads(path.read_text())

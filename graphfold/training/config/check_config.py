@@ -14,7 +14,7 @@ class Rule:
     """What the value of one key may be.
 
     Args:
-        kind: int, float, bool or str.
+        kind: int, float, bool, str or dict.
         least: the smallest number.
         choices: the only strings.
         optional: whether null is allowed.
@@ -40,7 +40,8 @@ class Rule:
         return None
 
     def __str__(self) -> str:
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+        names = {int: "a whole number", float: "a number", bool: "true or false"}
+        names |= {str: "a string", dict: "a mapping"}
         least = "" if self.least is None else f" from {self.least:g} on"
         return names[self.kind] + least + (" or null" if self.optional else "")
 
@@ -52,8 +53,8 @@ RULES: Mapping[str, Rule] = {
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
     "threads": Rule(int, least=1, optional=True),
-    "products": Rule(str, choices=("auto", "default", "onednn")),
-    "product_error": Rule(float, least=0),
+    "resume": Rule(str, optional=True),
+    "init_from": Rule(str, optional=True),
     "data.root": Rule(str, optional=True),
     "data.cache_dir": Rule(str, optional=True),
     "data.on_error": Rule(str, choices=("raise", "skip")),

@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from graphfold.datasets.adapters.option_types import parameters
+from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, SHARED
-from graphfold.training.loop.fit import OURS
+from graphfold.training.config.overrides import adapter_name
 from graphfold.training.process.quiet import quiet_lightning
+
+#: Arguments of Lightning's trainer that our manual optimisation takes over.
+OURS = ("accumulate_grad_batches", "gradient_clip_val")
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
-    """Raises ConfigError that lists every fault of every part; reads no data.
+    """Raises ConfigError that lists every fault of model, optimizer and data; reads no data.
+
+    It does without Lightning, which takes longer to load than all else.
 
     Args:
         config: a whole config.
     """
-    faults = []
-    for name in ("model", "optimizer", "lr_scheduler", "trainer", "callbacks", "logger"):
-        node = config[name]
-        own = {"model": SHARED, "trainer": OURS}.get(name, ())
-        faults += check_targets(_without(node, own), name)
-    if not faults:
-        for attempt in (_try_optimizer, _try_trainer):
-            with _collected(faults):
-                attempt(config)
+    faults = check_targets(_without(config["model"], SHARED), "model")
+    of_steps = [
+        fault
+        for name in ("optimizer", "lr_scheduler")
+        for fault in check_targets(_without(config[name], ()), name)
+    ]
+    faults += of_steps
+    if not of_steps:
+        with _collected(faults):
+            _try_optimizer(config)
     with _collected(faults):
-        DataModule(**config["data"])
+        _refuse_unmet_needs(config)
+        _refuse_absent_files(DataModule(**config["data"]))
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def check_trainer(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError that lists every fault of trainer, callbacks and loggers."""
+    faults = check_targets(_without(config["trainer"], OURS), "trainer")
+    for name in ("callbacks", "logger"):
+        faults += check_targets(_without(config[name], ()), name)
+    if not faults:
+        with _collected(faults):
+            _try_trainer(config)
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an option of the data that the model needs and no adapter has."""
+    adapter = adapter_name(config["data"])
+    for name, value in (config["model"].get("needs_data") or {}).items():
+        if name not in parameters(adapter_class(adapter)):
+            raise ConfigError(
+                f"the model needs data.{name}={json.dumps(value)}, but the {adapter} adapter has "
+                "no such option. Choose another model."
+            )
+
+
+def _refuse_absent_files(data: DataModule) -> None:
+    """Raises DataError for a file of one's own that is not there."""
+    path = data.source.path
+    files = path.values() if isinstance(path, Mapping) else [path] if path is not None else []
+    for file in files:
+        if not Path(file).expanduser().exists():
+            raise DataError(f"{file}: no such file. Correct the path.", path=str(file))
 
 
 def _try_optimizer(config: Mapping[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.check_config import check_config
+from graphfold.training.config.check_config import check_config, flatten
 from graphfold.training.config.overrides import (
     Groups,
+    add_adapter_options,
     check_keys,
     check_options,
+    check_sections,
     is_nothing,
     parse_overrides,
     refuse_sweeps,
@@ -32,6 +35,9 @@ from graphfold.training.config.overrides import (
 
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
+
+#: What may change when a run is continued: none of it changes what an epoch computes.
+RESUMABLE = ("trainer.max_epochs", "data.path", "data.root", "data.cache_dir")
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Composed:
     config: dict[str, Any]  # resolved: plain values, nothing left to fill in
     folder: Path  # hydra.run.dir
     sweep_folder: Path  # hydra.sweep.dir, for -m
+    changes: dict[str, Any] = field(default_factory=dict)  # to the config of a resumed run
 
 
 def config_folder() -> Path:
@@ -65,19 +72,16 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Compose
     """
     with _readable_errors():
         whole = _compose(overrides, config_dir)
-        job = _job(whole)
-        plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
+        plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
         folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
     config = {str(key): value for key, value in plain.items()}
     check_config(config)
     config["data"] = _with_absolute_paths(config["data"])
-    if config["resume"] is not None and len(overrides) > 1:
-        raise ConfigError(
-            "resume takes no other override: a run is continued with its own config. Start a new "
-            "run to change something."
-        )
-    return Composed(config, folder, sweep_folder)
+    if config["init_from"] is not None:
+        config["init_from"] = str(Path(config["init_from"]).expanduser().absolute())
+    changes = {} if config["resume"] is None else _changes(overrides, config)
+    return Composed(config, folder, sweep_folder, changes)
 
 
 def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, resolve: bool) -> str:
@@ -108,10 +112,41 @@ def _compose(overrides: Sequence[str], config_dir: Path | None) -> DictConfig:
         parsed, chosen = ([o for o in part if not is_nothing(o)] for part in (parsed, chosen))
         check_options(chosen, groups)
         values = [override for override in parsed if override not in chosen]
-        check_keys(values, _load(loader, [*_lines(chosen), *always]), groups.names())
-        whole = _load(loader, [*_lines(parsed), *always])
+        base = _load(loader, [*_lines(chosen), *always])
+        values = add_adapter_options(values, base)
+        check_keys(values, base, groups.names())
+        check_sections(values, base, groups)
+        whole = _load(loader, [*_lines([*chosen, *values]), *always])
     HydraConfig.instance().set_config(whole)
+    _meet_needs(whole, [override.key_or_group for override in values])
     return whole
+
+
+def _meet_needs(whole: DictConfig, typed: Sequence[str]) -> None:
+    """Sets the options of the data that the model needs, as its config says (`needs_data`)."""
+    for name, value in (whole.model.get("needs_data") or {}).items():
+        key = f"data.{name}"
+        given = OmegaConf.select(whole, key)
+        if key in typed and given != value:
+            raise ConfigError(
+                f"the model {whole.hydra.runtime.choices.model} needs {key}={json.dumps(value)}, "
+                f"not {json.dumps(given)}. Leave it out, or choose another model."
+            )
+        OmegaConf.update(whole, key, value, force_add=True)
+
+
+def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]:
+    """The values that a resumed run is to have; raises ConfigError for others than `RESUMABLE`."""
+    keys = [override.key_or_group for override in parse_overrides(overrides)]
+    for key in keys:
+        if key not in ("resume", *RESUMABLE):
+            raise ConfigError(
+                f"resume takes no '{key}': a run is continued with its own config, but for "
+                f"{', '.join(RESUMABLE)}. Start a new run to change something; init_from=RUN gives "
+                "it the weights of another."
+            )
+    values = dict(flatten(config))
+    return {key: values[key] for key in keys if key != "resume"}
 
 
 def _default_experiment(chosen: Sequence[Override]) -> list[str]:

@@ -5,19 +5,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from graphfold.datasets.adapters.option_types import describe, fits
-from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, did_you_mean
-
-#: Where a checkpoint may take its classes from without being trusted.
-REGISTERED = ("graphfold.batching", "graphfold.datasets", "graphfold.layers", "graphfold.blocks")
-REGISTERED_TORCH = ("torch.nn", "torch.optim")
-
-#: Where functions may come from, which build models; elsewhere only classes.
-REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
+from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
 
 _TARGETS = (type, types.FunctionType)
 
@@ -88,32 +81,6 @@ def check_targets(node: Any, place: str = "") -> list[str]:
     return [fault for where, item in found for fault in _check_target(item, where)]
 
 
-def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") -> None:
-    """Raises CheckpointError for a target that a checkpoint may not name.
-
-    Args:
-        node: the config of a checkpoint.
-        trusted: packages that the user trusts.
-        place: the key of `node`.
-    """
-    for where, item in targets(node, place):
-        path = str(item["_target_"])
-        if not _is_trusted(path, trusted) and not _is_registered(path):
-            package = path.partition(".")[0]
-            raise CheckpointError(
-                f"{where} names '{path}', which is not one of graphfold's registered classes. If "
-                f"you trust the package '{package}', add --trust {package}.",
-                target=path,
-                package=package,
-            )
-
-
-def third_party(node: Any) -> list[str]:
-    """The packages, other than graphfold and torch, whose classes a config names."""
-    paths = [str(item["_target_"]) for _, item in targets(node)]
-    return sorted({path.partition(".")[0] for path in paths if not _is_registered(path)})
-
-
 def targets(node: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every dict with a `_target_`, with its key."""
     if isinstance(node, dict):
@@ -124,35 +91,6 @@ def targets(node: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]
     elif isinstance(node, list):
         for index, value in enumerate(node):
             yield from targets(value, f"{place}[{index}]")
-
-
-def _is_trusted(path: str, trusted: Collection[str]) -> bool:
-    return any(path == name or path.startswith(f"{name}.") for name in trusted)
-
-
-def _is_registered(path: str) -> bool:
-    """Whether a path names a public class that was itself defined in a registered package.
-
-    A function only counts where models are built.
-    """
-    import torch
-
-    bases = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-    if _is_trusted(path, REGISTERED):
-        home: tuple[str, ...] = REGISTERED
-    elif _is_trusted(path, REGISTERED_TORCH):
-        home = REGISTERED_TORCH
-    else:
-        return False
-    try:
-        target = find_target(path, "")
-    except ConfigError:
-        return False
-    if not isinstance(target, type):
-        home = REGISTERED_FUNCTIONS
-    public = not target.__name__.startswith("_") and _is_trusted(target.__module__, home)
-    is_module = isinstance(target, type) and issubclass(target, bases)
-    return public and (home is not REGISTERED_TORCH or is_module)
 
 
 def _check_target(item: Mapping[str, Any], place: str) -> list[str]:

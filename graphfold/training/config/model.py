@@ -16,8 +16,8 @@ LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
 #: In place of a readout's or head's class: what fits the targets of the data.
 AUTO = "auto"
 
-#: Values that several parts of a model share; no arguments of the model itself.
-SHARED = ("hidden_size", "dropout")
+#: Values that several parts of a model share, and its needs of the data; no arguments of its own.
+SHARED = ("hidden_size", "dropout", "needs_data")
 
 _LAYERS = "graphfold.layers"
 

@@ -9,11 +9,14 @@ from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.datasets.adapters.option_types import parameters
+from graphfold.datasets.adapters.registry import adapter_class
+from graphfold.datasets.corpora.corpus_table import find_corpus
+from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
 
 _HOW = "Write KEY=VALUE, and quote a value with a comma or blank: data.target_columns=['a, b',c]."
 
@@ -101,10 +104,77 @@ def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequen
         key = override.key_or_group
         if override.is_add() or override.is_force_add() or key in keys:
             continue
-        hint = suggest_key(key, keys, groups)
+        options = _adapter_options(config) if key.startswith("data.") else []
+        hint = suggest_key(key, [*keys, *options], groups)
         faults.append(f"no key '{key}' in the config.{hint} A new key is given as +{key}=VALUE.")
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def check_sections(overrides: Sequence[Override], config: DictConfig, groups: Groups) -> None:
+    """Raises ConfigError that names every override with a plain value for a whole section.
+
+    Such as callbacks.early_stopping=default: what is meant is a file of the config group.
+    """
+    faults = []
+    sections = set(_sections(OmegaConf.to_container(config)))
+    for override in overrides:
+        key = override.key_or_group
+        group, _, name = key.partition(".")
+        is_part = group in ("callbacks", "logger") and name and "." not in name
+        value = None if override.is_delete() else override.value()
+        if value is None or isinstance(value, dict) or not (is_part or key in sections):
+            continue
+        options = [option for option in groups.options(group) if not option.startswith("_")]
+        meant = [option for option in (name, str(value)) if option in options]
+        remedy = f" There are: {', '.join(f'{group}={o}' for o in options)}." if options else ""
+        faults.append(
+            f"{key} is '{value}', but it is a section of the config, which has keys of its own."
+            + (f" Write {group}={meant[0]}." if meant else remedy)
+        )
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def _sections(node: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted keys whose values are mappings."""
+    if isinstance(node, dict):
+        yield prefix
+    items = node.items() if isinstance(node, dict) else enumerate(node or ())
+    for key, value in items:
+        if isinstance(value, dict | list):
+            yield from _sections(value, f"{prefix}.{key}".lstrip("."))
+
+
+def add_adapter_options(overrides: Sequence[Override], config: DictConfig) -> list[Override]:
+    """The overrides; those of options of the adapter that no config file mentions as additions.
+
+    So `data.directed_bonds=true` does what `+data.directed_bonds=true` does.
+    """
+    known = set(dotted_keys(OmegaConf.to_container(config)))
+    return [
+        parse_overrides([f"+{override.input_line}"])[0]
+        if override.type is OverrideType.CHANGE
+        and override.key_or_group not in known
+        and override.key_or_group in _adapter_options(config)
+        else override
+        for override in overrides
+    ]
+
+
+def adapter_name(data: Any) -> str:
+    """The adapter that the config group `data` names, itself or by its corpus."""
+    corpus, name = data.get("corpus"), data.get("adapter")
+    return find_corpus(corpus).adapter.name if corpus else str(name)
+
+
+def _adapter_options(config: DictConfig) -> list[str]:
+    """The keys of the options of the adapter that a config names."""
+    try:
+        options = parameters(adapter_class(adapter_name(config.get("data") or {})))
+    except GraphfoldError:  # it has its own message, when the data are looked for
+        return []
+    return [f"data.{option}" for option in options]
 
 
 def suggest_key(key: str, keys: Sequence[str], groups: Sequence[str] = ()) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,20 +19,17 @@ from graphfold.batching import Batch
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.loader import GraphLoader
 from graphfold.errors import ConfigError
+from graphfold.training.config.check_parts import OURS
 from graphfold.training.config.instantiate import find_target, instantiate
 from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.progress import ProgressLine
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.process import keep_memory
-from graphfold.training.process.products import products_in_use, use_products
 from graphfold.training.process.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.run.best_and_last import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring.metrics import lower_is_better
-
-#: Arguments of Lightning's trainer that our manual optimisation takes over.
-OURS = ("accumulate_grad_batches", "gradient_clip_val")
 
 #: What an epoch goes through.
 PARTS = ("train", "val")
@@ -115,13 +114,8 @@ class Loaders(LightningDataModule):
         self.data = data
         self.share = share  # part -> whether equal nodes are computed once
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Goes to a process of its own, with the kernel of this one's products."""
-        return {**self.__dict__, "_products": products_in_use()}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrives in a process of its own, where everything is loud again."""
-        use_products(state.pop("_products"))
+        """Arrives in a process of its own, which needs the settings of this one."""
         keep_memory()
         self.__dict__.update(state)
         choose_warnings()
@@ -172,11 +166,24 @@ def _callbacks(config: Mapping[str, Any], monitor: str) -> list[Callback]:
 
 
 def _loggers(config: Mapping[str, Any], folder: RunFolder) -> list[Any]:
-    """The loggers of the config, made to write into the run folder."""
-    nodes = {k: v for k, v in (config["logger"] or {}).items() if v is not None}
-    return [
-        instantiate(node, f"logger.{k}")(save_dir=str(folder.path)) for k, node in nodes.items()
-    ]
+    """The loggers of the config, made to write into the run folder.
+
+    Raises:
+        ConfigError: if a logger's names lead out of that folder.
+    """
+    made = []
+    for name, node in (config["logger"] or {}).items():
+        if node is None:
+            continue
+        logger = instantiate(node, f"logger.{name}")(save_dir=str(folder.path))
+        place = Path(logger.log_dir or folder.path).absolute()
+        if not Path(os.path.normpath(place)).is_relative_to(folder.path.absolute()):
+            raise ConfigError(
+                f"logger.{name} would write to {place}, outside of the run folder. Give it a name "
+                "without slashes."
+            )
+        made.append(logger)
+    return made
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,115 +14,165 @@ import torch
 
 from graphfold.dag import select
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import CheckpointError, ConfigError, DataError, did_you_mean
+from graphfold.errors import ConfigError, DataError, did_you_mean
 from graphfold.files import write_json
 from graphfold.layers import Model
-from graphfold.training.config.check_parts import check_parts
+from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
-from graphfold.training.config.earlier_configs import upgraded
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
+from graphfold.training.loop.cell_check import warn_of_batch_dependence
 from graphfold.training.loop.fit import fit
 from graphfold.training.loop.learner import Learner
 from graphfold.training.process.process import prepare_process
-from graphfold.training.process.products import products_in_use
 from graphfold.training.report.report import write_report
 from graphfold.training.report.tables import describe_data, metrics_table
 from graphfold.training.run.best_and_last import write_history
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.initial_weights import take_weights
+from graphfold.training.run.resuming import (
+    change_config,
+    check_epochs,
+    epochs_done,
+    has_finished,
+    read_history,
+)
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.run.trained import TrainedModel, named_packages
+from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring.evaluate import score_part
 from graphfold.training.scoring.graph_hash import hash_graphs
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
 from graphfold.training.scoring.scoring import Rows, metric_names
 
 
-def train_command(composed: Composed) -> int:
-    """`graphfold train` once: a new run, or an old one continued."""
+def train_command(
+    composed: Composed, trusted: Collection[str] = (), said: set[str] | None = None
+) -> int:
+    """`graphfold train` once: a new run, or an old one continued.
+
+    Args:
+        composed: the config, and the folder.
+        trusted: packages that a continued run may name.
+        said: what runs before this one have printed, and it need not; more is added.
+    """
     resume = composed.config["resume"]
-    folder = composed.folder if resume is None else Path(resume)
+    folder = RunFolder(composed.folder if resume is None else Path(resume))
     try:
         if resume is None:
-            about_process = prepare_process(composed.config)
-            train(composed.config, RunFolder(folder), about_process=about_process)
+            train(composed.config, folder, [prepare_process(composed.config)], said)
         else:
-            print(prepare_process(RunFolder(folder).read_config()))
-            resume_run(RunFolder(folder))
+            print(prepare_process(folder.read_config()), flush=True)
+            resume_run(folder, trusted, composed.changes)
     except KeyboardInterrupt:
-        if not RunFolder(folder).config.is_file():
+        if not folder.config.is_file():
             raise  # before training began
-        print(f"interrupted. Continue with: graphfold train resume={folder}", file=sys.stderr)
+        print(f"interrupted. Continue with: graphfold train resume={folder.path}", file=sys.stderr)
         return 1
     return 0
 
 
 def train(
-    config: Mapping[str, Any], folder: RunFolder, anew: bool = False, about_process: str = ""
+    config: Mapping[str, Any],
+    folder: RunFolder,
+    notices: Sequence[str] = (),
+    said: set[str] | None = None,
 ) -> Metrics:
     """Trains a model, scores its best checkpoint on val and test, writes the run folder.
 
     Args:
         config: a whole config, as `compose` gives it.
         folder: where everything is written.
-        anew: whether `folder` holds this very run, without an epoch to go on from.
-        about_process: what to say of threads and products, once the input has been accepted.
+        notices: lines to print once the input has been accepted.
+        said: as for `train_command`.
 
     Returns:
         What metrics.json holds.
 
     Raises:
-        GraphfoldError: before any epoch, if config or data cannot be used.
+        GraphfoldError: before any epoch, if config or data cannot be used, or another training
+            runs in the folder.
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
-    config = {**config, "products": products_in_use()}
+    check_trainer(config)
+    return _start(config, folder, named_packages(config), notices, said)
+
+
+def _start(
+    config: Mapping[str, Any],
+    folder: RunFolder,
+    trusted: Collection[str],
+    notices: Sequence[str] = (),
+    said: set[str] | None = None,
+    anew: bool = False,
+) -> Metrics:
+    """Trains from the first epoch; `anew` if `folder` holds this very run."""
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
-    about = about_process, describe_data(data)
-    print("\n".join(filter(None, about)), flush=True)
+    _print_new([*notices, *describe_data(data).splitlines()], said)
     learner, complete = make_learner(config, data)
-    folder.create(config, anew)
-    print(f"training in {folder.path}", flush=True)
-    common = _common_checkpoint(complete, data)
-    fit(complete, folder, learner, data, common, resume=False)
-    return finish(folder, data)
+    if config.get("init_from") is not None:
+        print(take_weights(learner.model, data.spec, Path(config["init_from"])), flush=True)
+    warn_of_batch_dependence(learner.model, data.encoded("train"))
+    with nullcontext() if anew else folder.lock():
+        folder.create(config, anew)
+        print(f"training in {folder.path}", flush=True)
+        common = _common_checkpoint(complete, data)
+        fit(complete, folder, learner, data, common, resume=False)
+        return finish(folder, data, trusted)
 
 
-def resume_run(folder: RunFolder) -> Metrics:
+def resume_run(
+    folder: RunFolder, trusted: Collection[str] = (), changes: Mapping[str, Any] | None = None
+) -> Metrics:
     """Continues an interrupted run in its own folder with its own config.
 
-    A run without last.ckpt starts anew; a finished one is only scored again.
+    A run without last.ckpt starts anew; a finished one is only scored again, unless it is given
+    more epochs.
+
+    Args:
+        folder: the folder of the run.
+        trusted: packages that it may name; see `graphfold.training.config.trust`.
+        changes: dotted key -> new value; of the keys `RESUMABLE`.
 
     Raises:
-        GraphfoldError: if it is no run folder, or its data changed.
+        GraphfoldError: if it is no run folder, its config names code that is not trusted, its data
+            changed, or another training runs in it.
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
-    config = upgraded(folder.read_config())
-    folder.remove_leftovers()
-    if not folder.last.is_file():
-        print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
-        return train(config, folder, anew=True)
-    last = Checkpoint.load(folder.last)
+    changes = changes or {}
+    stored = folder.read_config()
+    config = change_config(stored, changes)
+    refuse_untrusted(config, trusted, TRAINED)
     check_parts(config)
-    data = DataModule(**config["data"])
-    data.prepare({"split": last.split, "spec": last.spec})
-    if _is_finished(last):
-        print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
-        return finish(folder, data)
-    print(f"{folder.path} goes on after epoch {last.progress['epoch'] + 1}.", flush=True)
-    learner, complete = make_learner(config, data)
-    common = _common_checkpoint(complete, data)
-    fit(complete, folder, learner, data, common, resume=True)
-    return finish(folder, data)
+    check_trainer(config)
+    with folder.lock():
+        folder.remove_leftovers()
+        if not folder.last.is_file():
+            print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
+            return _start(config, folder, trusted, anew=True)
+        last = Checkpoint.load(folder.last)
+        done = epochs_done(last)
+        is_finished = has_finished(last) and "trainer.max_epochs" not in changes
+        check_epochs(config, stored, done)
+        data = DataModule(**config["data"])
+        data.prepare({"split": last.split, "spec": last.spec})
+        if is_finished or done >= config["trainer"]["max_epochs"]:
+            print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
+            return finish(folder, data, trusted)
+        print(f"{folder.path} goes on after epoch {done}.", flush=True)
+        learner, complete = make_learner(config, data)
+        folder.write_config(config)
+        fit(complete, folder, learner, data, _common_checkpoint(complete, data), resume=True)
+        return finish(folder, data, trusted)
 
 
-def finish(folder: RunFolder, data: DataModule) -> Metrics:
+def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
     """Scores the best checkpoint, writes metrics.json and report.html, prints the table."""
-    packages = Checkpoint.load(folder.best).packages  # this very run has used them
-    trained = TrainedModel.load(folder.best, packages)
+    trained = TrainedModel.load(folder.best, trusted)
     metrics: Metrics = {}
     rows: dict[str, Rows] = {}
     for part in ("val", "test"):
@@ -130,7 +181,7 @@ def finish(folder: RunFolder, data: DataModule) -> Metrics:
             metrics |= scores
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
-    history = _history(folder)
+    history = read_history(Checkpoint.load(folder.last))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     write_report(folder, trained, data, rows, metrics, history)
     print(metrics_table(metrics))
@@ -195,17 +246,10 @@ def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
     )
 
 
-def _history(folder: RunFolder) -> list[Metrics]:
-    return list(_progress(Checkpoint.load(folder.last))["history"])
-
-
-def _is_finished(last: Checkpoint) -> bool:
-    return bool(_progress(last)["is_finished"])
-
-
-def _progress(last: Checkpoint) -> dict[str, Any]:
-    """What `BestAndLast` keeps in last.ckpt."""
-    try:
-        return dict(last.progress["callbacks"]["BestAndLast"])
-    except (KeyError, TypeError) as error:
-        raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
+def _print_new(lines: Sequence[str], said: set[str] | None) -> None:
+    """Prints the lines that were not said before."""
+    known = set() if said is None else said
+    for line in lines:
+        if line not in known:
+            print(line, flush=True)
+    known.update(lines)

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _LOGGERS = ("lightning.pytorch", "lightning.fabric")
 
@@ -25,6 +26,23 @@ def choose_warnings() -> None:
     warnings.simplefilter("ignore")
     warnings.filterwarnings("always", category=UserWarning, module=r"graphfold\.")
     warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_once() -> Iterator[None]:
+    """Prints each warning once, however many runs it comes from."""
+    show, seen = warnings.showwarning, set()
+
+    def show_new(message: Warning | str, *place: Any) -> None:
+        if str(message) not in seen:
+            seen.add(str(message))
+            show(message, *place)
+
+    warnings.showwarning = show_new
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 @contextmanager

@@ -13,10 +13,9 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
-from graphfold.files import write_text
+from graphfold.files import write_bytes, write_text
 from graphfold.training.loop.learner import Learner
 from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.run.file_writer import FileWriter
 from graphfold.training.run.generators import capture_generators, restore_generators
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring.metrics import Metrics, lower_is_better
@@ -63,7 +62,7 @@ class BestAndLast(CheckpointCallback):
         self.history.append(self._row(trainer, pl_module))
         done = trainer.current_epoch + 1
         self.is_finished = trainer.should_stop or done >= (trainer.max_epochs or done)
-        if trainer.is_global_zero:  # first: the disk is busy for a while after the others
+        if trainer.is_global_zero:
             write_history(self.folder.history, self.history)
         if is_best:
             trainer.save_checkpoint(self.folder.best, weights_only=True)
@@ -113,16 +112,12 @@ class BestAndLast(CheckpointCallback):
 class GraphfoldCheckpoints(TorchCheckpointIO):
     """Writes what Lightning keeps in graphfold's format, and reads it back.
 
-    Files are written while training goes on; they are there after `teardown`, with which Lightning
-    ends, whether well or not.
-
     Args:
         common: what all checkpoints of the run share.
     """
 
     def __init__(self, common: Checkpoint) -> None:
         self.common = common
-        self._writer = FileWriter()
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
@@ -130,7 +125,7 @@ class GraphfoldCheckpoints(TorchCheckpointIO):
         """Writes a checkpoint; one without optimizers (best.ckpt) keeps no progress.
 
         Raises:
-            OSError: if an earlier one could not be written.
+            OSError: if it cannot be written.
         """
         if "state_dict" not in checkpoint:  # weights that a process hands to its parent
             super().save_checkpoint(checkpoint, path, storage_options)
@@ -140,15 +135,7 @@ class GraphfoldCheckpoints(TorchCheckpointIO):
         if "optimizer_states" not in progress:
             progress = {"epoch": checkpoint["epoch"]}
         whole = replace(self.common, state_dict=weights, progress=progress)
-        self._writer.write(Path(path), whole.encode())
-
-    def teardown(self) -> None:
-        """Returns when all files are there.
-
-        Raises:
-            OSError: if one could not be written.
-        """
-        self._writer.finish()
+        write_bytes(Path(path), whole.encode())
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = True

@@ -6,8 +6,10 @@ import io
 import json
 import platform
 import warnings
+import zipfile
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,14 @@ FORMAT = "graphfold checkpoint"
 
 #: Grows when a reader of older files has to do something about them.
 SCHEMA_NUMBER = 1
+
+#: Stands before the SHA-256 of the rest of the file, both in the comment that a ZIP file may have.
+_MARK = b"graphfold sha256\n"
+_DIGEST_SIZE = sha256().digest_size
+_COMMENT_SIZE = len(_MARK) + _DIGEST_SIZE
+
+#: The last 22 bytes of a ZIP file without a comment begin so.
+_ZIP_END = b"PK\5\6"
 
 _JSON = ("config", "spec", "split", "packages", "versions")
 
@@ -39,7 +49,11 @@ class Checkpoint:
     versions: dict[str, str] = field(default_factory=dict)
 
     def encode(self) -> memoryview:
-        """The content of the file; what becomes of the tensors later does not change it."""
+        """The content of the file, with its checksum.
+
+        It is the ZIP file that torch saves, whose comment is the checksum, so that `torch.load` and
+        other readers of ZIP files read it as before.
+        """
         content = {
             "format": FORMAT,
             "schema_number": SCHEMA_NUMBER,
@@ -51,6 +65,9 @@ class Checkpoint:
         content |= {name: json.dumps(values[name]) for name in _JSON}
         file = io.BytesIO()
         torch.save(content, file)
+        file.seek(-2, io.SEEK_END)  # where the size of the comment stands
+        file.write(_COMMENT_SIZE.to_bytes(2, "little") + _MARK)
+        file.write(sha256(file.getbuffer()).digest())
         return file.getbuffer()
 
     @staticmethod
@@ -58,7 +75,8 @@ class Checkpoint:
         """Reads the file onto the CPU; nothing that it names is imported.
 
         Raises:
-            CheckpointError: if it is no checkpoint of graphfold, damaged, or of a newer format.
+            CheckpointError: if it is no checkpoint of graphfold, of a newer format, or damaged: a
+                single changed bit is noticed.
         """
         content = _read(path)
         number = content.get("schema_number")
@@ -88,6 +106,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     if not content:
         raise CheckpointError(f"{path}: the file is empty. Restore it.", path=str(path))
+    if not _is_whole(content):
+        raise _damaged(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -95,6 +115,18 @@ def _read(path: Path) -> dict[str, Any]:
     except Exception as error:  # of a damaged file any part may fail in any way
         raise _damaged(path) from error
     return loaded if isinstance(loaded, dict) else {}
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether a file matches its checksum, or those of its parts where an earlier one has none."""
+    if content[-_COMMENT_SIZE:-_DIGEST_SIZE] == _MARK:
+        return sha256(memoryview(content)[:-_DIGEST_SIZE]).digest() == content[-_DIGEST_SIZE:]
+    if content[-22:-18] != _ZIP_END:
+        return False
+    try:
+        return zipfile.ZipFile(io.BytesIO(content)).testzip() is None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError):
+        return False
 
 
 def _damaged(path: Path) -> CheckpointError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_text
+from graphfold.training.config.stored_config import read_stored_config
+from graphfold.training.run.lock import lock_folder
 
 _CONTENTS = ("config.yaml", "checkpoints", "metrics.json", "metrics.csv", "report.html")
 
@@ -46,7 +50,7 @@ class RunFolder:
         return self.path / "report.html"
 
     def create(self, config: dict[str, Any], anew: bool = False) -> None:
-        """Makes the folder and writes its config.
+        """Prepares the folder, which must exist, for a run and writes its config.
 
         Args:
             config: the resolved config.
@@ -54,19 +58,23 @@ class RunFolder:
                 is moved aside.
 
         Raises:
-            ConfigError: if the folder cannot be made.
+            ConfigError: if nothing can be written there.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
+        with self._writing():
             if not anew:
                 self._move_earlier()
             self.best.parent.mkdir(exist_ok=True)
+        self.write_config(config)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise ConfigError(
                 f"{self.path}: cannot make the run folder ({error.strerror}). Choose another "
                 "hydra.run.dir."
             ) from error
-        write_text(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
 
     def remove_leftovers(self) -> None:
         """Removes what a killed process had begun to write."""
@@ -74,10 +82,10 @@ class RunFolder:
             leftover.unlink(missing_ok=True)
 
     def read_config(self) -> dict[str, Any]:
-        """The config of the run.
+        """The config of the run, as `read_stored_config` gives it.
 
         Raises:
-            CheckpointError: if this is no run folder.
+            CheckpointError: if this is no run folder, or its config cannot be used.
         """
         try:
             config = yaml.safe_load(self.config.read_text(encoding="utf-8"))
@@ -86,11 +94,28 @@ class RunFolder:
                 f"{self.path}: not a run folder, for it has no config.yaml. Name the folder that "
                 "graphfold train printed."
             ) from error
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (OSError, yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.config}: cannot be read. Restore the file.") from error
         if not isinstance(config, dict):
             raise CheckpointError(f"{self.config}: holds no config. Restore the file.")
-        return {str(key): value for key, value in config.items()}
+        return read_stored_config(config, self.config)
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Writes the config of the run."""
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        write_text(self.config, text)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Makes the folder if need be, and keeps other trainings out of it.
+
+        Raises:
+            ConfigError: if another training runs in it, or it cannot be made.
+        """
+        with self._writing():
+            self.path.mkdir(parents=True, exist_ok=True)
+        with lock_folder(self.path):
+            yield
 
     def _move_earlier(self) -> None:
         earlier = [self.path / name for name in _CONTENTS if (self.path / name).exists()]

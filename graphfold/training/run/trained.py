@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from graphfold.dag import Schema
-from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
 from graphfold.layers import Model
-from graphfold.training.config.earlier_configs import upgraded
-from graphfold.training.config.instantiate import refuse_unregistered, third_party
 from graphfold.training.config.model import build_model
+from graphfold.training.config.stored_config import read_stored_config
+from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.precision import autocast, parameter_dtype
 from graphfold.training.run.checkpoint import Checkpoint
@@ -48,11 +47,12 @@ class TrainedModel:
                 trusted, or does not fit the model that it describes.
         """
         checkpoint = Checkpoint.load(path)
-        refuse_untrusted(checkpoint, trusted)
+        config = read_stored_config(checkpoint.config, path)
+        refuse_untrusted(config, trusted)
+        checkpoint = replace(checkpoint, config=config)
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
-            device = choose_device(checkpoint.config["trainer"])
-            config = upgraded(checkpoint.config)
+            device = choose_device(config["trainer"])
             model = build_model(config["model"], spec.schema, spec.scalers)
             model.to(parameter_dtype(config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)
@@ -94,34 +94,6 @@ class TrainedModel:
     def metrics(self, rows: Rows) -> Metrics:
         """The metrics of a part, without its name."""
         return split_metrics(self.model.head, rows, self.reduction)
-
-
-def refuse_untrusted(checkpoint: Checkpoint, trusted: Collection[str]) -> None:
-    """Raises CheckpointError before a class is imported that the user has not vouched for."""
-    refuse_unregistered(checkpoint.config.get("model"), trusted, "model")
-    package = adapter_package(checkpoint.config.get("data", {}))
-    if package is not None and package not in trusted:
-        raise CheckpointError(
-            f"the run read its data with an adapter of the package '{package}', which is not part "
-            f"of graphfold. If you trust it, add --trust {package}.",
-            package=package,
-        )
-
-
-def named_packages(config: Mapping[str, Any]) -> list[str]:
-    """The third-party packages whose classes a run uses for its model and its data."""
-    adapter = adapter_package(config["data"])
-    return sorted({*third_party(config["model"]), *([adapter] if adapter else [])})
-
-
-def adapter_package(data: Mapping[str, Any]) -> str | None:
-    """The package of the adapter, if it is not graphfold's own; nothing is imported."""
-    name = data.get("adapter")
-    if name is None:
-        return None
-    path = adapter_paths().get(str(name), str(name))
-    package = path.replace(":", ".").partition(".")[0]
-    return None if package == "graphfold" else package
 
 
 def choose_device(trainer: Mapping[str, Any]) -> torch.device:

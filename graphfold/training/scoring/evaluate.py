@@ -45,7 +45,7 @@ def evaluate(
     trusted: Collection[str] = (),
     verbose: bool = False,
 ) -> Metrics:
-    """Scores a trained model, with the threads and the kernel of products of its run.
+    """Scores a trained model, with the threads of its run.
 
     Args:
         run: a run folder or a checkpoint file.

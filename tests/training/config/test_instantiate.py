@@ -1,20 +1,17 @@
-"""Objects from config, and what a checkpoint may not name."""
+"""Objects from config."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 import torch
 
-from graphfold.errors import CheckpointError, ConfigError
+from graphfold.errors import ConfigError
 from graphfold.layers import GCNCell
 from graphfold.training.config.instantiate import (
     check_targets,
     instantiate,
-    refuse_unregistered,
-    third_party,
 )
 
 
@@ -70,62 +67,6 @@ def test_faults_of_all_targets_are_found_without_building() -> None:
     assert "Did you mean 'weight_decay'?" in faults
     assert "b[0]._target_: no class 'Nothing'" in faults
     assert "c.hidden_size is 1.5, but it takes a whole number" in faults
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        "os.system",
-        "subprocess.Popen",
-        "builtins.eval",
-        "torch.load",
-        "torch.nn.functional.relu",
-        "torch.hub.load",
-        "torch.nn.modules.module.functools.partial",
-        "graphfold.training.loop.train.train",
-        "graphfold.files.whole_file",
-        "graphfold.blocks.compile",
-        "graphfold.blocks.models.tree_lstm.torch.nn.Linear",
-        "graphfold.blocks.models.tree_lstm._with_rows",
-        "graphfold.layers.graph_model.nn.Linear",
-        "graphfold.datasets.storage.reading.ProcessPoolExecutor",
-        "graphfold_evil.Cell",
-        "functools.partial",
-        "${oc.env:HOME}",
-        "",
-        3,
-    ],
-)
-def test_a_checkpoint_may_not_name(target: Any) -> None:
-    node = {"cells": [{"word": {"_target_": target, "args": "rm -rf /"}}]}
-    with pytest.raises(CheckpointError, match=r"model\.cells\[0\]\.word names .*--trust"):
-        refuse_unregistered(node, (), "model")
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        "graphfold.layers.GCNCell",
-        "graphfold.layers.molecules.gcn.GCNCell",
-        "graphfold.batching.Rounds",
-        "graphfold.blocks.BlockModel",
-        "graphfold.blocks.models.tree_lstm",
-        "torch.nn.Linear",
-        "torch.optim.Adam",
-        "torch.optim.lr_scheduler.StepLR",
-    ],
-)
-def test_a_checkpoint_may_name(target: str) -> None:
-    refuse_unregistered({"_target_": target}, ())
-    assert third_party({"_target_": target}) == []
-
-
-def test_a_trusted_package_may_be_named() -> None:
-    node = {"_target_": "my_cells.Cell"}
-    with pytest.raises(CheckpointError, match=r"If you trust the package 'my_cells', add --trust"):
-        refuse_unregistered(node, ("my_cell",))
-    refuse_unregistered(node, ("my_cells",))
-    assert third_party(node) == ["my_cells"]
 
 
 def test_a_cell_of_ones_own_is_built_in_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,6 +168,32 @@ def test_resuming_a_finished_run_scores_it_again(
     assert read_json(finished / "metrics.json") == before
 
 
+def test_a_finished_run_is_given_more_epochs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["model.dropout=0.4", "lr_scheduler=constant"]
+    whole = train(tmp_path / "whole", *listops(*more, "trainer.max_epochs=3"))
+    folder = train(tmp_path / "run", *listops(*more, "trainer.max_epochs=2"))
+    assert run("train", f"resume={folder}", "trainer.max_epochs=1") == 2
+    assert "but the run has 2 epochs already" in capsys.readouterr().err
+    assert run("train", f"resume={folder}", "trainer.max_epochs=3") == 0
+    captured = capsys.readouterr()
+    assert "goes on after epoch 2" in captured.out
+    assert "T_max" not in captured.err
+    assert (folder / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    assert read_json(folder / "metrics.json") == read_json(whole / "metrics.json")
+    assert run("train", f"resume={folder}") == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_more_epochs_than_the_schedule_was_made_for_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = train(tmp_path / "run", *listops("trainer.max_epochs=1", "lr_scheduler=cosine"))
+    assert run("train", f"resume={folder}", "trainer.max_epochs=2") == 0
+    assert "lr_scheduler.T_max is 1: the schedule of the" in capsys.readouterr().err
+
+
 def test_resuming_without_a_checkpoint_starts_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,36 @@ def test_round_trip(tmp_path: Path) -> None:
     assert loaded.packages == ["mine"]
     assert torch.equal(loaded.state_dict["weight"], torch.arange(3.0))
     assert loaded.progress["epoch"] == 3
+
+
+def without_checksum(content: bytes) -> bytes:
+    """The file as earlier versions wrote it."""
+    size = len(b"graphfold sha256\n") + 32
+    return content[: -size - 2] + b"\0\0"
+
+
+def test_every_changed_bit_is_noticed(tmp_path: Path) -> None:
+    content, path = bytes(make().encode()), tmp_path / "x.ckpt"
+    rng = random.Random(0)
+    ends = [*range(8), *range(8 * len(content) - 8 * 72, 8 * len(content), 5)]
+    for bit in [*ends, *(rng.randrange(8 * len(content)) for _ in range(300))]:
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with pytest.raises(CheckpointError, match="x.ckpt: .* damaged"):
+            Checkpoint.load(path)
+
+
+def test_an_earlier_checkpoint_without_checksum_is_read_and_its_tensors_are_checked(
+    tmp_path: Path,
+) -> None:
+    content, path = without_checksum(bytes(make().encode())), tmp_path / "x.ckpt"
+    path.write_bytes(content)
+    assert torch.equal(Checkpoint.load(path).state_dict["weight"], torch.arange(3.0))
+    at = content.index(struct.pack("<3f", 0, 1, 2))
+    path.write_bytes(content[: at + 5] + bytes([content[at + 5] ^ 64]) + content[at + 6 :])
+    with pytest.raises(CheckpointError, match="damaged"):
+        Checkpoint.load(path)
 
 
 def test_content_is_that_of_the_moment(tmp_path: Path) -> None:

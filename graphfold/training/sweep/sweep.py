@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphfold.errors import ConfigError, GraphfoldError
-from graphfold.training.config.compose import compose, split_sweep
-from graphfold.training.loop.train import train_command
+from graphfold.training.config.check_parts import check_parts
+from graphfold.training.config.compose import Composed, compose, split_sweep
+from graphfold.training.process.quiet import warnings_once
+from graphfold.training.sweep.sweep_table import SweepRun, read_run, write_table
 
 
 def sweep(overrides: Sequence[str], config_dir: Path | None = None) -> int:
     """Runs every combination in a folder of its own, 0, 1, 2, ... of the sweep's folder.
 
-    All configs are checked before the first run. A run that fails does not stop the others.
+    All configs are checked before the first run. A run that fails does not stop the others. At the
+    end there is a table of all runs, with means and deviations; sweep.csv has all metrics.
 
     Args:
         overrides: with lists of values, `seed=1,2,3`.
@@ -31,16 +34,31 @@ def sweep(overrides: Sequence[str], config_dir: Path | None = None) -> int:
     composed = [compose(job, config_dir) for job in jobs]
     if any(job.config["resume"] is not None for job in composed):
         raise ConfigError("-m starts new runs, it cannot resume one. Resume each run by itself.")
+    for job in composed:
+        check_parts(job.config)
     folder = composed[0].sweep_folder
-    failed = []
+    with warnings_once():
+        return _run_all(jobs, composed, folder)
+
+
+def _run_all(jobs: Sequence[Sequence[str]], composed: Sequence[Composed], folder: Path) -> int:
+    from graphfold.training.loop.train import train_command  # brings Lightning along
+
+    said: set[str] = set()
+    failed: list[int] = []
+    done: list[SweepRun] = []
     for number, (job, run) in enumerate(zip(jobs, composed, strict=True)):
         print(f"[{number + 1}/{len(jobs)}] {' '.join(job)}", flush=True)
+        own = folder / str(number)
         try:
-            if train_command(replace(run, folder=folder / str(number))):
+            if train_command(replace(run, folder=own), said=said):
                 return 1  # interrupted
+            done.append(read_run(own, number, job))
         except GraphfoldError as error:
             print(f"error: {error.message}", file=sys.stderr)
             failed.append(number)
+    if done:
+        print(write_table(done, folder))
     if failed:
         numbers = ", ".join(map(str, failed))
         print(f"{len(failed)} of {len(jobs)} runs failed: {numbers} in {folder}", file=sys.stderr)

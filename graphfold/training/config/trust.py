@@ -1,0 +1,137 @@
+"""The rule of trust: which classes a stored run may name.
+
+A run folder or a checkpoint may come from anybody. Wherever one is read (train resume, evaluate,
+predict, load, verify), nothing that it names is imported or called unless it is a registered class
+of graphfold, torch or Lightning, or belongs to a package that the user trusts (`--trust`). What a
+checkpoint says of its own packages counts for nothing. The config of a new run is its user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from graphfold.datasets.adapters.registry import adapter_paths
+from graphfold.errors import CheckpointError, ConfigError
+from graphfold.training.config.instantiate import find_target, targets
+from graphfold.training.config.model import AUTO
+
+#: Packages whose public classes are registered.
+REGISTERED = ("graphfold.batching", "graphfold.datasets", "graphfold.layers", "graphfold.blocks")
+
+#: Of these the modules, optimizers and schedules are registered.
+REGISTERED_TORCH = ("torch.nn", "torch.optim")
+
+#: Where functions may come from, which build models; elsewhere only classes.
+REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
+
+#: What Lightning has for a training run, as far as it writes into the run folder alone.
+REGISTERED_LIGHTNING = (
+    "lightning.pytorch.Trainer",
+    "lightning.pytorch.callbacks.EarlyStopping",
+    "lightning.pytorch.callbacks.LearningRateMonitor",
+    "lightning.pytorch.callbacks.StochasticWeightAveraging",
+    "lightning.pytorch.loggers.CSVLogger",
+    "lightning.pytorch.loggers.TensorBoardLogger",
+)
+
+#: The parts of a config that scoring and prediction build, and those that training builds.
+APPLIED = ("model",)
+TRAINED = ("model", "optimizer", "lr_scheduler", "trainer", "callbacks", "logger")
+
+
+def refuse_untrusted(
+    config: Mapping[str, Any], trusted: Collection[str], parts: Sequence[str] = APPLIED
+) -> None:
+    """Refuses the config of a stored run before a class is imported that nobody vouched for.
+
+    Args:
+        config: the config of the run.
+        trusted: packages that the user trusts.
+        parts: the parts that will be built, besides the adapter.
+
+    Raises:
+        CheckpointError: naming the class or the adapter, and the package to trust.
+    """
+    for part in parts:
+        refuse_unregistered(config.get(part), trusted, part)
+    package = adapter_package(config.get("data", {}))
+    if package is not None and package not in trusted:
+        raise CheckpointError(
+            f"the run read its data with an adapter of the package '{package}', which is not part "
+            f"of graphfold. If you trust it, add --trust {package}.",
+            package=package,
+        )
+
+
+def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") -> None:
+    """Raises CheckpointError for a target that a stored run may not name.
+
+    Args:
+        node: a part of the config.
+        trusted: packages that the user trusts.
+        place: the key of `node`.
+    """
+    for where, item in targets(node, place):
+        path = str(item["_target_"])
+        if path != AUTO and not _is_within(path, trusted) and not _is_registered(path):
+            package = path.partition(".")[0]
+            raise CheckpointError(
+                f"{where} names '{path}', which is not one of graphfold's registered classes. If "
+                f"you trust the package '{package}', add --trust {package}.",
+                target=path,
+                package=package,
+            )
+
+
+def third_party(node: Any) -> list[str]:
+    """The packages, other than graphfold and torch, whose classes a config names."""
+    paths = [str(item["_target_"]) for _, item in targets(node)]
+    return sorted({path.partition(".")[0] for path in paths if not _is_registered(path)})
+
+
+def named_packages(config: Mapping[str, Any]) -> list[str]:
+    """The third-party packages whose classes a run uses for its model and its data."""
+    adapter = adapter_package(config["data"])
+    return sorted({*third_party(config["model"]), *([adapter] if adapter else [])})
+
+
+def adapter_package(data: Mapping[str, Any]) -> str | None:
+    """The package of the adapter, if it is not graphfold's own; nothing is imported."""
+    name = data.get("adapter")
+    if name is None:
+        return None
+    path = adapter_paths().get(str(name), str(name))
+    package = path.replace(":", ".").partition(".")[0]
+    return None if package == "graphfold" else package
+
+
+def _is_within(path: str, packages: Collection[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in packages)
+
+
+def _is_registered(path: str) -> bool:
+    """Whether a path names a public class that was itself defined in a registered package.
+
+    A function only counts where models are built.
+    """
+    import torch
+
+    if path in REGISTERED_LIGHTNING:
+        return True
+    bases = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+    if _is_within(path, REGISTERED):
+        home: tuple[str, ...] = REGISTERED
+    elif _is_within(path, REGISTERED_TORCH):
+        home = REGISTERED_TORCH
+    else:
+        return False
+    try:
+        target = find_target(path, "")
+    except ConfigError:
+        return False
+    if not isinstance(target, type):
+        home = REGISTERED_FUNCTIONS
+    public = not target.__name__.startswith("_") and _is_within(target.__module__, home)
+    is_module = isinstance(target, type) and issubclass(target, bases)
+    return public and (home is not REGISTERED_TORCH or is_module)

@@ -1,0 +1,184 @@
+"""Weights of a new run out of the checkpoint of another (`init_from`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.dag import Column, Schema
+from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.errors import CheckpointError, ConfigError
+from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
+from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.run_folder import find_checkpoint
+
+#: What a row of a table of embeddings is for: column, place in it, and a word, a code or "missing".
+Row = tuple[str, int, object]
+
+#: Remarks on weights are made up to this number.
+MAX_NAMED = 8
+
+
+class Outcome(NamedTuple):
+    """What became of a weight."""
+
+    is_taken: bool
+    remark: str = ""
+
+
+class Table(NamedTuple):
+    """The embeddings of a `ColumnEncoder`: of the codes of some columns of a space."""
+
+    space: str | None  # None where it is not known
+    encoder: ColumnEncoder
+
+
+def take_weights(model: Model, spec: FeatureSpec, run: Path) -> str:
+    """Gives a model those weights of a checkpoint that have the same name and shape.
+
+    Embeddings of words are taken word by word, whatever ids the two vocabularies give them. The
+    head's weights are taken if it has the same targets. Buffers belong to the data (scalers of
+    targets) and stay, but for the statistics of normalisation.
+
+    Args:
+        model: the new model.
+        spec: the feature spec of the new run.
+        run: a run folder or a checkpoint file; nothing that it names is imported.
+
+    Returns:
+        What was taken and what was not, for the user.
+
+    Raises:
+        CheckpointError: if the checkpoint cannot be read.
+        ConfigError: if nothing in it fits.
+    """
+    path = find_checkpoint(run)
+    checkpoint = Checkpoint.load(path)
+    try:
+        earlier = FeatureSpec.from_dict(checkpoint.spec)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its feature spec is damaged. Restore the file.") from error
+    has_targets = _targets(earlier.source) == _targets(spec.source)
+    tables, outcomes = _tables(model), {}
+    for name, own in _weights(model).items():
+        theirs = checkpoint.state_dict.get(name)
+        if theirs is None:
+            outcomes[name] = Outcome(False, "not in the checkpoint")
+        elif name.startswith("head.") and not has_targets:
+            outcomes[name] = Outcome(False, "other targets")
+        elif name in tables:
+            outcomes[name] = _take_rows(own, theirs, tables[name], spec, earlier)
+        else:
+            outcomes[name] = _take_whole(own, theirs)
+    if not any(outcome.is_taken for outcome in outcomes.values()):
+        raise ConfigError(
+            f"init_from: no weight of {path} fits this model. Name a run of a model with the same "
+            "cells and widths."
+        )
+    return _describe(outcomes, path)
+
+
+def _weights(model: Model) -> dict[str, Tensor]:
+    """Parameters, and the statistics of normalisation."""
+    found: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
+    for prefix, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            found |= {f"{prefix}.{name}": buffer for name, buffer in module.named_buffers()}
+    return found
+
+
+def _targets(schema: Schema) -> set[tuple[str, str, int | None]]:
+    columns = (*schema.graph_targets, *schema.node_targets)
+    return {(column.name, column.dtype, column.size) for column in columns}
+
+
+def _take_whole(own: Tensor, theirs: Tensor) -> Outcome:
+    """Copies a tensor of the same shape."""
+    if own.shape != theirs.shape:
+        return Outcome(False, f"{list(theirs.shape)} there, {list(own.shape)} here")
+    own.copy_(theirs)
+    return Outcome(True)
+
+
+def _tables(model: Model) -> dict[str, Table]:
+    """The tables of embeddings by the names of their weights."""
+    found = {
+        f"{name}.table": Table(None, module)
+        for name, module in model.named_modules()
+        if isinstance(module, ColumnEncoder)
+    }
+    for prefix, module in model.named_modules():
+        if isinstance(module, FeatureEncoder):
+            for name, encoder in module.encoders.items():
+                assert isinstance(encoder, ColumnEncoder)
+                found[f"{prefix}.encoders.{name}.table"] = Table(f"type:{name}", encoder)
+    return found
+
+
+def _take_rows(
+    own: Tensor, theirs: Tensor, table: Table, spec: FeatureSpec, earlier: FeatureSpec
+) -> Outcome:
+    """Copies the embeddings of the words and codes that both tables have."""
+    if _vocabularies(spec, table) == _vocabularies(earlier, table):
+        return _take_whole(own, theirs)
+    if table.space is None:
+        return Outcome(False, "another vocabulary")
+    rows = list(_rows(table.encoder.codes, table.space, spec))
+    names = [column.name for column in table.encoder.codes]
+    known = {column.name: column for column in _features(earlier.schema, table.space)}
+    before = list(_rows([known[n] for n in names if n in known], table.space, earlier))
+    if len(before) != len(theirs) or own.shape[1] != theirs.shape[1]:
+        return Outcome(False, "other columns or another width")
+    place = {row: number for number, row in enumerate(before)}
+    shared = torch.tensor([n for n, row in enumerate(rows) if row in place], dtype=torch.int64)
+    if not len(shared):
+        return Outcome(False, "no word in common")
+    own[shared] = theirs[[place[rows[number]] for number in shared.tolist()]].to(own.dtype)
+    return Outcome(True, f"{len(shared)} of {len(rows)} rows, by word")
+
+
+def _vocabularies(spec: FeatureSpec, table: Table) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The words of the vocabularies that a table's columns may have."""
+    names = {column.name for column in table.encoder.codes}
+    return {
+        (space, name): vocabulary.words
+        for (space, name), vocabulary in spec.vocabularies.items()
+        if name in names and table.space in (None, space)
+    }
+
+
+def _rows(columns: Sequence[Column], space: str, spec: FeatureSpec) -> Iterator[Row]:
+    """What each row of a table is for, in the order of `ColumnEncoder`."""
+    for column in columns:
+        vocabulary = spec.vocabularies.get((space, column.name))
+        words = None if vocabulary is None else ("unknown", *vocabulary.words)
+        codes = range(column.size or 0)
+        for place in range(math.prod(column.shape)):
+            for code in codes:
+                # A pair, so that no word of a vocabulary is taken for "missing".
+                yield column.name, place, (code if words is None else words[code], code == 0)
+            yield column.name, place, "missing"
+
+
+def _features(schema: Schema, space: str) -> tuple[Column, ...]:
+    return next((t.features for t in schema.types if space == f"type:{t.name}"), ())
+
+
+def _describe(outcomes: Mapping[str, Outcome], path: Path) -> str:
+    taken = sum(outcome.is_taken for outcome in outcomes.values())
+    text = f"init_from: {taken} of {len(outcomes)} weights taken from {path}"
+    for title, is_taken in (("in part", True), ("not taken", False)):
+        found = [
+            f"{name} ({outcome.remark})"
+            for name, outcome in outcomes.items()
+            if outcome.is_taken is is_taken and outcome.remark
+        ]
+        if found:
+            more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+            text += f"; {title}: {', '.join(found[:MAX_NAMED])}{more}"
+    return text

@@ -1,0 +1,1 @@
+"""Sweeps: several runs at a command, and what they come to together."""

@@ -1,0 +1,97 @@
+"""A new run that begins with the weights of another."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from training.tiny_runs import bracket_tree, listops, run, train, write_molecules
+
+from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.training.run.checkpoint import Checkpoint
+
+MODEL = ["model.hidden_size=6", "model.encoder.size=5", "trainer.max_epochs=1"]
+
+#: Weights stay as they are at first.
+FROZEN = ["optimizer.lr=0.0", "seed=2"]
+
+
+def trees(path: Path, *more: str) -> list[str]:
+    """Overrides for a file of trees, the last of which hold some further words."""
+    rng = random.Random(len(more))
+    lines = [bracket_tree(rng) for _ in range(20)]
+    lines += [f"(1 (2 {word}) (3 film))" for word in more for _ in range(10)]
+    path.write_text("\n".join(lines) + "\n")
+    return ["data=brackets", f"data.path={path}", "data.num_classes=5", *MODEL]
+
+
+def best(folder: Path) -> Checkpoint:
+    return Checkpoint.load(folder / "checkpoints" / "best.ckpt")
+
+
+def words(folder: Path) -> tuple[str, ...]:
+    spec = FeatureSpec.from_dict(best(folder).spec)
+    ((_, vocabulary),) = spec.vocabularies.items()
+    return vocabulary.words
+
+
+def test_words_keep_their_embeddings_whatever_their_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = train(tmp_path / "first", *trees(tmp_path / "a.txt"))
+    capsys.readouterr()
+    overrides = [*trees(tmp_path / "b.txt", "zzz", "aaa"), *FROZEN, f"init_from={first}"]
+    second = train(tmp_path / "second", *overrides)
+    text = capsys.readouterr().out
+    known, own = words(first), words(second)
+    assert known != own[: len(known)]
+    shared = set(known) & set(own)
+    (name,) = (name for name in best(first).state_dict if name.endswith(".table"))
+    assert f"in part: {name} ({len(shared) + 2} of {len(own) + 2} rows, by word)" in text
+    before, after = best(first).state_dict, best(second).state_dict
+    for word in shared:
+        assert torch.equal(after[name][own.index(word) + 1], before[name][known.index(word) + 1])
+    for other in before.keys() - {name}:
+        assert torch.equal(after[other], before[other]), other
+    fresh = train(tmp_path / "fresh", *[w for w in overrides if not w.startswith("init_from")])
+    new = own.index("zzz") + 1
+    assert torch.equal(after[name][new], best(fresh).state_dict[name][new])
+
+
+def test_a_head_of_other_targets_and_other_scales_starts_afresh(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = write_molecules(tmp_path / "m.csv")
+    common = ["data=smiles", f"data.path={table}", "model.hidden_size=8", "trainer.max_epochs=1"]
+    first = train(tmp_path / "first", *common, "data.target_columns=[c]")
+    capsys.readouterr()
+    own = ["data.target_columns=['a b']", *FROZEN, f"init_from={first}"]
+    second = train(tmp_path / "second", *common, *own)
+    assert "weight (other targets), head" in capsys.readouterr().out
+    before, after = best(first).state_dict, best(second).state_dict
+    for name in before:
+        if "encoder" in name or ("cells" in name and "running" not in name and "num_" not in name):
+            assert torch.equal(before[name], after[name]), name
+    assert not torch.equal(before["head.mean"], after["head.mean"])
+
+
+def test_another_width_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = train(tmp_path / "first", *listops("trainer.max_epochs=1"))
+    capsys.readouterr()
+    settings = ["trainer.max_epochs=1", "model.hidden_size=9", f"init_from={first}"]
+    train(tmp_path / "second", *listops(*settings))
+    text = capsys.readouterr().out
+    assert "not taken: network.cells" in text
+    assert " there, [" in text
+
+
+def test_a_run_of_which_nothing_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = train(tmp_path / "first", *listops("trainer.max_epochs=1"))
+    table = write_molecules(tmp_path / "m.csv")
+    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", f"init_from={first}"]
+    settings = [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path / 'run'}"]
+    assert run("train", *words, *settings) == 2
+    assert "no weight of" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
