@@ -15,13 +15,14 @@ from graphfold.training.process.products import KERNELS, products_in_use
 AUTO = "auto"
 
 
-def use_machine(threads: int, products: str) -> dict[str, Any]:
-    """Settles what all variants compute with; a setting of the whole process.
+def use_machine(threads: int, products: str, device: str = "cpu") -> dict[str, Any]:
+    """Sets threads and product kernels for the whole process.
 
     Args:
         threads: of torch.
         products: the kernels of matrix products: a name, or "auto" for the fastest that is as
             accurate as single precision.
+        device: what is measured.
 
     Returns:
         Further keys of every row.
@@ -38,6 +39,7 @@ def use_machine(threads: int, products: str) -> dict[str, Any]:
     prepare_process({"threads": threads, "products": products})
     return {
         "cpu": _cpu(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "isa": instruction_set(),
         "torch": torch.__version__,
         "products": products_in_use(),
