@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     check_output(options.json)
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests"]
     failed = subprocess.run(tests, cwd=ROOT, check=False).returncode != 0
-    facts, rows = use_machine(1, "default", "cuda"), []
+    facts, rows = use_machine(1, "cuda"), []
     for name in ON_GPU:
         overrides = [] if name in WITHOUT_CONFIG else options.overrides
         try:

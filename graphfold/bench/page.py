@@ -20,7 +20,7 @@ from graphfold.errors import ConfigError
 JsonRow: TypeAlias = Mapping[str, Any]
 
 #: What tells where a row was measured; rows that differ in this have columns of their own.
-FACTS = ("device", "cpu", "isa", "torch", "products")
+FACTS = ("device", "cpu", "isa", "torch")
 
 #: What a line of a table is about; all else in a row are figures.
 SETTING = (
@@ -136,9 +136,9 @@ def _machines(rows: Sequence[JsonRow]) -> str:
     """Where the figures come from."""
     lines = []
     for machine in dict.fromkeys(map(_facts, rows)):
-        device, cpu, isa, torch, products = machine
+        device, cpu, isa, torch = machine
         place = cpu if device == "cpu" else f"{device} ({cpu})"
-        lines.append(f"- {place}, {isa}, torch {torch}, {products} products")
+        lines.append(f"- {place}, {isa}, torch {torch}")
     return "Measured on:\n\n" + "\n".join(lines)
 
 

@@ -44,22 +44,18 @@ PAGE = "page"
 #: Keys of the config that are options of the command, so that the rows say what was measured.
 OPTIONS = {
     "threads": "--threads",
-    "products": "--products",
     "data.batch_size": "--batch-size",
     "model.hidden_size": "--hidden-size",
 }
 
 
-def run_bench(
-    name: str, settings: Settings, json_path: Path | None = None, products: str = "auto"
-) -> int:
+def run_bench(name: str, settings: Settings, json_path: Path | None = None) -> int:
     """Runs one benchmark with its baselines; returns the exit code.
 
     Args:
         name: the benchmark, or "page", whose overrides are the JSON files that it is made of.
         settings: what to measure.
         json_path: where the rows are written.
-        products: the kernels of matrix products that all variants use.
 
     Raises:
         ConfigError: if there is no such benchmark, or it does not take the settings.
@@ -69,7 +65,7 @@ def run_bench(
         return 0
     check_settings(name, settings)
     check_output(json_path)
-    facts = use_machine(settings.threads, products, settings.device)
+    facts = use_machine(settings.threads, settings.device)
     rows = measure_rows(name, settings)
     print_rows(name, rows, facts)
     if json_path is not None:

@@ -24,10 +24,7 @@ def print_rows(name: str, rows: Sequence[Row], facts: Mapping[str, Any]) -> None
         facts: of the machine.
     """
     where = facts["cpu"] if facts["device"] == "cpu" else f"{facts['device']}, {facts['cpu']}"
-    print(
-        f"{name}: {where}, {facts['isa']}, torch {facts['torch']}, {rows[0].threads} thread(s), "
-        f"{facts['products']} products"
-    )
+    print(f"{name}: {where}, {facts['isa']}, torch {facts['torch']}, {rows[0].threads} thread(s)")
     cells = [_cells(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD)
     for heading in dict.fromkeys(key for row in cells for key, text in row.items() if text):

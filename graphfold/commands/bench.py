@@ -38,12 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=_numbers, metavar="N,..", help="batch sizes")
     parser.add_argument("--hidden-size", type=_numbers, metavar="N,..", help="widths")
     parser.add_argument(
-        "--products",
-        metavar="KERNELS",
-        default="auto",
-        help="product kernels: auto, default or onednn (default: auto)",
-    )
-    parser.add_argument(
         "--device",
         metavar="DEVICE",
         choices=DEVICES,
@@ -78,4 +72,4 @@ def run(args: argparse.Namespace) -> int:
         device=args.device,
         overrides=args.overrides,
     )
-    return int(run_bench(args.name, settings, args.json, args.products))
+    return int(run_bench(args.name, settings, args.json))

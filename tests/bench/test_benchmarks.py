@@ -28,7 +28,6 @@ Bench = Callable[..., Rows]
 KEYS = {
     "benchmark", "variant", "shape", "batch_size", "hidden_size", "phase", "threads",
     "examples_per_second", "ratio", "spread", "computes", "cpu", "device", "isa", "torch",
-    "products",
 }  # fmt: skip
 
 
@@ -57,7 +56,7 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     def call(name: str, *words: str, data: bool = True) -> Rows:
         settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}"] if data else []
         path = tmp_path / "rows.json"
-        assert run("bench", name, *words, "--products", "default", "--json", path, *settings) == 0
+        assert run("bench", name, *words, "--json", path, *settings) == 0
         rows: Rows = json.loads(path.read_text())
         assert all(row.keys() >= KEYS for row in rows)
         assert all(row["examples_per_second"] > 0 for row in rows)
@@ -166,7 +165,6 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("sts", r"no benchmark 'sts'\. Did you mean 'sst'\? Use treefc, "),
         ("treefc data.root=x", r"'treefc' takes no overrides, not 'data\.root=x'"),
-        ("treefc --products mlk", r"--products is 'mlk'"),
         ("treefc --json /nowhere/x.json", r"the folder /nowhere does not exist"),
         ("sst data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file\. Get it from"),
         ("sequence data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file"),

@@ -20,7 +20,6 @@ FACTS = {
     "device": "cpu",
     "isa": "avx2",
     "torch": "2.9",
-    "products": "default",
     "threads": 1,
     "spread": 0.0,
     "computes": "every node",
@@ -52,7 +51,7 @@ def test_a_line_per_setting_and_variant(tmp_path: Path) -> None:
         "| random | 256 | 32 | inference | graphfold | every node | 1,500 |",
         "| random | 256 | 32 | train | product_floor | every node | 2,000 |",
     ]
-    assert "- a CPU, avx2, torch 2.9, default products" in page
+    assert "- a CPU, avx2, torch 2.9" in page
 
 
 def test_instruction_sets_stand_side_by_side(tmp_path: Path) -> None:
@@ -69,10 +68,10 @@ def test_instruction_sets_stand_side_by_side(tmp_path: Path) -> None:
         "| graphfold | every node | 1,111 | 2,222 | 17.8 |",
         "| pyg | equal nodes once |  | 7 |  |",
     ]
-    assert "- a CPU, avx2, torch 2.9, default products\n- a CPU, avx512, torch" in page
+    assert "- a CPU, avx2, torch 2.9\n- a CPU, avx512, torch" in page
 
 
-@pytest.mark.parametrize("fact", ["cpu", "device", "torch", "products"])
+@pytest.mark.parametrize("fact", ["cpu", "device", "torch"])
 def test_other_machines_have_columns_of_their_own(fact: str, tmp_path: Path) -> None:
     rows = [row("graphfold", 1111), row("graphfold", 2222, **{fact: "other"})]
     head, _, line = lines(render([write(tmp_path / "a.json", rows)], BENCHMARKS))
