@@ -2,10 +2,9 @@
 
     python scripts/bench_gpu.py --json gpu.json data.root=...
 
-The checks compare the fast engine there with the reference on the CPU: values and gradients in
-float64, float32 and under autocast, passes up, down and in rounds, sharing, dropout, equal bits
-when repeated. Measured are steps and epochs of the Tree-LSTM on SST, Tree-FC at Fold's setting and
-D-MPNN on Lipophilicity, with the kernels that a step launches, in float32 and in TensorFloat-32.
+The checks are the tests marked `gpu`: the engine on the device against the reference on the CPU.
+Then the benchmarks treefc, sst, sequence and molecules run with `--device cuda`; each compares its
+variants on the device, in double precision, before it measures them.
 
 Without a CUDA device it says so and exits with 2; with 1 if a check failed or a corpus is missing.
 """
@@ -13,20 +12,28 @@ Without a CUDA device it says so and exits with 2; with 1 if a check failed or a
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from graphfold.bench.device_run import run_device
+from graphfold.bench.machine import use_machine
+from graphfold.bench.run import ON_GPU, WITHOUT_CONFIG, measure_rows, write_rows
+from graphfold.bench.settings import Settings
+from graphfold.bench.tables import print_rows
+from graphfold.errors import GraphfoldError
+from graphfold.files import check_output
+
+ROOT = Path(__file__).parents[1]
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs the script; returns its exit code."""
     about = (__doc__ or "").split("\n\n")[0]
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write checks and rows here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows here")
     parser.add_argument("overrides", nargs="*", help="of the experiments' config")
     options = parser.parse_args(words)
     if not torch.cuda.is_available():
@@ -34,7 +41,23 @@ def main(words: Sequence[str] | None = None) -> int:
             "bench_gpu: this machine has no CUDA device. Run it on one that has.", file=sys.stderr
         )
         return 2
-    return run_device("cuda", options.overrides, options.json)
+    check_output(options.json)
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests"]
+    failed = subprocess.run(tests, cwd=ROOT, check=False).returncode != 0
+    facts, rows = use_machine(1, "cuda"), []
+    for name in ON_GPU:
+        overrides = [] if name in WITHOUT_CONFIG else options.overrides
+        try:
+            found = measure_rows(name, Settings(device="cuda", overrides=overrides))
+        except GraphfoldError as error:
+            print(f"{name}: not measured. {error}", file=sys.stderr)
+            failed = True
+            continue
+        print_rows(name, found, facts)
+        rows += found
+    if options.json is not None:
+        write_rows(options.json, rows, facts)
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,1 @@
-"""Benchmarks: commands that print ratios measured in one run."""
-
-from graphfold.bench.run import run_bench
-
-__all__ = ["run_bench"]
+"""Benchmarks: each answers one question, against baselines measured in the same run."""

@@ -1,12 +1,13 @@
-"""A model of blocks against the same model of cells: the Tree-LSTM on the Stanford treebank.
+"""What does it cost to write a model as blocks?
 
-The models are those of the experiments sst_blocks and sst_tree_lstm without dropout, with the same
-weights. A step is as in benchmark sst. Blocks are lowered beforehand, which is done once for a
-model and its data: the row of `blocks_lowering` is all of the training part. Variants, both with
-the plan of `graphfold train`:
+The Tree-LSTM on the Stanford Sentiment Treebank, once of blocks and once of cells: the models of
+the experiments sst_blocks and sst_tree_lstm without dropout, with the same weights. A training step
+is as in benchmark sst. Blocks are lowered beforehand, which is done once for a model and its data;
+the phase `schedule` is the lowering of the training part. Variants, both with the plan of
+`graphfold train`:
 
-- `graphfold`: the blocks; equal nodes once;
-- `cells`: the cells; equal nodes once.
+- `graphfold`: the blocks;
+- `cells`: the cells.
 
     graphfold bench blocks --batch-size 25,256
 """
@@ -15,22 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
-from torch import Tensor
 
-from graphfold.batching import Batch
-from graphfold.bench.equality import require_equal
-from graphfold.bench.experiment import Trainable, load_data, load_trainable, total_graphs
-from graphfold.bench.measure import Row, Work, measure, time_in_turns
+from graphfold.bench.experiment import Experiment, load_data, load_experiment
+from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, time_in_turns
+from graphfold.bench.settings import Settings
+from graphfold.bench.variants import Contest, Variant, measure_variants, require_equal
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.layers.model import Model
 
 BATCH_SIZES = (25, 256)
 HIDDEN_SIZES = (150,)
 
-#: Batches that a call of a variant goes through, so that a figure does not hang on one of them.
+#: Batches that a call of a variant goes through, so that a figure does not depend on one of them.
 NUM_BATCHES = 4
 
 #: How often the training part is lowered.
@@ -39,87 +37,62 @@ LOWERINGS = 2
 EXPERIMENTS = {"graphfold": "sst_blocks", "cells": "sst_tree_lstm"}
 
 
-def rows(
-    batch_sizes: list[int] | None,
-    hidden_sizes: list[int] | None,
-    threads: int,
-    overrides: Sequence[str] = (),
-) -> Iterator[Row]:
+def rows(settings: Settings) -> Iterator[Row]:
     """Measures every width and batch size, and for each width how long lowering takes.
 
     Raises:
         GraphfoldError: if the corpus is not there.
         RuntimeError: if the two models compute different things.
     """
-    data = load_data([f"experiment={EXPERIMENTS['cells']}", *overrides])
-    for hidden_size in hidden_sizes or HIDDEN_SIZES:
-        models = _models(hidden_size, overrides, data)
-        for batch_size in batch_sizes or BATCH_SIZES:
+    data = load_data([f"experiment={EXPERIMENTS['cells']}", *settings.overrides])
+    for hidden_size in settings.hidden_sizes or HIDDEN_SIZES:
+        models = load_models(hidden_size, settings.overrides, data)
+        for batch_size in settings.batch_sizes or BATCH_SIZES:
             data.batch_size = batch_size
-            setting = Row("blocks", "", "", batch_size, hidden_size, "", threads)
-            yield from _variant_rows(setting, models)
-        yield _lowering_row(replace(setting, phase="schedule"), models["graphfold"])
+            copy_weights(models)  # again, because steps were taken
+            doubled = {name: experiment.double() for name, experiment in models.items()}
+            require_equal(make_variants(doubled, 1))
+            setting = settings.row("blocks", batch_size, hidden_size)
+            yield from measure_variants(Contest(setting, make_variants(models, NUM_BATCHES), {}))
+        yield from _lowering_rows(replace(setting, phase="schedule"), models["graphfold"])
 
 
-def _models(hidden_size: int, overrides: Sequence[str], data: DataModule) -> dict[str, Trainable]:
+def load_models(
+    hidden_size: int, overrides: Sequence[str], data: DataModule
+) -> dict[str, Experiment]:
+    """Both models, freshly initialised."""
     own = ["model.dropout=0", f"model.hidden_size={hidden_size}"]
     words = {"graphfold": [], "cells": [f"model.encoder.size={hidden_size}"]}
     return {
-        name: load_trainable([f"experiment={experiment}", *own, *words[name], *overrides], data)
+        name: load_experiment([f"experiment={experiment}", *own, *words[name], *overrides], data)
         for name, experiment in EXPERIMENTS.items()
     }
 
 
-def _variant_rows(setting: Row, models: Mapping[str, Trainable]) -> Iterator[Row]:
-    _copy_weights(models["graphfold"].model, models["cells"].model)
-    batches = {name: found.batches(NUM_BATCHES) for name, found in models.items()}
-    results = {name: _results(found, batches[name][0]) for name, found in models.items()}
-    require_equal("cells", results["cells"], results["graphfold"])
-    for phase in ("train", "inference"):
-        works = {name: _work(phase, found, batches[name]) for name, found in models.items()}
-        yield from measure(replace(setting, phase=phase), works)
-
-
 @torch.no_grad()
-def _copy_weights(source: Model, target: Model) -> None:
-    """Both have the same parameters, in the same order."""
-    for one, other in zip(source.parameters(), target.parameters(), strict=True):
+def copy_weights(models: Mapping[str, Experiment]) -> None:
+    """Gives both models the same weights; they have equal parameters in the same order."""
+    source, target = (models[name].model.parameters() for name in ("graphfold", "cells"))
+    for one, other in zip(source, target, strict=True):
         other.copy_(one)
 
 
-def _work(phase: str, trainable: Trainable, batches: Sequence[Batch]) -> Work:
-    trainable.model.train(phase == "train")
-    run = _train if phase == "train" else _infer
-    return Work(partial(run, trainable, batches), total_graphs(batches))
+def make_variants(models: Mapping[str, Experiment], num_batches: int) -> dict[str, Variant]:
+    """Both variants, each with batches of its own plan."""
+    found = {}
+    for name, one in models.items():
+        batches = one.batches(num_batches)
+        count = sum(batch.num_graphs for batch in batches)
+        parameters = list(one.model.parameters())
+        found[name] = Variant(
+            one.model, batches, count, one.loss, parameters, one.model, one.optimizer, EQUAL_ONCE
+        )
+    return found
 
 
-def _train(trainable: Trainable, batches: Sequence[Batch]) -> None:
-    for batch in batches:
-        trainable.step(batch)
-
-
-def _infer(trainable: Trainable, batches: Sequence[Batch]) -> None:
-    with torch.no_grad():
-        for batch in batches:
-            trainable.model(batch)
-
-
-def _results(trainable: Trainable, batch: Batch) -> list[Tensor]:
-    raw = trainable.model(batch)
-    loss = trainable.loss(raw, batch)
-    return [raw, *torch.autograd.grad(loss, list(trainable.model.parameters()))]
-
-
-def _lowering_row(setting: Row, blocks: Trainable) -> Row:
+def _lowering_rows(setting: Row, blocks: Experiment) -> Iterator[Row]:
     dag, lower = blocks.data.encoded("train"), blocks.model.lowering
     assert lower is not None
-    timing = time_in_turns({"lower": lambda: lower(dag, 0)}, 0.0, LOWERINGS)
-    seconds, spread = timing["lower"]
-    return replace(
-        setting,
-        benchmark="blocks_lowering",
-        variant="graphfold",
-        examples_per_second=dag.num_graphs / seconds,
-        spread=spread,
-        extra={"seconds": seconds},
-    )
+    works = {"graphfold": Work(lambda: lower(dag, 0), dag.num_graphs)}
+    timings = time_in_turns({name: work.function for name, work in works.items()}, 0.0, LOWERINGS)
+    yield from make_rows(setting, works, timings)

@@ -1,16 +1,18 @@
-"""The model, the data and the optimizer of a config, ready to take steps outside of Lightning."""
+"""The model, the data and the optimizer of a config, without Lightning around them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
+from graphfold.bench.settings import Settings
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.loader import GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
@@ -21,35 +23,51 @@ from graphfold.training.config.compose import compose
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.loop.train import make_learner
 
-#: From a batch to the raw outputs of its rows.
-Forward: TypeAlias = Callable[[Batch], Tensor]
-
 
 @dataclass(frozen=True, eq=False)
-class Trainable:
-    """What `graphfold train` would train, without Lightning around it."""
+class Experiment:
+    """What `graphfold train` would train."""
 
     config: Mapping[str, Any]
     data: DataModule
     model: Model
     optimizer: Optimizer
+    device: str = "cpu"
+
+    @property
+    def graph_model(self) -> GraphModel:
+        """The model, for benchmarks that need one of cells.
+
+        Raises:
+            ConfigError: if it is another one.
+        """
+        if not isinstance(self.model, GraphModel):
+            raise ConfigError(
+                f"this benchmark measures a model of cells, not a {type(self.model).__name__}. "
+                "Choose another model."
+            )
+        return self.model
 
     def loader(self, epoch: int = 0) -> GraphLoader:
         """The batches of an epoch, planned as they are asked for."""
-        share = choose_sharing(self.data, self.model, training=True)
-        model = self.model
+        model, share = self.model, choose_sharing(self.data, self.model, training=True)
         loader = self.data.loader("train", model.passes, share=share, lowering=model.lowering)
         assert isinstance(loader.sampler, BatchSampler)
         loader.sampler.set_epoch(epoch)
         return loader
 
     def batches(self, count: int) -> list[Batch]:
-        """The first batches of the first epoch; fewer if there are no more."""
-        return list(islice(self.loader(), count))
+        """The first batches of the first epoch, on the device; fewer if there are no more."""
+        return [batch.to(self.device) for batch in islice(self.loader(), count)]
 
-    def step(self, batch: Batch, forward: Forward | None = None) -> None:
+    def plan(self, batch: Batch, share: bool) -> Batch:
+        """The batch with a plan that computes equal nodes once, or every node."""
+        dag = batch.dag.to("cpu")
+        return self.model.plan(dag, share=share).to(self.device)
+
+    def step(self, batch: Batch) -> None:
         """A training step: forward, loss of all rows, backward, optimizer."""
-        self.loss((forward or self.model)(batch), batch).backward()  # type: ignore[no-untyped-call]
+        self.loss(self.model(batch), batch).backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -58,11 +76,9 @@ class Trainable:
         head = self.model.head
         return head.losses(raw, head.target_rows(batch.dag)).sum() / batch.num_graphs
 
-
-class Experiment(Trainable):
-    """The same with a model of cells."""
-
-    model: GraphModel
+    def double(self) -> Experiment:
+        """A copy of the model in double precision, to compare results; its optimizer is not."""
+        return replace(self, model=copy.deepcopy(self.model).double())
 
 
 def load_data(overrides: Sequence[str]) -> DataModule:
@@ -76,12 +92,15 @@ def load_data(overrides: Sequence[str]) -> DataModule:
     return data
 
 
-def load_trainable(overrides: Sequence[str], data: DataModule | None = None) -> Trainable:
+def load_experiment(
+    overrides: Sequence[str], data: DataModule | None = None, device: str = "cpu"
+) -> Experiment:
     """What a config says, freshly initialised.
 
     Args:
         overrides: of the config, as for training.
         data: prepared data of such a config, if they are there already.
+        device: where the model and its batches are.
 
     Raises:
         GraphfoldError: if the config or the data cannot be used.
@@ -90,42 +109,22 @@ def load_trainable(overrides: Sequence[str], data: DataModule | None = None) -> 
     data = load_data(overrides) if data is None else data
     data.batch_size = config["data"]["batch_size"]
     learner, complete = make_learner(config, data)
+    learner.model.to(device)
     made = learner.configure_optimizers()
     optimizer = made["optimizer"] if isinstance(made, dict) else made
-    return Trainable(complete, data, learner.model, optimizer)
-
-
-def load_experiment(overrides: Sequence[str], data: DataModule | None = None) -> Experiment:
-    """The same for a model of cells; arguments and errors as above."""
-    found = load_trainable(overrides, data)
-    if not isinstance(found.model, GraphModel):
-        raise ConfigError(
-            f"this benchmark measures a model of cells, not a {type(found.model).__name__}. "
-            "Choose another model."
-        )
-    return Experiment(found.config, found.data, found.model, found.optimizer)
+    return Experiment(complete, data, learner.model, optimizer, device)
 
 
 def load_sized(
-    own: Sequence[str],
-    hidden_size: int,
-    batch_size: int,
-    overrides: Sequence[str],
-    data: DataModule | None = None,
+    own: Sequence[str], sizes: tuple[int, int], settings: Settings, data: DataModule
 ) -> Experiment:
     """The experiment of a benchmark at one width and batch size.
 
     Args:
-        own: the overrides of the benchmark.
-        hidden_size: of the model.
-        batch_size: of the data.
-        overrides: the user's, which come last.
+        own: the overrides of the benchmark; the user's come last.
+        sizes: (hidden size, batch size).
+        settings: the user's.
         data: as in `load_experiment`, as are the errors.
     """
-    sizes = (f"model.hidden_size={hidden_size}", f"data.batch_size={batch_size}")
-    return load_experiment([*own, *sizes, *overrides], data)
-
-
-def total_graphs(batches: Sequence[Batch]) -> int:
-    """How many graphs some batches hold."""
-    return sum(batch.num_graphs for batch in batches)
+    sized = (f"model.hidden_size={sizes[0]}", f"data.batch_size={sizes[1]}")
+    return load_experiment([*own, *sized, *settings.overrides], data, settings.device)

@@ -11,21 +11,22 @@ import torch
 from graphfold.training.process.process import prepare_process
 
 
-def use_machine(threads: int) -> dict[str, Any]:
-    """Settles what all variants compute with; a setting of the whole process.
+def use_machine(threads: int, device: str = "cpu") -> dict[str, Any]:
+    """Sets the threads of the whole process.
 
     Args:
         threads: of torch.
+        device: what is measured.
 
     Returns:
-        Further keys of every row; `products` is that of rows of a GPU, which may use TF32.
+        Further keys of every row.
     """
     prepare_process({"threads": threads})
     return {
         "cpu": _cpu(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "isa": instruction_set(),
         "torch": torch.__version__,
-        "products": "default",
     }
 
 

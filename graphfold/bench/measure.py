@@ -1,4 +1,4 @@
-"""Measuring: variants take turns, medians, and rows that say what was measured."""
+"""Timing: variants take turns, and the rows report medians."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ from math import ceil
 from statistics import quantiles
 from typing import Any, NamedTuple, TypeVar
 
+import torch
+
 #: What a variant is called.
 Name = TypeVar("Name", bound=Hashable)
 
-#: The variants of a setting take turns for so many seconds, and take so many turns at least. With
-#: half of it, the median of ten turns, ratios moved by 3 % from run to run.
+#: The variants of a setting take turns for so many seconds, and at least so many turns. With half
+#: of it, the median of ten turns, ratios moved by 3 % from run to run.
 SECONDS = 6.0
 TURNS = 5
 
-#: A quick variant is called again until its turn lasts this long: the clock then is exact enough.
-#: Its turn begins with a call that is not counted, for what another left in the caches.
+#: A fast variant is called repeatedly until its turn lasts this long, so that the clock is precise
+#: enough. Such a turn begins with an untimed call, because another variant has left the caches.
 SECONDS_PER_TURN = 0.02
+
+#: What is computed of a batch: all of its nodes, or one of each class of equal nodes.
+EVERY_NODE, EQUAL_ONCE = "every node", "equal nodes once"
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Row:
     Args:
         benchmark: the benchmark's name.
         variant: "graphfold" or a baseline.
-        shape: "identical" or "random"; "" where that means nothing.
+        shape: "identical" or "random" trees, or the model; "" where there is no choice.
         batch_size: examples per batch.
         hidden_size: width of the state; 0 where no model takes part.
         phase: "train", "inference" or "schedule".
@@ -40,6 +45,7 @@ class Row:
         examples_per_second: from the median time of a batch.
         ratio: examples per second over those of graphfold in the same run.
         spread: the interquartile range of the times over their median.
+        computes: "every node", or "equal nodes once".
         extra: further keys of the row.
     """
 
@@ -53,19 +59,21 @@ class Row:
     examples_per_second: float = 0.0
     ratio: float = 1.0
     spread: float = 0.0
+    computes: str = EVERY_NODE
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as JSON has it: flat."""
+        """The row as a flat JSON object."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "extra"}
         return {**own, **self.extra}
 
 
 class Work(NamedTuple):
-    """What a variant does in one call, and how many examples that deals with."""
+    """One call of a variant, and how many examples it processes."""
 
     function: Callable[[], object]
     examples: float
+    computes: str = EVERY_NODE
 
 
 class Timing(NamedTuple):
@@ -75,80 +83,62 @@ class Timing(NamedTuple):
     spread: float  # interquartile range over the median
 
 
-def measure(
-    setting: Row,
-    works: Mapping[str, Work],
-    seconds: float | None = None,
-    turns: int | None = None,
-) -> Iterator[Row]:
-    """A row for each variant of a setting; the one called graphfold gives the ratios.
+def measure(*settings: tuple[Row, Mapping[str, Work]]) -> Iterator[Row]:
+    """Times the variants of one setting, or of several that are compared with each other.
 
     Args:
-        setting: a row whose variant and figures are filled in.
-        works: variant -> what it does.
-        seconds: see `time_in_turns`.
-        turns: see `time_in_turns`.
+        settings: a row without variant and figures, and the work of each variant. The variants of
+            all settings take turns; the one called "graphfold" is the base of the ratios.
     """
-    yield from measure_together([(setting, works)], seconds, turns)
-
-
-def measure_together(
-    settings: Sequence[tuple[Row, Mapping[str, Work]]],
-    seconds: float | None = None,
-    turns: int | None = None,
-) -> Iterator[Row]:
-    """The rows of several settings, all of whose variants take turns: so they can be compared.
-
-    Args:
-        settings: as `measure` takes them.
-        seconds: for each setting; see `time_in_turns`.
-        turns: see `time_in_turns`.
-    """
-    seconds = (SECONDS if seconds is None else seconds) * len(settings)
     functions = {
         (number, name): work.function
         for number, (_, works) in enumerate(settings)
         for name, work in works.items()
     }
-    timings = time_in_turns(functions, seconds, turns)
+    timings = time_in_turns(functions, SECONDS * len(settings))
     for number, (setting, works) in enumerate(settings):
-        own = {name: timings[number, name] for name in works}
-        speed = {name: works[name].examples / timing.seconds for name, timing in own.items()}
-        for name, timing in own.items():
-            yield replace(
-                setting,
-                variant=name,
-                examples_per_second=speed[name],
-                ratio=speed[name] / speed["graphfold"],
-                spread=timing.spread,
-            )
+        yield from make_rows(setting, works, {name: timings[number, name] for name in works})
+
+
+def make_rows(
+    setting: Row, works: Mapping[str, Work], timings: Mapping[str, Timing]
+) -> Iterator[Row]:
+    """A row for each variant of a setting."""
+    speed = {name: work.examples / timings[name].seconds for name, work in works.items()}
+    for name, work in works.items():
+        yield replace(
+            setting,
+            variant=name,
+            examples_per_second=speed[name],
+            ratio=speed[name] / speed["graphfold"],
+            spread=timings[name].spread,
+            computes=work.computes,
+        )
 
 
 def time_in_turns(
-    variants: Mapping[Name, Callable[[], object]],
-    seconds: float | None = None,
-    turns: int | None = None,
+    variants: Mapping[Name, Callable[[], object]], seconds: float, turns: int | None = None
 ) -> dict[Name, Timing]:
     """Times every variant.
 
-    They take turns, so that a machine whose speed drifts slows all of them alike, each time in
-    another order, for what one leaves behind in memory and caches burdens or helps the next.
+    The variants take turns, so that a machine whose speed drifts slows all of them alike, and in a
+    new order each time, because each one's memory and caches affect the next.
 
     Args:
-        variants: name -> what is timed.
-        seconds: how long to go on, after one turn that is not counted; `SECONDS` by default.
-        turns: how many turns at least; `TURNS` by default.
+        variants: name -> function to time.
+        seconds: how long to go on, after one untimed turn.
+        turns: the least number of turns; `TURNS` by default.
     """
     turns = TURNS if turns is None else turns
     calls = {name: _calls_per_turn(function) for name, function in variants.items()}
     times: dict[Name, list[float]] = {name: [] for name in variants}
     order, names = random.Random(0), list(variants)
-    end = time.perf_counter() + (SECONDS if seconds is None else seconds)
+    end = time.perf_counter() + seconds
     done = 0
-    with _quiet_collector():
+    with _frozen_collector():
         while done < turns or time.perf_counter() < end:
             for name in order.sample(names, len(names)):
-                if calls[name] > 1:  # what others left in memory and caches is gone after a call
+                if calls[name] > 1:
                     variants[name]()
                 times[name].append(_seconds(variants[name], calls[name]) / calls[name])
             done += 1
@@ -156,33 +146,31 @@ def time_in_turns(
 
 
 def summarize(values: Sequence[float]) -> Timing:
-    """The median of some times, at least two, and how far they spread."""
+    """The median of at least two times, and their relative interquartile range."""
     low, middle, high = quantiles(values, n=4)
     return Timing(middle, (high - low) / middle)
 
 
-def median_seconds(variants: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The median time of each variant; see `time_in_turns`."""
-    return {name: timing.seconds for name, timing in time_in_turns(variants).items()}
-
-
 def _calls_per_turn(function: Callable[[], object]) -> int:
-    """Also the turn that is not counted: a first call allocates, compiles and loads."""
+    """Also makes the untimed first call, which allocates, compiles and loads."""
     if _seconds(function, 1) > SECONDS:
         return 1
     return max(1, ceil(SECONDS_PER_TURN / _seconds(function, 1)))
 
 
 def _seconds(function: Callable[[], object], calls: int) -> float:
+    """How long some calls take, the work that they started on a GPU included."""
     start = time.perf_counter()
     for _ in range(calls):
         function()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
 @contextmanager
-def _quiet_collector() -> Iterator[None]:
-    """Python's collector passes over what is there already, as it does in a training run."""
+def _frozen_collector() -> Iterator[None]:
+    """Python's collector skips the objects that exist already, as it does in a training run."""
     gc.collect()
     gc.freeze()
     try:

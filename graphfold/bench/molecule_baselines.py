@@ -40,32 +40,32 @@ class Parts:
             for cells in by_type.values():  # type: ignore[operator]
                 self.cells += list(cells)
         self.rounds = sum(item.rounds for item in model.passes[:1] if isinstance(item, Rounds))
+        self.is_dmpnn = isinstance(self.cells[0], DMPNNBondCell)
         self.head = copy.deepcopy(cast(nn.Sequential, model.head.layers))
 
 
 def geometric(parts: Parts, atoms: OneHot, bonds: OneHot) -> nn.Module:
     """The model in PyTorch Geometric."""
-    if isinstance(parts.cells[0], DMPNNBondCell):
+    if parts.is_dmpnn:
         return GeometricDMPNN(parts, atoms, bonds)
     return GeometricConvolutions(parts, atoms, bonds)
 
 
-#: Where the models have the weight that the first messages go through.
-_MESSAGE_WEIGHTS = (
-    "message.weight",
-    "update.inner.weight",
-    "linear.weight",
-    "passing.W_h.weight",
-    "convolutions.0.nn.0.weight",
-    "convolutions.0.lin.weight",
-)
+def compared_weights(model: nn.Module) -> list[Tensor]:
+    """The weights of the first messages and of the head, which all models have alike."""
+    if isinstance(model, GraphModel):
+        first: object = _first_layer(Parts(model).cells[0])
+    else:
+        first = model.first
+    layers = cast(nn.Module, model.head).modules()
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    return [cast(nn.Linear, layer).weight for layer in (first, *linear)]
 
 
-def message_weight(model: nn.Module) -> Tensor:
-    """The weight that the first messages go through, of ours or of another's model."""
-    first = Parts(model).cells[0] if isinstance(model, GraphModel) else model
-    weights = dict(first.named_parameters())
-    return next(weights[name] for name in _MESSAGE_WEIGHTS if name in weights)
+def _first_layer(cell: nn.Module) -> nn.Linear:
+    if isinstance(cell, DMPNNBondCell):
+        return cell.message
+    return cell.update.inner if isinstance(cell, GINECell) else cast(GCNCell, cell).linear
 
 
 class GeometricDMPNN(nn.Module):
@@ -83,7 +83,7 @@ class GeometricDMPNN(nn.Module):
         self.last = _beside(
             atoms.weight(parts.encoders["atom"]), from_bonds.weight.detach(), from_bonds.bias
         )
-        self.head: nn.Sequential = parts.head
+        self.first, self.head = self.message, parts.head
         self.rounds = parts.rounds
 
     def forward(self, batch: MoleculeTensors) -> Tensor:
@@ -115,6 +115,12 @@ class GeometricConvolutions(nn.Module):
         )
         self.head = parts.head
 
+    @property
+    def first(self) -> nn.Module:
+        """The layer of the first messages."""
+        convolution = self.convolutions[0]
+        return cast(nn.Module, convolution.nn[0] if self.edge_encoders else convolution.lin)  # type: ignore[index]
+
     def forward(self, batch: MoleculeTensors) -> Tensor:
         """[num_molecules, num_targets]"""
         from torch_geometric.nn import global_mean_pool
@@ -142,6 +148,7 @@ class Chemprop(nn.Module):
         hidden, last = (layer for layer in parts.head if isinstance(layer, nn.Linear))
         sizes = last.out_features, width, hidden.out_features
         self.predictor = chemprop.nn.RegressionFFN(*sizes)
+        self.first, self.head = self.passing.W_h, self.predictor
         mine = [twin.initial, twin.message, twin.last, hidden, last]
         theirs = [self.passing.W_i, self.passing.W_h, self.passing.W_o]
         theirs += [layer for layer in self.predictor.modules() if isinstance(layer, nn.Linear)]
@@ -159,23 +166,25 @@ def chemprop_batch(batch: MoleculeTensors) -> Any:
     """The `BatchMolGraph` of a batch."""
     chemprop = import_chemprop()
     graph = chemprop.data.molgraph.MolGraph(
-        batch.atoms.numpy(),
-        batch.bonds.numpy(),
-        torch.stack([batch.source, batch.target]).numpy(),
-        batch.reverse.numpy(),
+        batch.atoms.cpu().numpy(),
+        batch.bonds.cpu().numpy(),
+        torch.stack([batch.source, batch.target]).cpu().numpy(),
+        batch.reverse.cpu().numpy(),
     )
     found = chemprop.data.BatchMolGraph([graph])
-    found.batch = batch.molecule
+    found.V, found.E = found.V.to(batch.atoms), found.E.to(batch.bonds)  # in float32 until here
+    found.batch = batch.molecule.cpu()
+    found.to(batch.atoms.device)
     return found
 
 
 def has_geometric() -> bool:
-    """Whether PyTorch Geometric is installed."""
+    """PyTorch Geometric is installed."""
     return find_spec("torch_geometric") is not None
 
 
 def has_chemprop() -> bool:
-    """Whether chemprop is installed."""
+    """chemprop is installed."""
     return find_spec("chemprop") is not None
 
 

@@ -23,6 +23,19 @@ class MoleculeTensors(NamedTuple):
     molecule: Tensor  # [num_atoms] the molecule of each atom
     num_molecules: int
 
+    def to(self, like: Tensor) -> MoleculeTensors:
+        """The same in the precision and on the device of a tensor."""
+        device = like.device
+        return MoleculeTensors(
+            self.atoms.to(like),
+            self.bonds.to(like),
+            self.source.to(device),
+            self.target.to(device),
+            self.reverse.to(device),
+            self.molecule.to(device),
+            self.num_molecules,
+        )
+
 
 class OneHot:
     """One-hot features of the codes that occur, and the weights that stand for them.

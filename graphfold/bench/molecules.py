@@ -1,22 +1,20 @@
-"""Message passing over molecules, beside PyTorch Geometric and chemprop.
+"""How fast are graph networks over molecules, beside PyTorch Geometric and chemprop?
 
 Lipophilicity with three models of one width, named by the field `shape`: `dmpnn`, the model of the
 experiment lipophilicity_dmpnn, Yang et al. (2019), https://arxiv.org/abs/1904.01561, of depth 3;
 `gine` and `gcn`, three layers of each. All end in a mean over the atoms and a head of two layers. A
 training step is forward, squared error, backward and a step of torch's fused Adam, for all variants
 alike; the batches, the first of an epoch, are made beforehand for every variant in the form that it
-takes. Features are one-hot for the others, of the codes that occur. Nodes with equal surroundings
-are equal nodes. Variants of one run, on the same weights:
+takes. The others get one-hot features of the codes that occur. Nodes with equal surroundings are
+equal nodes. Variants, on the same weights:
 
-- `graphfold`: as in `graphfold train`, with native code where there is a C compiler; equal nodes
-  once;
-- `untraced`: the same engine and plan with the cells' own code (model.fuse=false); equal nodes
-  once;
-- `every_node`: graphfold with a plan that shares nothing; every node;
-- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`); every node;
+- `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
+- `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
+- `every_node`: graphfold with a plan that shares nothing;
+- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed;
 - `chemprop`: its message passing and predictor (`dmpnn` only), where it is installed:
-  `pip install -c constraints.txt chemprop`; every node;
-- `product_floor`: the matrix products of graphfold's own plan alone; equal nodes once.
+  `pip install -c constraints.txt chemprop`;
+- `product_floor`: the matrix products of graphfold's plan alone.
 
     graphfold bench molecules --batch-size 64,512 --hidden-size 300
 """
@@ -24,31 +22,35 @@ are equal nodes. Variants of one run, on the same weights:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import nn
 
-from graphfold.batching import Batch, Rounds, build_schedule
-from graphfold.bench.engine_variants import EVERY_NODE, fusions
-from graphfold.bench.equality import require_equal
+from graphfold.batching import Batch, Rounds
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import Row, Work, measure
+from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
 from graphfold.bench.molecule_baselines import (
     Chemprop,
     Parts,
     chemprop_batch,
+    compared_weights,
     geometric,
     has_chemprop,
     has_geometric,
-    message_weight,
 )
 from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
 from graphfold.bench.products import Product, ProductFloor
+from graphfold.bench.settings import Settings
+from graphfold.bench.variants import (
+    Contest,
+    Variant,
+    fuse_settings,
+    measure_variants,
+    require_equal,
+)
 from graphfold.layers import GraphModel
 from graphfold.training.loop.optimizer import build_optimizer
 
@@ -74,12 +76,7 @@ SHAPES: Mapping[str, Sequence[str]] = {
 }
 
 
-def rows(
-    batch_sizes: list[int] | None,
-    hidden_sizes: list[int] | None,
-    threads: int,
-    overrides: Sequence[str] = (),
-) -> Iterator[Row]:
+def rows(settings: Settings) -> Iterator[Row]:
     """Measures every model, width and batch size.
 
     Raises:
@@ -87,91 +84,60 @@ def rows(
         RuntimeError: if a variant computes something else than graphfold.
     """
     for shape, own in SHAPES.items():
-        data = load_data([*own, *overrides])
-        for hidden_size in hidden_sizes or HIDDEN_SIZES:
-            for batch_size in batch_sizes or BATCH_SIZES:
-                experiment = load_sized(own, hidden_size, batch_size, overrides, data)
-                setting = Row("molecules", "graphfold", shape, batch_size, hidden_size, "", threads)
-                yield from _variant_rows(setting, experiment)
+        data = load_data([*own, *settings.overrides])
+        for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
+            experiment = load_sized(own, (hidden_size, batch_size), settings, data)
+            batches = experiment.batches(NUM_BATCHES)
+            require_equal(make_variants(experiment.double(), batches[:1]))
+            variants = make_variants(experiment, batches)
+            ours = variants["graphfold"].batches
+            floors = [product_floor(experiment.graph_model, batch) for batch, _ in ours]
+            setting = settings.row("molecules", batch_size, hidden_size, shape=shape)
+            yield from measure_variants(Contest(setting, variants, {"product_floor": floors}))
 
 
-class Variant(NamedTuple):
-    """A model that takes batches in a form of its own."""
+def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str, Variant]:
+    """All variants that can run here, on copies of one model's weights.
 
-    model: nn.Module
-    batches: Sequence[Any]
-    targets: Sequence[Tensor]  # [num_molecules, num_targets] of each batch
-    loss: Callable[[Tensor, Tensor], Tensor]
-    optimizer: Optimizer
-
-    def results(self) -> list[Tensor]:
-        """The outputs of the first batch, and a gradient that comes from far behind."""
-        raw = self.model(self.batches[0])
-        loss = self.loss(raw, self.targets[0])
-        return [raw, *torch.autograd.grad(loss, [message_weight(self.model)])]
-
-    def work(self, phase: str) -> Work:
-        """Going through all batches."""
-        self.model.train(phase == "train")
-        return Work(self._train if phase == "train" else self._infer, sum(map(len, self.targets)))
-
-    def _train(self) -> None:
-        for batch, targets in zip(self.batches, self.targets, strict=True):
-            self.loss(self.model(batch), targets).backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-
-    def _infer(self) -> None:
-        with torch.no_grad():
-            for batch in self.batches:
-                self.model(batch)
-
-
-def _variant_rows(setting: Row, experiment: Experiment) -> Iterator[Row]:
-    variants = _variants(experiment, setting.shape)
-    ours = variants["graphfold"]
-    for name, variant in variants.items():
-        require_equal(name, variant.results(), ours.results())
-    floors = [product_floor(experiment.model, batch) for batch in ours.batches]
-    for phase in ("train", "inference"):
-        works = {name: variant.work(phase) for name, variant in variants.items()}
-        floor = Work(partial(_run_products, floors, phase), works["graphfold"].examples)
-        yield from measure(replace(setting, phase=phase), {**works, "product_floor": floor})
-
-
-def _variants(experiment: Experiment, shape: str) -> dict[str, Variant]:
-    """All variants that can run here, on copies of one model's weights."""
-    model = experiment.model
-    dags = [batch.dag for batch in experiment.batches(NUM_BATCHES)]
-    targets = [model.head.target_rows(dag) for dag in dags]
+    Args:
+        experiment: the model; gives precision and device.
+        batches: what each variant goes through, in a form of its own.
+    """
+    model, found = experiment.graph_model, {}
+    like = next(model.parameters())
+    targets = [model.head.target_rows(batch.dag) for batch in batches]
     adam = partial(torch.optim.Adam, lr=experiment.optimizer.param_groups[0]["lr"])
 
-    def variant(module: nn.Module, batches: Sequence[Any]) -> Variant:
-        optimizer = build_optimizer(adam, list(module.parameters()))
-        return Variant(module, batches, targets, partial(_loss, model), optimizer)
+    def variant(module: nn.Module, batches: Sequence[Any], computes: str = EVERY_NODE) -> Variant:
+        module.to(like)
+        return Variant(
+            forward=lambda pair: module(pair[0]),
+            batches=list(zip(batches, targets, strict=True)),
+            examples=sum(map(len, targets)),
+            loss=lambda raw, pair: model.head.losses(raw, pair[1]).mean(),
+            parameters=compared_weights(module),
+            module=module,
+            optimizer=build_optimizer(adam, list(module.parameters())),
+            computes=computes,
+        )
 
-    found = {}
-    for name, share, fuse in (
-        *((name, True, fuse) for name, fuse in fusions(model.network).items()),
-        (EVERY_NODE, False, model.network.fuse),
-    ):
-        plans = [build_schedule(dag, model.passes, share=share) for dag in dags]
-        found[name] = variant(copy.deepcopy(model), list(map(Batch, dags, plans)))
-        found[name].model.network.fuse = fuse  # type: ignore[union-attr]
+    plans = {share: [experiment.plan(batch, share) for batch in batches] for share in (True, False)}
+    ways = [(name, EQUAL_ONCE, fuse) for name, fuse in fuse_settings(model.network).items()]
+    for name, computes, fuse in [*ways, ("every_node", EVERY_NODE, model.network.fuse)]:
+        own = copy.deepcopy(model)
+        own.network.fuse = fuse
+        found[name] = variant(own, plans[computes == EQUAL_ONCE], computes)
+    dags = [batch.dag.to("cpu") for batch in batches]
     atoms = OneHot(list(map(atom_columns, dags)))
     bonds = OneHot(list(map(bond_columns, dags)))
-    tensors = [molecule_tensors(dag, atoms, bonds) for dag in dags]
+    tensors = [molecule_tensors(dag, atoms, bonds).to(like) for dag in dags]
+    parts = Parts(copy.deepcopy(model).cpu())
     if has_geometric():
-        found["pyg"] = variant(geometric(Parts(model), atoms, bonds), tensors)
-    if shape == "dmpnn" and has_chemprop():
+        found["pyg"] = variant(geometric(parts, atoms, bonds), tensors)
+    if parts.is_dmpnn and has_chemprop():
         graphs = list(map(chemprop_batch, tensors))
-        found["chemprop"] = variant(Chemprop(Parts(model), atoms, bonds), graphs)
+        found["chemprop"] = variant(Chemprop(parts, atoms, bonds), graphs)
     return found
-
-
-def _loss(model: GraphModel, raw: Tensor, targets: Tensor) -> Tensor:
-    """The mean squared error of standardised targets."""
-    return model.head.losses(raw, targets).mean()
 
 
 def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
@@ -181,10 +147,10 @@ def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
     for item, cells, plan in passes:
         assert isinstance(item, Rounds)
         sizes = plan.unrolled(item.rounds).size
-        for turn in range(item.rounds):
+        for number in range(item.rounds):
             for name, own in cells.items():  # type: ignore[operator]
-                rows = sizes[turn + 1][model.network.schema.type_index(name)]
-                for layer in _linear_layers(own[min(turn, len(own) - 1)]):
+                rows = sizes[number + 1][model.network.schema.type_index(name)]
+                for layer in _linear_layers(own[min(number, len(own) - 1)]):
                     calls.setdefault(layer, []).append(rows)
     for layer in _linear_layers(model.head):
         calls[layer] = [batch.num_graphs]
@@ -193,8 +159,3 @@ def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
 
 def _linear_layers(module: nn.Module) -> list[nn.Linear]:
     return [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-
-
-def _run_products(floors: Sequence[ProductFloor], phase: str) -> None:
-    for floor in floors:
-        floor.run(phase)

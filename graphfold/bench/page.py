@@ -1,6 +1,6 @@
 """`graphfold bench page`: docs/benchmarks.md out of the JSON files of benchmarks.
 
-graphfold bench page treefc.json sst.json molecules.json > docs/benchmarks.md
+graphfold bench page avx2/*.json avx512/*.json > docs/benchmarks.md
 """
 
 from __future__ import annotations
@@ -8,44 +8,51 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from graphfold.bench.page_table import tables
-from graphfold.bench.treefc import NUM_LEAVES
+from graphfold.bench.tables import number_text
 from graphfold.errors import ConfigError
 
-#: What tells a file of `graphfold bench` from another one.
-_FACTS = {"cpu", "isa", "torch", "products"}
+#: A row as JSON has it.
+JsonRow: TypeAlias = Mapping[str, Any]
+
+#: What tells where a row was measured; rows that differ in this have columns of their own.
+FACTS = ("device", "cpu", "isa", "torch")
+
+#: What a line of a table is about; all else in a row are figures.
+SETTING = (
+    "workload", "shape", "hidden_size", "batch_size", "threads", "phase", "variant", "computes",
+)  # fmt: skip
+
+#: Figures without a column of their own.
+FIGURES = ("benchmark", "examples_per_second", "ratio", "spread")
 
 #: What the page begins with.
 INTRODUCTION = """\
 # Benchmarks
 
-This page is made by `graphfold bench page FILE... > docs/benchmarks.md` out of what the benchmarks
-wrote with `--json`. Run them with nothing else on the machine.
+This page is made by `graphfold bench page FILE...` from the files that benchmarks write with
+`--json`. Run them with nothing else on the machine; `--isa avx2` and `--isa avx512` keep a process
+to an instruction set.
 
-Figures are examples per second, from the median time of turns that the variants of a line take one
-after another in one process, on the same weights and threads. Before they are timed, their results
-are compared. All variants have the product kernels of torch that the line above a table names, but
-graphfold's cells where they are compiled, which have native code of their own.
+Figures are examples per second, from the median time of turns that the variants take one after
+another in one process, on the same weights and threads. Before that, outputs and gradients of all
+variants are compared entry by entry in double precision.
 
-Each section says of every variant what it shares: either it computes equal nodes of a batch once,
-or it computes every node. Ratios of variants that differ in this contain what sharing gains.
-
-`product_floor` is the matrix products of graphfold's own plan alone, by torch, in memory that is
-there already, and "of the products" is the speed of graphfold over that. It is no bound: kernels of
-graphfold's own take products of small groups in less time than torch does, and a plan that shares
-more has fewer of them. On another machine the figures move with it."""
+Each line says what its variant computes: every node of a batch, or equal nodes only once. A ratio
+of two lines that differ in this contains the gain from sharing. `product_floor` is the matrix
+products of a plan alone, by torch, in preallocated memory. It is no bound: graphfold's own kernels
+need less time than torch for the products of small groups."""
 
 
 def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:
     """The page.
 
     Args:
-        paths: JSON files of `graphfold bench`.
+        paths: JSON files of `graphfold bench`, of one machine or instruction set or several.
         modules: benchmark -> the module whose docstring says what it measures.
 
     Raises:
@@ -54,15 +61,88 @@ def render(paths: Sequence[Path], modules: Mapping[str, str]) -> str:
     if not paths:
         raise ConfigError("bench page needs the JSON files of benchmarks. Name at least one.")
     rows = [row for path in paths for row in _read(path)]
-    names = [name for name in modules if any(_section(row) == name for row in rows)]
-    parts = [INTRODUCTION, _machine(rows)]
-    for name in names:
-        parts.append(f"## {name}\n\n{_description(modules[name])}")
-        parts += tables([row for row in rows if _section(row) == name])
+    parts = [INTRODUCTION, _machines(rows)]
+    for name, module in modules.items():
+        own = [row for row in rows if row["benchmark"] == name]
+        if own:
+            parts += [f"## {name}", _description(module), table(own)]
     return "\n\n".join(parts) + "\n"
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def table(rows: Sequence[JsonRow]) -> str:
+    """A line for each setting and variant of a benchmark, with the speed on each machine.
+
+    Further figures come behind, once where all machines agree.
+    """
+    machines = list(dict.fromkeys(map(_facts, rows)))
+    labels = _labels(machines)
+    lines: dict[tuple[Any, ...], dict[tuple[Any, ...], JsonRow]] = {}
+    for row in rows:
+        setting = tuple(row.get(key, "") for key in SETTING)
+        lines.setdefault(setting, {})[_facts(row)] = row
+    shown = [n for n, key in enumerate(SETTING) if _is_shown(key, rows)]
+    known = (*SETTING, *FACTS, *FIGURES)
+    figures = list(dict.fromkeys(key for row in rows for key in row if key not in known))
+    headings = [SETTING[n].removesuffix("_size") for n in shown]
+    headings += [*labels, *(figure.replace("_", " ") for figure in figures)]
+    return _markdown(
+        [
+            headings,
+            ["---"] * len(headings),
+            *(
+                [
+                    *(number_text(setting[n]) for n in shown),
+                    *(_speed(line.get(machine)) for machine in machines),
+                    *(_figure(line.values(), figure) for figure in figures),
+                ]
+                for setting, line in lines.items()
+            ),
+        ]
+    )
+
+
+def _is_shown(key: str, rows: Sequence[JsonRow]) -> bool:
+    """A setting that no row has, or a single thread everywhere, needs no column."""
+    default = 1 if key == "threads" else ""
+    return any(row.get(key) not in (None, "", 0, default) for row in rows)
+
+
+def _speed(row: JsonRow | None) -> str:
+    return "" if row is None else f"{row['examples_per_second']:,.0f}"
+
+
+def _figure(rows: Iterable[JsonRow], key: str) -> str:
+    texts = dict.fromkeys(number_text(row[key]) for row in rows if key in row)
+    return " / ".join(texts)
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _facts(row: JsonRow) -> tuple[Any, ...]:
+    return tuple(row[fact] for fact in FACTS)
+
+
+def _labels(machines: Sequence[tuple[Any, ...]]) -> list[str]:
+    """The facts in which machines differ."""
+    if len(machines) == 1:
+        return ["examples/s"]
+    differing = [n for n in range(len(FACTS)) if len({machine[n] for machine in machines}) > 1]
+    return [", ".join(str(machine[n]) for n in differing) for machine in machines]
+
+
+def _machines(rows: Sequence[JsonRow]) -> str:
+    """Where the figures come from."""
+    lines = []
+    for machine in dict.fromkeys(map(_facts, rows)):
+        device, cpu, isa, torch = machine
+        place = cpu if device == "cpu" else f"{device} ({cpu})"
+        lines.append(f"- {place}, {isa}, torch {torch}")
+    return "Measured on:\n\n" + "\n".join(lines)
+
+
+def _read(path: Path) -> list[JsonRow]:
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -70,41 +150,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
             f"{path}: cannot be read as JSON ({error}). Name another file."
         ) from error
     rows = content if isinstance(content, list) else []
-    if not rows or not all(isinstance(row, dict) and _FACTS.issubset(row) for row in rows):
+    needed = {*FACTS, *FIGURES, "variant"}
+    if not rows or not all(isinstance(row, dict) and needed <= row.keys() for row in rows):
         raise ConfigError(f"{path}: was not written by graphfold bench --json. Name another file.")
     return rows
-
-
-def _section(row: Mapping[str, Any]) -> str:
-    """The benchmark that a row belongs to; sst_epoch is a part of sst."""
-    return str(row["benchmark"]).partition("_")[0]
-
-
-def _machine(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Where the figures come from."""
-    machines = dict.fromkeys(
-        (row["cpu"], row["isa"], row["torch"], row["products"]) for row in rows
-    )
-    lines = [
-        f"Measured on: {cpu}, {isa}, torch {version}, {products} products."
-        for cpu, isa, version, products in machines
-    ]
-    speed = max(map(_products_speed, rows), default=0.0)
-    if speed:
-        lines.append(
-            f"There, products of groups reach {speed:.0f} GFLOP/s on one thread (`product_floor` "
-            "of treefc)."
-        )
-    return "\n".join(lines)
-
-
-def _products_speed(row: Mapping[str, Any]) -> float:
-    """GFLOP/s of the products of Tree-FC on one thread; 0 for other rows."""
-    keys = ("benchmark", "variant", "phase", "threads")
-    if [row.get(key) for key in keys] != ["treefc", "product_floor", "inference", 1]:
-        return 0.0
-    operations = 4 * (NUM_LEAVES - 1) * int(row["hidden_size"]) ** 2  # of a tree
-    return operations * float(row["examples_per_second"]) / 1e9
 
 
 def _description(module: str) -> str:

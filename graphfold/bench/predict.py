@@ -1,18 +1,16 @@
-"""One record at a time: from the text of a tree to its prediction, as a program asks for it.
+"""How long does one prediction take, from a text to its answer?
 
 The model of benchmark sst, saved with its first weights and loaded by `graphfold.load`, in
 evaluation mode. Each call has one tree of SST's test part, and the figures are of the median call;
-`milliseconds` is the same as a time; trees differ in size, and so do the times that `spread` is of.
-The variants take turns, record by record. With one tree there is little to share, but what the
-library does for larger batches it does here:
+trees differ in size, and so do the times that `spread` describes. The variants take turns, record
+by record. With one tree there is little to share, but every plan computes equal nodes once, as the
+plans of larger batches do. Variants:
 
 - `graphfold`: `model.predict([text])` of a bracketed tree: read into a graph, its words looked up,
-  planned, computed, described node by node; cells compiled where there is a C compiler; equal nodes
-  once;
-- `untraced`: the same with the cells' own code (model.fuse=false); equal nodes once;
-- `logits`: no text and no description: a tree of Python lists is written by `GraphBuilder`, its
-  words are looked up, it is planned and run to the classifier's outputs; equal nodes once;
-- `planned`: the model alone, of a batch that is there beforehand; equal nodes once.
+  planned, computed, described node by node; cells compiled where there is a C compiler;
+- `untraced`: the same with the cells' own code (`model.fuse=false`);
+- `from_graph`: `model.predict_graphs(graph)` of a graph that exists already;
+- `planned`: the model alone, on a batch that exists already.
 
     graphfold bench predict
 """
@@ -23,53 +21,48 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
-from graphfold.bench.engine_variants import fusions
-from graphfold.bench.equality import require_equal
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import Row, summarize
+from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, summarize
+from graphfold.bench.settings import Settings
 from graphfold.bench.sst import HIDDEN_SIZES, OVERRIDES
-from graphfold.dag import GraphBuilder, Schema, TypedDAG
-from graphfold.datasets.adapters.bracket_tree import BracketText, read_tree
+from graphfold.bench.variants import fuse_settings
+from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.bracket_tree import BracketText
 from graphfold.errors import ConfigError
 from graphfold.training.prediction.predictor import Predictor, load
 from graphfold.training.run.checkpoint import Checkpoint
 
-#: Trees that are predicted, and how many of them come once before, in which kernels settle.
+#: Trees that are predicted, and how many of them come once before, while kernels are chosen.
 NUM_RECORDS = 300
 WARM_UP = 20
 
-#: A word, or the trees below a phrase.
-Tree: TypeAlias = "str | Sequence[Tree]"
-
-#: What a variant does with a record.
-Call: TypeAlias = "Callable[[Example], object]"
+#: Of probabilities, which are written with few digits.
+TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True, eq=False)
-class Example:
+class Example(NamedTuple):
     """One record in the forms that the variants take."""
 
     text: str
-    tree: Tree
-    batch: Batch
+    dag: TypedDAG  # as the adapter reads it
+    batch: Batch  # encoded and planned
 
 
-def rows(
-    batch_sizes: list[int] | None,
-    hidden_sizes: list[int] | None,
-    threads: int,
-    overrides: Sequence[str] = (),
-) -> Iterator[Row]:
+#: What a variant does with a record.
+Call: TypeAlias = Callable[[Example], Any]
+
+
+def rows(settings: Settings) -> Iterator[Row]:
     """Measures every width.
 
     Raises:
@@ -77,13 +70,22 @@ def rows(
         GraphfoldError: if the corpus is not there.
         RuntimeError: if a variant computes something else than graphfold.
     """
-    if batch_sizes:
+    if settings.batch_sizes:
         raise ConfigError("benchmark predict takes one record at a time. Leave out --batch-size.")
-    data = load_data([*OVERRIDES, *overrides])
-    for hidden_size in hidden_sizes or HIDDEN_SIZES:
-        experiment = load_sized(OVERRIDES, hidden_size, 1, overrides, data)
-        setting = Row("predict", "", "", 1, hidden_size, "inference", threads)
-        yield from _variant_rows(setting, Variants(experiment))
+    data = load_data([*OVERRIDES, *settings.overrides])
+    for sizes in settings.sizes(HIDDEN_SIZES, [1]):
+        variants = Variants(load_sized(OVERRIDES, sizes, settings, data))
+        variants.require_equal()
+        for example in variants.examples[:WARM_UP]:
+            for call in variants.calls.values():
+                call(example)
+        timings = {
+            name: summarize(seconds)
+            for name, seconds in _times(variants.calls, variants.examples).items()
+        }
+        works = {name: Work(lambda: None, 1, EQUAL_ONCE) for name in timings}
+        setting = settings.row("predict", sizes[1], sizes[0], "inference")
+        yield from make_rows(setting, works, timings)
 
 
 class Variants:
@@ -94,80 +96,46 @@ class Variants:
     """
 
     def __init__(self, experiment: Experiment) -> None:
-        fuses = fusions(experiment.model.network)
+        fuses = fuse_settings(experiment.model.network)
         self.predictors = _predictors(experiment, fuses)
-        self.predictor = self.predictors["graphfold"]
         self.examples = list(self._read(Path(experiment.data.files[-1].path)))
+        model = self.predictors["graphfold"]
         self.calls: Mapping[str, Call] = {
             **{name: partial(_predict, found) for name, found in self.predictors.items()},
-            "logits": self._logits,
+            "from_graph": lambda example: model.predict_graphs(example.dag),
             "planned": self._planned,
         }
 
     def require_equal(self) -> None:
-        """Raises RuntimeError if they say different things of the root of the first record."""
+        """Raises RuntimeError if they give different probabilities for the first record."""
         example = self.examples[0]
-        dag = self._write(example.tree)
-        found = {
-            name: _probabilities(predictor.predict([example.text])[0])
-            for name, predictor in self.predictors.items()
-        }
-        found["logits"] = self._decode(self._logits(example), dag)
-        found["planned"] = self._decode(self._planned(example), example.batch.dag)
+        head = self.predictors["graphfold"].trained.model.head
+        root = example.batch.dag.output_index
+        found = {name: _probabilities(self.calls[name](example)[0]) for name in self.predictors}
+        (described,) = self.calls["from_graph"](example)
+        found["from_graph"] = _probabilities(described.to_dict())
+        found["planned"] = head.decode(self._planned(example))["probabilities"][root].flatten()
         for name, got in found.items():
-            require_equal(name, [got], [found["graphfold"]])
+            if not torch.allclose(got, found["graphfold"], rtol=0, atol=TOLERANCE):
+                raise RuntimeError(
+                    f"variant {name} differs from graphfold, so their speeds cannot be compared"
+                )
 
     def _read(self, path: Path) -> Iterator[Example]:
-        for record in islice(self.predictor.adapter.records(path), NUM_RECORDS):
+        model = self.predictors["graphfold"]
+        for record in islice(model.adapter.records(path), NUM_RECORDS):
             if not isinstance(record.content, BracketText):
                 raise ConfigError(
                     "benchmark predict reads trees in brackets. Leave out the overrides of data."
                 )
-            text, tree = record.content.text, nested_tree(record.content)
-            if self.predictor.share == "auto":
-                self.predictor.predict([text])  # settles whether plans share
-            yield Example(text, tree, self._plan(self._write(tree)))
-
-    def _write(self, tree: Tree) -> TypedDAG:
-        return write_tree(tree, self.predictor.adapter.schema)
-
-    def _plan(self, dag: TypedDAG) -> Batch:
-        trained = self.predictor.trained
-        batch = trained.model.plan(trained.spec.encode(dag), share=bool(self.predictor.share))
-        return batch.to(trained.device)
-
-    @torch.no_grad()
-    def _logits(self, example: Example) -> Tensor:
-        raw: Tensor = self.predictor.trained.model(self._plan(self._write(example.tree)))
-        return raw
+            dag = read_records(model.adapter, path, [record]).dag
+            encoded = model.trained.spec.encode(dag)
+            yield Example(record.content.text, dag, model.trained.model.plan(encoded, share=True))
 
     @torch.no_grad()
     def _planned(self, example: Example) -> Tensor:
-        raw: Tensor = self.predictor.trained.model(example.batch)
+        raw: Tensor = self.predictors["graphfold"].trained.model(example.batch)
         return raw
-
-    def _decode(self, raw: Tensor, dag: TypedDAG) -> Tensor:
-        """What raw outputs say of the root."""
-        head = self.predictor.trained.model.head
-        return head.decode(raw)["probabilities"].cpu()[dag.output_index[0]]
-
-
-def _variant_rows(setting: Row, variants: Variants) -> Iterator[Row]:
-    variants.require_equal()
-    for example in variants.examples[:WARM_UP]:
-        for call in variants.calls.values():
-            call(example)
-    times = _times(variants.calls, variants.examples)
-    timings = {name: summarize(seconds) for name, seconds in times.items()}
-    for name, timing in timings.items():
-        yield replace(
-            setting,
-            variant=name,
-            examples_per_second=1 / timing.seconds,
-            ratio=timings["graphfold"].seconds / timing.seconds,
-            spread=timing.spread,
-            extra={"milliseconds": 1e3 * timing.seconds},
-        )
 
 
 def _times(calls: Mapping[str, Call], examples: Sequence[Example]) -> dict[str, list[float]]:
@@ -205,35 +173,5 @@ def _predict(predictor: Predictor, example: Example) -> list[dict[str, Any]]:
 
 
 def _probabilities(prediction: Mapping[str, Any]) -> Tensor:
-    """What a prediction says of the root."""
+    """The probabilities of the root's classes."""
     return torch.tensor([*prediction["probabilities"].values()])
-
-
-def nested_tree(source: BracketText) -> Tree:
-    """A tree in brackets as Python lists of words."""
-    found: list[Tree] = []
-    for _, word, children, _ in read_tree(source, drops_outer=False).nodes():
-        found.append([found[child] for child in children] if word is None else word)
-    return found[-1]
-
-
-def write_tree(tree: Tree, schema: Schema) -> TypedDAG:
-    """A tree of Python lists as a graph; the root comes last."""
-    builder = GraphBuilder(schema)
-    todo: list[tuple[Tree, bool]] = [(tree, False)]
-    made: list[int | None] = []
-    while todo:
-        item, is_below_made = todo.pop()
-        if isinstance(item, str):
-            made.append(builder.node("word", form=item))
-        elif is_below_made:
-            children = made[-len(item) :]
-            del made[-len(item) :]
-            absent = [None] * (2 - len(item))
-            made.append(builder.node("phrase", [*children, *absent]))
-        else:
-            todo.append((item, True))
-            todo += [(child, False) for child in reversed(item)]
-    builder.output(builder.num_nodes - 1)
-    builder.finish()
-    return builder.build()

@@ -1,8 +1,8 @@
-"""The matrix products of a plan alone, by torch: what is left of its time without the rest."""
+"""`product_floor`: the matrix products of a plan alone, by torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from graphfold.batching import Batch
 
 
 class Product(NamedTuple):
-    """A weight with the rows that go through it, one call after another."""
+    """A weight with the rows that are multiplied by it."""
 
     weight: Tensor  # [output_size, input_size]
     calls: Sequence[int]  # rows of each call
@@ -20,15 +20,15 @@ class Product(NamedTuple):
 
 
 class ProductFloor:
-    """Takes products of given sizes in memory that is there already.
+    """Computes products of given sizes in preallocated memory.
 
     Nothing is gathered, added or activated. The gradient of a weight is one product over the rows
-    of all calls: their number is the least that still respects the order of the levels. It is a
-    floor for one plan and for torch's products: a plan of fewer rows has fewer of them, and kernels
-    of graphfold's own may take theirs in less time.
+    of all calls; their number is the least that respects the order of the levels. It is a floor for
+    one plan and for torch's products: a plan of fewer rows has fewer of them, and graphfold's own
+    kernels may need less time for theirs.
 
     Args:
-        products: what to take.
+        products: the weights, and the rows of each call.
     """
 
     def __init__(self, products: Sequence[Product]) -> None:
@@ -36,29 +36,16 @@ class ProductFloor:
 
     @property
     def rows(self) -> list[int]:
-        """How many rows go through each weight."""
+        """How many rows are multiplied by each weight."""
         return [sum(operands.calls) for operands in self._operands]
 
+    @torch.no_grad()
     def run(self, phase: str) -> None:
-        """The products of a phase, "train" or "inference"."""
-        if phase == "train":
-            self.train()
-        else:
-            self.inference()
-
-    def inference(self) -> None:
-        """The products of a forward pass."""
-        with torch.no_grad():
-            for operands in self._operands:
-                operands.forward()
-
-    def train(self) -> None:
-        """Those of a forward and a backward pass."""
-        with torch.no_grad():
-            for operands in self._operands:
-                operands.forward()
-            for operands in self._operands:
-                operands.backward()
+        """The products of forward, and in the phase "train" those of backward."""
+        for operands in self._operands:
+            operands.forward()
+        for operands in self._operands if phase == "train" else ():
+            operands.backward()
 
 
 class _Operands:
@@ -68,26 +55,26 @@ class _Operands:
         num_rows = sum(product.calls)
         self.calls = list(product.calls)
         self.needs_input_grad = product.needs_input_grad
-        self.x = torch.randn(num_rows, input_size)
-        self.y = torch.empty(num_rows, output_size)
-        self.grad_y = torch.randn(num_rows, output_size)
-        self.grad_x = torch.empty(num_rows, input_size)
-        self.grad_weight = torch.empty(output_size, input_size)
+        self.x = self.weight.new_empty(num_rows, input_size).normal_()
+        self.y = self.weight.new_empty(num_rows, output_size)
+        self.grad_y = torch.randn_like(self.y)
+        self.grad_x = torch.empty_like(self.x)
+        self.grad_weight = torch.empty_like(self.weight)
 
     def forward(self) -> None:
-        start = 0
-        for count in self.calls:
-            rows = slice(start, start + count)
+        for rows in self._slices():
             torch.mm(self.x[rows], self.weight.T, out=self.y[rows])
-            start += count
 
     def backward(self) -> None:
-        start = 0
-        for count in self.calls if self.needs_input_grad else ():
-            rows = slice(start, start + count)
+        for rows in self._slices() if self.needs_input_grad else ():
             torch.mm(self.grad_y[rows], self.weight, out=self.grad_x[rows])
-            start += count
         torch.mm(self.grad_y.T, self.x, out=self.grad_weight)
+
+    def _slices(self) -> Iterator[slice]:
+        start = 0
+        for count in self.calls:
+            yield slice(start, start + count)
+            start += count
 
 
 def group_sizes(batch: Batch, op_type: int, pass_index: int = 0) -> list[int]:

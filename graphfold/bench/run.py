@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from graphfold.bench.machine import use_machine
 from graphfold.bench.measure import Row
 from graphfold.bench.page import render
+from graphfold.bench.settings import Settings
 from graphfold.bench.tables import print_rows
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.files import check_output, write_text
@@ -24,15 +26,19 @@ BENCHMARKS = {
     "sequence": "graphfold.bench.sequence",
     "molecules": "graphfold.bench.molecules",
     "blocks": "graphfold.bench.blocks",
-    "kernels": "graphfold.bench.kernels",
     "schedule": "graphfold.bench.schedule",
-    "loader": "graphfold.bench.loader",
     "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
     "predict": "graphfold.bench.predict",
 }
 
-#: What else the command does.
+#: The graphs of these are generated, so there is no config to override.
+WITHOUT_CONFIG = ("treefc",)
+
+#: These measure a GPU as well.
+ON_GPU = ("treefc", "sst", "sequence", "molecules")
+
+#: Renders files of rows in place of measuring.
 PAGE = "page"
 
 #: Keys of the config that are options of the command, so that the rows say what was measured.
@@ -43,58 +49,53 @@ OPTIONS = {
 }
 
 
-def run_bench(
-    name: str,
-    overrides: Sequence[str] = (),
-    threads: int = 1,
-    batch_sizes: list[int] | None = None,
-    hidden_sizes: list[int] | None = None,
-    json_path: Path | None = None,
-) -> int:
+def run_bench(name: str, settings: Settings, json_path: Path | None = None) -> int:
     """Runs one benchmark with its baselines; returns the exit code.
 
     Args:
-        name: the benchmark, or "page".
-        overrides: of the config of its experiment, for those that have one; for "page" the JSON
-            files that it is made of.
-        threads: of torch.
-        batch_sizes: in place of the benchmark's own.
-        hidden_sizes: in place of the benchmark's own.
+        name: the benchmark, or "page", whose overrides are the JSON files that it is made of.
+        settings: what to measure.
         json_path: where the rows are written.
 
     Raises:
-        ConfigError: if there is no such benchmark, or overrides for one that takes none.
+        ConfigError: if there is no such benchmark, or it does not take the settings.
     """
     if name == PAGE:
-        print(render([Path(word) for word in overrides], BENCHMARKS), end="")
+        print(render([Path(word) for word in settings.overrides], BENCHMARKS), end="")
         return 0
-    _refuse_options(name, overrides)
-    measure = _find(name)
-    arguments: dict[str, Any] = {}
-    if "overrides" in inspect.signature(measure).parameters:
-        arguments["overrides"] = list(overrides)
-    elif overrides:
-        raise ConfigError(f"benchmark '{name}' takes no overrides, not '{overrides[0]}'.")
+    check_settings(name, settings)
     check_output(json_path)
-    facts = use_machine(threads)
-    rows = _collect(measure(batch_sizes, hidden_sizes, threads, **arguments))
+    facts = use_machine(settings.threads, settings.device)
+    rows = measure_rows(name, settings)
     print_rows(name, rows, facts)
     if json_path is not None:
-        content = [{**row.to_dict(), **facts} for row in rows]
-        write_text(json_path, json.dumps(content, indent=1) + "\n")
+        write_rows(json_path, rows, facts)
     return 0
 
 
-def _refuse_options(name: str, overrides: Sequence[str]) -> None:
-    """Raises ConfigError for an override that has an option instead."""
-    for override in overrides:
+def check_settings(name: str, settings: Settings) -> None:
+    """Raises ConfigError if there is no such benchmark, or it does not take the settings."""
+    if name not in BENCHMARKS:
+        names = [*BENCHMARKS, PAGE]
+        hint = did_you_mean(name, names)
+        raise ConfigError(f"there is no benchmark '{name}'.{hint} Use {', '.join(names)}.")
+    if name in WITHOUT_CONFIG and settings.overrides:
+        raise ConfigError(f"benchmark '{name}' takes no overrides, not '{settings.overrides[0]}'.")
+    for override in settings.overrides:
         key = override.partition("=")[0].lstrip("+")
         if key in OPTIONS:
             raise ConfigError(f"override '{override}': bench has {OPTIONS[key]} for it. Use that.")
+    if settings.device == "cpu":
+        return
+    if name not in ON_GPU:
+        raise ConfigError(f"benchmark '{name}' measures a CPU. Leave out --device.")
+    if not torch.cuda.is_available():
+        raise ConfigError("--device is 'cuda', but there is no CUDA device. Leave it out.")
 
 
-def _collect(rows: Iterable[Row]) -> list[Row]:
-    """The rows; on a terminal, each is told as it comes, for all of them may take minutes."""
+def measure_rows(name: str, settings: Settings) -> list[Row]:
+    """All rows; on a terminal, each is also told as it comes, because all may take minutes."""
+    rows: Iterable[Row] = importlib.import_module(BENCHMARKS[name]).rows(settings)
     found = []
     for row in rows:
         found.append(row)
@@ -105,11 +106,7 @@ def _collect(rows: Iterable[Row]) -> list[Row]:
     return found
 
 
-def _find(name: str) -> Callable[..., Iterable[Row]]:
-    """The function `rows` of a benchmark."""
-    if name not in BENCHMARKS:
-        names = [*BENCHMARKS, PAGE]
-        hint = did_you_mean(name, names)
-        raise ConfigError(f"there is no benchmark '{name}'.{hint} Use {', '.join(names)}.")
-    rows: Callable[..., Iterable[Row]] = importlib.import_module(BENCHMARKS[name]).rows
-    return rows
+def write_rows(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
+    """Writes rows as JSON, each with the facts of the machine."""
+    content = [{**row.to_dict(), **facts} for row in rows]
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -23,46 +23,40 @@ def print_rows(name: str, rows: Sequence[Row], facts: Mapping[str, Any]) -> None
         rows: what it measured, at least one.
         facts: of the machine.
     """
-    title = (
-        f"{name}: {facts['cpu']}, {facts['isa']}, torch {facts['torch']}, "
-        f"{rows[0].threads} thread(s), {facts['products']} products"
-    )
+    where = facts["cpu"] if facts["device"] == "cpu" else f"{facts['device']}, {facts['cpu']}"
+    print(f"{name}: {where}, {facts['isa']}, torch {facts['torch']}, {rows[0].threads} thread(s)")
     cells = [_cells(row) for row in rows]
-    headings = list(dict.fromkeys(key for row in cells for key, text in row.items() if text))
-    lines = [[row.get(heading, "") for heading in headings] for row in cells]
-    print_table(title, headings, lines)
-
-
-def print_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Prints a table, in full where there is no terminal to fit it to."""
     table = Table(box=box.SIMPLE_HEAD)
-    for number, heading in enumerate(headings):
-        is_text = not any(line[number][:1].isdigit() for line in lines)
-        table.add_column(heading, justify="left" if is_text else "right", no_wrap=True)
-    for line in lines:
-        table.add_row(*line)
+    for heading in dict.fromkeys(key for row in cells for key, text in row.items() if text):
+        is_number = any(row.get(heading, "")[:1].isdigit() for row in cells)
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*(row.get(str(column.header), "") for column in table.columns))
     console = Console()
     if not console.is_terminal:  # a file or a pipe has no width of its own
         console.width = _ANY_WIDTH
         console.width = console.measure(table).maximum
-    print(title)
     console.print(table)
 
 
 def _cells(row: Row) -> dict[str, str]:
     return {
-        "benchmark": row.benchmark,
+        "workload": row.extra.get("workload", ""),
         "shape": row.shape,
         "hidden": str(row.hidden_size or ""),
         "batch": str(row.batch_size),
         "phase": row.phase,
         "variant": row.variant,
+        "computes": row.computes,
         "examples/s": f"{row.examples_per_second:,.0f}",
         "ratio": f"{row.ratio:.2f}",
         "spread": f"{row.spread:.0%}",
-        **{key.replace("_", " "): _text(value) for key, value in row.extra.items()},
+        **{key.replace("_", " "): number_text(value) for key, value in row.extra.items()},
     }
 
 
-def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def number_text(value: Any) -> str:
+    """A number with three digits, or all that stand before the point; other values as they are."""
+    if isinstance(value, float) and abs(value) < 1000:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

@@ -1,18 +1,17 @@
-"""What surrounds a training step: whole epochs of `graphfold train` against a bare loop.
+"""How long is an epoch, and what does `graphfold train` add to the steps?
 
-The model, the data and the steps are those of benchmark sst. Variants:
+Whole epochs with the model and the data of benchmark sst. Variants:
 
-- `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else; equal
-  nodes once;
-- `with_loader`: the same loop over the loader, which selects and plans each batch; equal nodes
-  once;
+- `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else;
+- `untraced`: the same with the cells' own code (`model.fuse=false`);
+- `with_loader`: the loop over the loader, which selects and plans each batch;
 - `graphfold_train`: the command's own epochs: Lightning, loader, logging, then the metrics of the
-  val part and the checkpoints; equal nodes once.
+  validation part and the checkpoints.
 
-An epoch of the command lasts from one of the lines that it prints at their ends to the next, so the
-first does not count, nor do reading the data and the final scores. All of them take the records in
-a new order every time. Half of the loops run before the command and half after it, for machines
-drift.
+An epoch of the command lasts from the line that it prints at the end of one epoch to the next, so
+the first does not count, nor do reading the data and the final scores. All variants take the
+records in a new order every time. Half of the loops run before the command and half after it,
+because machines drift.
 
     graphfold bench train --batch-size 256
 """
@@ -22,78 +21,66 @@ from __future__ import annotations
 import io
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from graphfold.batching import Batch
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import Row, summarize
+from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, summarize
+from graphfold.bench.settings import Settings
 from graphfold.bench.sst import HIDDEN_SIZES, OVERRIDES
+from graphfold.bench.variants import fuse_settings
 from graphfold.training.loop.train import train
 from graphfold.training.run.run_folder import RunFolder
 
 BATCH_SIZES = (256,)
 
-#: Epochs that count; of the loops half before the command.
+#: Epochs that count; half of the loops run before the command.
 EPOCHS = 6
 
 
-def rows(
-    batch_sizes: list[int] | None,
-    hidden_sizes: list[int] | None,
-    threads: int,
-    overrides: Sequence[str] = (),
-) -> Iterator[Row]:
+def rows(settings: Settings) -> Iterator[Row]:
     """Measures every width and batch size.
 
     Raises:
         GraphfoldError: if the corpus is not there.
     """
     own = [*OVERRIDES, f"trainer.max_epochs={EPOCHS + 1}"]
-    data = load_data([*own, *overrides])
-    for hidden_size in hidden_sizes or HIDDEN_SIZES:
-        for batch_size in batch_sizes or BATCH_SIZES:
-            experiment = load_sized(own, hidden_size, batch_size, overrides, data)
-            setting = Row("train", "", "", batch_size, hidden_size, "train", threads)
-            yield from _rows(setting, experiment)
+    data = load_data([*own, *settings.overrides])
+    for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
+        experiment = load_sized(own, (hidden_size, batch_size), settings, data)
+        half, num_graphs = EPOCHS // 2, len(data.split.train)
+        before = _loops(experiment, range(half))
+        command = _command(experiment.config)
+        after = _loops(experiment, range(half, EPOCHS))
+        seconds = {name: [*before[name], *after[name]] for name in before}
+        seconds["graphfold_train"] = command
+        works = {name: Work(lambda: None, num_graphs, EQUAL_ONCE) for name in seconds}
+        timings = {name: summarize(found) for name, found in seconds.items()}
+        setting = settings.row("train", batch_size, hidden_size, "train")
+        yield from make_rows(setting, works, timings)
 
 
-def _rows(setting: Row, experiment: Experiment) -> Iterator[Row]:
-    half = EPOCHS // 2
-    before = list(_loops(experiment, range(half)))
-    command = _command(experiment.config)
-    after = list(_loops(experiment, range(half, EPOCHS)))
-    alone, with_loader = zip(*before, *after, strict=True)
-    timings = {
-        "graphfold": summarize(alone),
-        "with_loader": summarize(with_loader),
-        "graphfold_train": summarize(command),
-    }
-    num_graphs = len(experiment.data.split.train)
-    for variant, timing in timings.items():
-        yield replace(
-            setting,
-            variant=variant,
-            examples_per_second=num_graphs / timing.seconds,
-            ratio=timings["graphfold"].seconds / timing.seconds,
-            spread=timing.spread,
-            extra={"seconds_per_epoch": timing.seconds},
-        )
-
-
-def _loops(experiment: Experiment, turns: range) -> Iterator[tuple[float, float]]:
-    """The seconds of epochs without Lightning, bare and with the loader, each in another order.
-
-    An epoch that is not counted comes first.
-    """
+def _loops(experiment: Experiment, epochs: range) -> dict[str, list[float]]:
+    """Variant -> the seconds of its epochs without Lightning, after one that does not count."""
+    network = experiment.model.network
+    fuses = fuse_settings(network)
+    loops = {**fuses, "with_loader": fuses["graphfold"]}
+    found: dict[str, list[float]] = {name: [] for name in loops}
     experiment.model.train()
-    _epoch(experiment, experiment.loader(2 * EPOCHS))
-    for turn in turns:
-        alone = _epoch(experiment, list(experiment.loader(2 * turn)))
-        yield alone, _epoch(experiment, experiment.loader(2 * turn + 1))
+    for fuse in fuses.values():
+        network.fuse = fuse
+        _epoch(experiment, experiment.loader())
+    for epoch in epochs:
+        for number, (name, fuse) in enumerate(loops.items()):
+            network.fuse = fuse
+            loader = experiment.loader(1 + len(loops) * epoch + number)
+            batches = loader if name == "with_loader" else list(loader)
+            found[name].append(_epoch(experiment, batches))
+    network.fuse = fuses["graphfold"]
+    return found
 
 
 def _epoch(experiment: Experiment, batches: Iterable[Batch]) -> float:
@@ -112,7 +99,7 @@ def _command(config: Mapping[str, Any]) -> list[float]:
 
 
 class _EpochClock(io.StringIO):
-    """Takes what the command prints, and notes when an epoch's line comes."""
+    """Collects what the command prints, and notes the time of each epoch's line."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,18 +1,18 @@
-"""Fold's Tree-FC benchmark: binary trees of 128 leaves, one fully connected layer per node.
+"""How close is the engine to code written by hand for one cell?
 
-Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1. A step of training is forward and
-backward to the weights and to the leaves; trees and plan are there beforehand. The leaves' states
-are given and all different, so there are no equal nodes to share: every variant computes every
-node. Both shapes take turns with each other, so that they can be compared. Variants of one run:
+Fold's Tree-FC benchmark, Looks et al. (2017), https://arxiv.org/abs/1702.02181, table 1: binary
+trees of 128 leaves, one fully connected layer per inner node. A training step is forward and
+backward to the weights and to the leaves; trees and plan exist beforehand. The states of the leaves
+are given and all different, so there are no equal nodes. Identical and random trees take turns with
+each other. Variants:
 
-- `graphfold`: with the cell compiled, where there is a C compiler; every node;
-- `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`); every node;
-- `hand_batched` (identical shapes only): the perfect tree written out as dense tensors; every node;
+- `graphfold`: with the cell compiled, where there is a C compiler;
+- `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`);
+- `cat_levels`: the levels joined by `torch.cat` under autograd;
+- `hand_batched` (identical trees only): the perfect tree written out as dense tensors;
 - `level_loop`: a loop over the levels, forward and backward written by hand for this very cell;
-  every node;
-- `cat_levels`: the levels joined by torch.cat under autograd; every node;
-- `one_by_one`: a loop over the nodes of one tree after another, two trees at most; every node;
-- `product_floor`: the matrix products of graphfold's own plan alone; every node.
+- `one_by_one`: a loop over the nodes of one tree after another, for at most two trees;
+- `product_floor`: the matrix products of graphfold's plan alone.
 
     graphfold bench treefc --batch-size 1,32,128 --hidden-size 256,1024
 """
@@ -20,10 +20,9 @@ node. Both shapes take turns with each other, so that they can be compared. Vari
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,11 +30,18 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.bench.engine_variants import fusions
-from graphfold.bench.equality import require_equal
 from graphfold.bench.level_loop import LevelLoop
-from graphfold.bench.measure import Row, Work, measure_together
+from graphfold.bench.measure import Row
 from graphfold.bench.products import Product, ProductFloor, group_sizes
+from graphfold.bench.settings import Settings
+from graphfold.bench.variants import (
+    Contest,
+    Forward,
+    Variant,
+    engine_forwards,
+    measure_variants,
+    require_equal,
+)
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
 from graphfold.layers.encoders.node_input import features
@@ -47,12 +53,69 @@ SHAPES = ("identical", "random")
 BATCH_SIZES = (1, 32, 128)
 HIDDEN_SIZES = (256, 1024)
 
-#: Trees that the loop over nodes takes: they are equally large, so its speed is that of any number,
-#: and more of them would leave the others few turns.
+#: Trees of `one_by_one`: as all are equally large, more of them would only take time.
 TREES_ONE_BY_ONE = 2
 
-#: What a batch is turned into: the roots' states [num_graphs, hidden_size].
-Roots: TypeAlias = Callable[[], Tensor]
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """Measures every width and batch size.
+
+    Raises:
+        RuntimeError: if a variant computes something else than graphfold.
+    """
+    for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
+        contests = []
+        for shape in SHAPES:
+            setting = settings.row("treefc", batch_size, hidden_size, shape=shape)
+            dag = make_trees(shape, batch_size)
+            few = select(dag, range(min(batch_size, TREES_ONE_BY_ONE)))
+            model = TreeFC(hidden_size).to(settings.device)
+            require_equal(make_variants(model.double(), few))
+            variants = make_variants(model.float(), dag)
+            floor = product_floor(model, variants["graphfold"].batches[0].batch)
+            contests.append(Contest(setting, variants, {"product_floor": [floor]}))
+        yield from measure_variants(*contests)
+
+
+class TreeFC(torch.nn.Module):
+    """The network of the benchmark; its batches are `Trees`, its outputs the roots' states."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.cell = TreeFCCell(hidden_size)
+        cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
+        self.network = Network(SCHEMA, [Up()], [cells])
+
+    def forward(self, trees: Trees) -> Tensor:
+        """[num_graphs, hidden_size] through the engine."""
+        states = self.network(trees.batch, {"leaf": trees.leaves, "node": trees.nothing})
+        roots: Tensor = states.at("h", trees.batch.dag.output_index)
+        return roots
+
+    def hand_batched(self, trees: Trees) -> Tensor:
+        """The same for perfect trees, one dense product per level."""
+        h = trees.leaves.view(-1, NUM_LEAVES, trees.leaves.shape[1])
+        while h.shape[1] > 1:
+            h = torch.relu(self.cell.from_h(h.reshape(h.shape[0], h.shape[1] // 2, -1)))
+        return h[:, 0]
+
+    def level_loop(self, loop: LevelLoop, trees: Trees) -> Tensor:
+        """The same by the loop over levels."""
+        return loop(trees.leaves, self.cell.from_h.weight, self.cell.from_h.bias)
+
+    def one_by_one(self, trees: Trees) -> Tensor:
+        """The same by a loop over the nodes."""
+        dag, states = trees.batch.dag, []
+        leaves = iter(trees.leaves.unbind())
+        pairs = iter(dag.input_index.view(-1, 2).tolist())
+        for op_type in dag.op_type.tolist():  # children come before their parents
+            if op_type == LEAF:
+                states.append(next(leaves))
+            else:
+                left, right = next(pairs)
+                joined = torch.cat([states[left], states[right]])
+                states.append(torch.relu(self.cell.from_h(joined)))
+        return torch.stack([states[node] for node in dag.output_index.tolist()])
 
 
 class GivenCell(Cell):
@@ -65,167 +128,68 @@ class GivenCell(Cell):
         self.fields = {"h": hidden_size}
 
     def forward(self, x: NodeInput, children: Children) -> State:
+        """The input."""
         return {"h": features(x)}
 
 
-def rows(
-    batch_sizes: list[int] | None, hidden_sizes: list[int] | None, threads: int
-) -> Iterator[Row]:
-    """Measures every width and batch size; the rows of one setting come together.
+class Trees(NamedTuple):
+    """A batch with the states of its leaves."""
 
-    Raises:
-        RuntimeError: if a variant computes something else than graphfold.
-    """
-    for hidden_size in hidden_sizes or HIDDEN_SIZES:
-        for batch_size in batch_sizes or BATCH_SIZES:
-            yield from _setting_rows(Row("treefc", "", "", batch_size, hidden_size, "", threads))
+    batch: Batch
+    leaves: Tensor  # [num_leaves, hidden_size]
+    nothing: Tensor  # [num_inner_nodes, 0], the features of inner nodes
 
 
-def random_trees(count: int) -> TypedDAG:
-    """Trees that join neighbours in random order."""
-    return make_trees("random", count)
+def make_variants(model: TreeFC, dag: TypedDAG) -> dict[str, Variant]:
+    """The variants for some trees, in the model's precision and on its device."""
+    weight = model.cell.from_h.weight
+    leaves = weight.new_empty(dag.num_nodes_by_type[LEAF], len(weight)).normal_()
+    trees = _trees(dag, leaves)
+    forwards = engine_forwards(model.network, model)
+    if int(dag.depth.max()) == NUM_LEAVES.bit_length() - 1:  # all of them are perfect
+        forwards["hand_batched"] = model.hand_batched
+    loop = LevelLoop(dag).to(weight.device)
+    forwards["level_loop"] = partial(model.level_loop, loop)
+    found = {name: _variant(model, forward, trees) for name, forward in forwards.items()}
+    few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
+    part = _trees(few, leaves[: few.num_nodes_by_type[LEAF]])
+    return {**found, "one_by_one": _variant(model, model.one_by_one, part)}
+
+
+def product_floor(model: TreeFC, batch: Batch) -> ProductFloor:
+    """The products of the inner nodes, group by group."""
+    return ProductFloor([Product(model.cell.from_h.weight, group_sizes(batch, NODE))])
 
 
 def make_trees(shape: str, count: int) -> TypedDAG:
-    """Trees of 128 leaves: "identical", perfect ones, or "random", as in `random_trees`."""
-    return _join([_tree(shape, seed) for seed in range(count)])
-
-
-class Variants:
-    """The ways to compute the roots of a batch of trees.
-
-    Args:
-        dag: the trees.
-        hidden_size: width of the state.
-        is_identical: whether they are perfect trees, which can be batched by hand.
-        device: where everything lies.
-    """
-
-    def __init__(
-        self,
-        dag: TypedDAG,
-        hidden_size: int,
-        is_identical: bool,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.cell = TreeFCCell(hidden_size)
-        cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
-        self.network = Network(SCHEMA, [Up()], [cells]).to(device)
-        num_leaves, num_inner = dag.num_nodes_by_type
-        self.leaves = torch.randn(num_leaves, hidden_size, device=device, requires_grad=True)
-        self.nothing = torch.empty(num_inner, 0, device=device)  # what is known of other nodes
-        self.batch = Batch(dag, build_schedule(dag, [Up()])).to(torch.device(device))
-        self.few = select(dag, range(min(dag.num_graphs, TREES_ONE_BY_ONE)))
-        few_leaves = self.leaves.detach()[: self.few.num_nodes_by_type[LEAF]]
-        self.few_leaves = few_leaves.clone().requires_grad_()
-        self.loop = LevelLoop(dag).to(torch.device(device))
-        calls = group_sizes(self.batch, NODE)
-        with torch.device(device):
-            self.floor = ProductFloor([Product(self.cell.from_h.weight, calls)])
-        self.roots: Mapping[str, Roots] = {
-            **{
-                name: partial(self._run_engine, "fast", fuse)
-                for name, fuse in fusions(self.network).items()
-            },
-            **({"hand_batched": self._by_hand} if is_identical else {}),
-            "level_loop": self._level_loop,
-            "cat_levels": partial(self._run_engine, "autograd", None),
-            "one_by_one": self._one_by_one,
-        }
-
-    def require_equal(self) -> None:
-        """Raises RuntimeError if they differ in roots, or in the gradients of as many trees."""
-        want = self.roots["graphfold"]().detach()
-        want_gradients = self._gradients("graphfold")
-        for name, roots in self.roots.items():
-            got = roots().detach()
-            require_equal(name, [got], [want[: len(got)]])
-            if len(got) == len(want):
-                require_equal(name, self._gradients(name), want_gradients)
-
-    def works(self, phase: str) -> dict[str, Work]:
-        """What each variant does in a phase."""
-        if phase == "schedule":
-            plan = partial(build_schedule, self.batch.dag, [Up()])
-            return {"graphfold": Work(plan, self.batch.num_graphs)}
-        run = self._gradients if phase == "train" else self._infer
-        few, all_trees = self.few.num_graphs, self.batch.num_graphs
-        works = {
-            name: Work(partial(run, name), few if name == "one_by_one" else all_trees)
-            for name in self.roots
-        }
-        return {**works, "product_floor": Work(partial(self.floor.run, phase), all_trees)}
-
-    def _gradients(self, name: str) -> tuple[Tensor, ...]:
-        leaves = self.few_leaves if name == "one_by_one" else self.leaves
-        return torch.autograd.grad(self.roots[name]().sum(), [*self.cell.parameters(), leaves])
-
-    def _infer(self, name: str) -> None:
-        with torch.no_grad():
-            self.roots[name]()
-
-    def _run_engine(self, engine: str, fuse: bool | None) -> Tensor:
-        self.network.engine, self.network.fuse = engine, fuse
-        states = self.network(self.batch, {"leaf": self.leaves, "node": self.nothing})
-        roots: Tensor = states.at("h", self.batch.dag.output_index)
-        return roots
-
-    def _by_hand(self) -> Tensor:
-        """Perfect trees, one dense product per level."""
-        hidden_size = self.leaves.shape[1]
-        h = self.leaves.view(-1, NUM_LEAVES, hidden_size)
-        while h.shape[1] > 1:
-            h = torch.relu(self.cell.from_h(h.reshape(h.shape[0], h.shape[1] // 2, -1)))
-        return h[:, 0]
-
-    def _level_loop(self) -> Tensor:
-        linear = self.cell.from_h
-        return self.loop(self.leaves, linear.weight, linear.bias)
-
-    def _one_by_one(self) -> Tensor:
-        linear, states = self.cell.from_h, []
-        leaves = iter(self.few_leaves.unbind())
-        pairs = iter(self.few.input_index.view(-1, 2).tolist())
-        for op_type in self.few.op_type.tolist():  # children come before their parents
-            if op_type == LEAF:
-                states.append(next(leaves))
-            else:
-                left, right = next(pairs)
-                joined = torch.cat([states[left], states[right]])
-                states.append(torch.relu(linear(joined)))
-        return torch.stack([states[node] for node in self.few.output_index.tolist()])
-
-
-def _setting_rows(setting: Row) -> Iterator[Row]:
-    found = {}
-    for shape in SHAPES:
-        dag = make_trees(shape, setting.batch_size)
-        found[shape] = Variants(dag, setting.hidden_size, shape == "identical")
-        found[shape].require_equal()
-    for phase in ("inference", "train", "schedule"):
-        yield from measure_together(
-            [
-                (replace(setting, shape=shape, phase=phase), variants.works(phase))
-                for shape, variants in found.items()
-            ]
-        )
-
-
-def _tree(shape: str, seed: int) -> list[tuple[int, int]]:
-    """The pairs that are joined, as positions in a shrinking row of subtrees."""
-    if shape == "identical":  # neighbours join, level by level
-        return [(i, i + 1) for size in (64, 32, 16, 8, 4, 2, 1) for i in range(size)]
-    rng = random.Random(seed)
-    starts = [rng.randrange(left - 1) for left in range(NUM_LEAVES, 1, -1)]
-    return [(start, start + 1) for start in starts]
-
-
-def _join(trees: list[list[tuple[int, int]]]) -> TypedDAG:
+    """Trees of 128 leaves: "identical", perfect ones, or "random", neighbours joined at random."""
     builder = GraphBuilder(SCHEMA)
-    for tree in trees:
+    for seed in range(count):
         row = list(builder.nodes("leaf", NUM_LEAVES))
-        for left, right in tree:
-            row[left : right + 1] = [builder.node("node", [row[left], row[right]])]
+        for left in _joins(shape, seed):
+            row[left : left + 2] = [builder.node("node", row[left : left + 2])]
         builder.output(row[0])
         builder.finish()
     return builder.build()
+
+
+def _joins(shape: str, seed: int) -> list[int]:
+    """Positions in a shrinking row of subtrees, each of which is joined with the next."""
+    if shape == "identical":  # level by level
+        return [i for size in (64, 32, 16, 8, 4, 2, 1) for i in range(size)]
+    rng = random.Random(seed)
+    return [rng.randrange(left - 1) for left in range(NUM_LEAVES, 1, -1)]
+
+
+def _trees(dag: TypedDAG, leaves: Tensor) -> Trees:
+    leaves = leaves.clone().requires_grad_()
+    nothing = leaves.new_empty(dag.num_nodes_by_type[NODE], 0)
+    batch = Batch(dag, build_schedule(dag, [Up()])).to(leaves.device)
+    return Trees(batch, leaves, nothing)
+
+
+def _variant(model: TreeFC, forward: Forward, trees: Trees) -> Variant:
+    parameters = [*model.cell.parameters(), trees.leaves]
+    return Variant(
+        forward, [trees], trees.batch.num_graphs, lambda raw, _: raw.sum(), parameters, model
+    )

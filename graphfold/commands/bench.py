@@ -1,17 +1,15 @@
 """Measure speed against baselines that run in the same process.
 
-NAME is a benchmark:
-  treefc      binary trees of 128 leaves, identical and random
-  sst         Tree-LSTM on the Stanford Sentiment Treebank
-  sequence    LSTM over sentences, against torch.nn.LSTM
-  molecules   message passing, against other libraries where they are installed
-  blocks      a Tree-LSTM of combinators, against the same of cells
-  kernels     reductions over children, one kernel against the other
-  schedule    planning batches, by policy: speed, and launches against the least there can be
-  loader      selecting and planning batches, with and without workers
-  memory      bytes that a training step holds, per node
-  train       graphfold train against a bare loop
-  predict     one tree at a time, from its text to its prediction
+NAME is a benchmark, and each answers a question:
+  treefc      how close is the engine to code written by hand for one cell?
+  sst         how fast does a Tree-LSTM train, and what does sharing equal nodes gain?
+  sequence    what does a chain cost, compared with torch's own LSTM?
+  molecules   how fast are graph networks, beside PyTorch Geometric and chemprop?
+  blocks      what does it cost to write a model as blocks?
+  schedule    which policy needs the fewest calls of cells, and what does planning cost?
+  memory      how much memory does a training step need?
+  train       how long is an epoch, and what does graphfold train add to the steps?
+  predict     how long does one prediction take?
 or
   page        docs/benchmarks.md, on stdout, out of files written with --json:
               graphfold bench page FILE...
@@ -22,12 +20,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from graphfold.commands.evaluate import positive
 from graphfold.commands.instruction_set import NATIVE, VARIABLES, keep_to
 from graphfold.commands.loading import loading
-from graphfold.commands.options import positive
 
 HELP = "measure speed against baselines"
 USAGE = "graphfold bench NAME [options] [overrides]"
+DEVICES = ("cpu", "cuda")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=_numbers, metavar="N,..", help="batch sizes")
     parser.add_argument("--hidden-size", type=_numbers, metavar="N,..", help="widths")
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        choices=DEVICES,
+        default=DEVICES[0],
+        help="where models and batches are: cpu or cuda (default: cpu)",
+    )
     parser.add_argument(
         "--isa",
         metavar="ISA",
@@ -56,15 +62,14 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table of speeds; writes it with --json."""
     keep_to(args.isa)
     with loading():
-        from graphfold.bench import run_bench
+        from graphfold.bench.run import run_bench
+        from graphfold.bench.settings import Settings
 
-    return int(
-        run_bench(
-            name=args.name,
-            overrides=args.overrides,
-            threads=args.threads,
-            batch_sizes=args.batch_size,
-            hidden_sizes=args.hidden_size,
-            json_path=args.json,
-        )
+    settings = Settings(
+        batch_sizes=args.batch_size or (),
+        hidden_sizes=args.hidden_size or (),
+        threads=args.threads,
+        device=args.device,
+        overrides=args.overrides,
     )
+    return int(run_bench(args.name, settings, args.json))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ import pytest
 import torch
 from training.tiny_runs import MOLECULES, run, write_corpora
 
+from graphfold.batching import POLICIES
 from graphfold.batching.native.library import why_missing
-from graphfold.bench import measure, sst, train
+from graphfold.bench import measure, train
 from graphfold.bench.mixed_graphs import FAMILIES
+from graphfold.bench.molecule_baselines import has_chemprop, has_geometric
 from graphfold.bench.run import BENCHMARKS, PAGE
 
 Rows = list[dict[str, Any]]
@@ -23,7 +27,7 @@ Bench = Callable[..., Rows]
 
 KEYS = {
     "benchmark", "variant", "shape", "batch_size", "hidden_size", "phase", "threads",
-    "examples_per_second", "ratio", "spread", "cpu", "isa", "torch", "products",
+    "examples_per_second", "ratio", "spread", "computes", "cpu", "device", "isa", "torch",
 }  # fmt: skip
 
 
@@ -45,7 +49,6 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         (measure, "SECONDS", 0.0),
         (measure, "SECONDS_PER_TURN", 0.0),
         (measure, "TURNS", 2),
-        (sst, "EPOCHS", 2),
         (train, "EPOCHS", 2),
     ):
         monkeypatch.setattr(module, name, value)
@@ -75,21 +78,22 @@ def variants(rows: Rows, **where: Any) -> list[str]:
 
 def test_treefc(bench: Bench) -> None:
     rows = bench("treefc", "--batch-size", "1,9", "--hidden-size", "4", data=False)
-    common = ["level_loop", "cat_levels", "one_by_one", "product_floor"]
+    baselines = ["level_loop", "one_by_one", "product_floor"]
     for phase in ("train", "inference"):
         where = {"phase": phase, "batch_size": 9, "hidden_size": 4}
-        assert variants(rows, shape="random", **where) == [*OWN, *common]
-        assert variants(rows, shape="identical", **where) == [*OWN, "hand_batched", *common]
-    assert variants(rows, phase="schedule", shape="random", batch_size=1) == ["graphfold"]
+        assert variants(rows, shape="random", **where) == [*OWN, "cat_levels", *baselines]
+        by_hand = [*OWN, "cat_levels", "hand_batched", *baselines]
+        assert variants(rows, shape="identical", **where) == by_hand
+    assert {row["computes"] for row in rows} == {"every node"}
 
 
 def test_blocks(bench: Bench) -> None:
     rows = bench("blocks", "--batch-size", "3,8", "--hidden-size", "4")
     for phase in ("train", "inference"):
         for batch_size in (3, 8):
-            found = variants(rows, benchmark="blocks", phase=phase, batch_size=batch_size)
+            found = variants(rows, phase=phase, batch_size=batch_size)
             assert found == ["graphfold", "cells"]
-    assert variants(rows, benchmark="blocks_lowering", phase="schedule") == ["graphfold"]
+    assert variants(rows, phase="schedule") == ["graphfold"]
 
 
 def test_sst(bench: Bench) -> None:
@@ -97,40 +101,37 @@ def test_sst(bench: Bench) -> None:
     floors = ["product_floor", "product_floor_every_node"]
     names = [*OWN, "every_node", "cat_levels", "one_by_one", *floors]
     for phase in ("train", "inference"):
-        assert variants(rows, benchmark="sst", phase=phase, batch_size=8) == names
-    assert variants(rows, benchmark="sst_epoch") == OWN
-    for epoch in [row for row in rows if row["benchmark"] == "sst_epoch"]:
-        assert epoch["batch_size"] == 8
-        assert epoch["examples_per_second"] == pytest.approx(12 / epoch["seconds_per_epoch"])
+        assert variants(rows, phase=phase, batch_size=8) == names
+    shared = {row["variant"] for row in rows if row["computes"] == "equal nodes once"}
+    assert shared == {*OWN, "product_floor"}
 
 
 def test_sequence(bench: Bench) -> None:
     rows = bench("sequence", "--batch-size", "5", "--hidden-size", "6")
-    names = [*OWN, "packed_lstm", "cat_levels", "one_by_one", "product_floor"]
+    names = [*OWN, "cat_levels", "packed_lstm", "one_by_one", "product_floor"]
     assert variants(rows, phase="train") == variants(rows, phase="inference") == names
 
 
 def test_molecules(bench: Bench) -> None:
     rows = bench("molecules", "--batch-size", "4", "--hidden-size", "8")
-    assert {row["shape"] for row in rows} == {"dmpnn", "gine", "gcn"}
-    names = {row["variant"] for row in rows}
-    assert names >= {*OWN, "every_node", "product_floor"}
+    pyg = ["pyg"] if has_geometric() else []
+    for shape in ("dmpnn", "gine", "gcn"):
+        chemprop = ["chemprop"] if shape == "dmpnn" and has_chemprop() else []
+        names = [*OWN, "every_node", *pyg, *chemprop, "product_floor"]
+        for phase in ("train", "inference"):
+            assert variants(rows, shape=shape, phase=phase) == names
+    shared = {row["variant"] for row in rows if row["computes"] == "equal nodes once"}
+    assert shared == {*OWN, "product_floor"}
 
 
 def test_schedule(bench: Bench) -> None:
-    rows = bench("schedule", "--batch-size", "4", "--hidden-size", "4")
-    policies = ["graphfold", "height", "agenda", "critical_path"]
+    rows = bench("schedule", "--batch-size", "4")
+    policies = ["graphfold", *(policy for policy in POLICIES if policy != "depth")]
     assert {row["phase"] for row in rows} == {"schedule"}
-    for workload in ("sst", "treefc"):
-        assert variants(rows, workload=workload)[:4] == policies
-    assert variants(rows, workload="molecules") == ["graphfold", "shared", "shared_alone"]
-    assert all(("share_of_step" in row) == (row["workload"] == "sst") for row in rows)
-    for name in FAMILIES:
-        assert variants(rows, workload=name)[:4] == policies
-    for row in rows:
-        assert row["launches"] >= row["lower_bound"] > 0
-        assert row["launches_over_bound"] == pytest.approx(row["launches"] / row["lower_bound"])
-        assert row["rows_per_launch"] >= 1
+    for workload in ("sst", "treefc", *FAMILIES):
+        assert variants(rows, workload=workload) == [*policies, "equal_once"]
+    assert variants(rows, workload="molecules") == ["graphfold", "equal_once"]
+    assert all(row["launches"] >= row["lower_bound"] > 0 for row in rows)
 
 
 def test_memory(bench: Bench) -> None:
@@ -143,23 +144,14 @@ def test_memory(bench: Bench) -> None:
         assert row["peak_bytes_per_node"] > row["bytes_per_node"] > 0
 
 
-def test_loader(bench: Bench) -> None:
-    rows = bench("loader", "--batch-size", "4")
-    assert {row["workload"] for row in rows} == {"sst", "lipophilicity"}
-    assert variants(rows, workload="sst") == ["graphfold", "two_workers"]
-
-
 def test_train(bench: Bench) -> None:
     rows = bench("train", "--batch-size", "4", "--hidden-size", "4", "logger=none")
-    assert variants(rows) == ["graphfold", "with_loader", "graphfold_train"]
-    assert all(row["seconds_per_epoch"] > 0 for row in rows)
+    assert variants(rows) == [*OWN, "with_loader", "graphfold_train"]
 
 
 def test_predict(bench: Bench) -> None:
     rows = bench("predict", "--hidden-size", "4")
-    assert variants(rows, phase="inference", batch_size=1) == [*OWN, "logits", "planned"]
-    for row in rows:
-        assert row["examples_per_second"] == pytest.approx(1000 / row["milliseconds"])
+    assert variants(rows, phase="inference", batch_size=1) == [*OWN, "from_graph", "planned"]
 
 
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,6 +169,8 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
         ("sst data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file\. Get it from"),
         ("sequence data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file"),
         ("predict --batch-size 3", r"one record at a time\. Leave out --batch-size"),
+        ("train --device cuda", r"'train' measures a CPU\. Leave out --device"),
+        ("sst --device gpu", r"no device 'gpu'"),
         ("sst --isa avx3", r"no isa 'avx3'\. Did you mean 'avx2'\?"),
         ("sst data.batch_size=3", r"'data\.batch_size=3': bench has --batch-size for it"),
         ("train model.hidden_size=3", r"bench has --hidden-size for it"),
@@ -190,6 +184,17 @@ def test_wrong_use(words: str, message: str, capsys: pytest.CaptureFixture[str])
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert re.search(message, error), error
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("bench", "sst", "--device", "cuda") == 2
+    assert "there is no CUDA device" in capsys.readouterr().err
+    script = Path(__file__).parents[2] / "scripts" / "bench_gpu.py"
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    (line,) = found.stderr.splitlines()
+    assert line == "bench_gpu: this machine has no CUDA device. Run it on one that has."
 
 
 def test_another_model_is_no_benchmark_sst(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from graphfold.bench import measure as module
-from graphfold.bench.measure import Row, Work, measure, measure_together, summarize, time_in_turns
+from graphfold.bench.measure import Row, Work, measure, summarize, time_in_turns
 
 SETTING = Row("trees", "", "random", 4, 8, "train", 1, extra={"workload": "w"})
 
@@ -77,7 +77,7 @@ def test_rows_have_speed_and_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     times = {(0, "graphfold"): module.Timing(2.0, 0.1), (0, "slow"): module.Timing(8.0, 0.2)}
     monkeypatch.setattr(module, "time_in_turns", lambda *_: times)
     works = {"graphfold": Work(lambda: None, 4), "slow": Work(lambda: None, 2)}
-    first, second = measure(SETTING, works)
+    first, second = measure((SETTING, works))
     assert (first.variant, first.examples_per_second, first.ratio) == ("graphfold", 2.0, 1.0)
     assert (second.examples_per_second, second.ratio, second.spread) == (0.25, 0.125, 0.2)
 
@@ -91,7 +91,8 @@ def test_settings_measured_together_take_turns_and_have_ratios_of_their_own(
         {name: Work(lambda key=(n, name): calls.append(key), 1) for name in ("graphfold", "other")}
         for n in range(2)
     ]
-    rows = list(measure_together([(SETTING, w) for w in works], seconds=0.0, turns=2))
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    rows = list(measure(*((SETTING, w) for w in works)))
     assert [row.variant for row in rows] == ["graphfold", "other"] * 2
     assert [row.ratio for row in rows[::2]] == [1.0, 1.0]
     assert set(calls[-8:-4]) == set(calls[-4:]) == set(product(range(2), works[0]))

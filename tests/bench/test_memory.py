@@ -6,13 +6,11 @@ import pytest
 import torch
 from training.tiny_runs import write_corpora
 
-from graphfold.batching import Batch, build_schedule
 from graphfold.bench import sst
 from graphfold.bench.experiment import Experiment, load_experiment
-from graphfold.bench.memory import Bytes, Variant, allocated, figures
-from graphfold.dag import TypedDAG, select
+from graphfold.bench.memory import Bytes, Step, allocated, figures
+from graphfold.dag import select
 
-CPU = torch.device("cpu")
 KILO = 1024
 
 
@@ -23,17 +21,13 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     return load_experiment([*sst.OVERRIDES, *settings, "data.batch_size=12"])
 
 
-def copies(experiment: Experiment, times: int) -> TypedDAG:
-    dag = experiment.batches(1)[0].dag
-    return select(dag, list(range(dag.num_graphs)) * times)
-
-
 def settled(experiment: Experiment, times: int, share: bool = False) -> dict[str, int]:
-    dag = copies(experiment, times)
-    plan = build_schedule(dag, experiment.model.passes, share=share)
-    made = Variant(Batch(dag, plan), "fast")
-    figures(experiment, made, CPU)  # the first call compiles
-    return figures(experiment, made, CPU)
+    """The figures of a batch that many times as large."""
+    dag = experiment.batches(1)[0].dag
+    copies = select(dag, list(range(dag.num_graphs)) * times)
+    step = Step(experiment, experiment.model.plan(copies, share=share))
+    figures(step)  # the first call compiles
+    return figures(step)
 
 
 def test_blocks_are_counted_when_they_are_given_out_and_taken_back() -> None:
@@ -44,7 +38,7 @@ def test_blocks_are_counted_when_they_are_given_out_and_taken_back() -> None:
         third = torch.empty(30 * KILO, dtype=torch.uint8)
         return second, third.view(-1)[:10]  # a view holds the whole block
 
-    assert allocated(call, CPU) == Bytes(held=80 * KILO, peak=150 * KILO)
+    assert allocated(call) == Bytes(held=80 * KILO, peak=150 * KILO)
 
 
 def test_a_graph_holds_what_backward_needs() -> None:
@@ -53,7 +47,7 @@ def test_a_graph_holds_what_backward_needs() -> None:
     def call() -> object:
         return x.exp().sigmoid()  # each keeps its result, [256, 64] in float32
 
-    assert allocated(call, CPU).held == 2 * 256 * 64 * 4
+    assert allocated(call).held == 2 * 256 * 64 * 4
 
 
 def test_memory_is_linear_in_nodes(experiment: Experiment) -> None:

@@ -19,7 +19,8 @@ from graphfold.batching.native.library import why_missing
 from graphfold.bench import molecules, sequence, sst, treefc
 from graphfold.bench.experiment import Experiment, load_experiment
 from graphfold.bench.products import Product, ProductFloor, group_sizes
-from graphfold.bench.treefc import NODE, random_trees
+from graphfold.bench.treefc import NODE, make_trees
+from graphfold.layers import NaryTreeLSTMCell
 
 HAS_NATIVE = why_missing(torch.float32) is None
 
@@ -82,7 +83,7 @@ def test_forward_and_backward_take_the_products_of_linear_layers() -> None:
 
 
 def test_group_sizes_are_those_of_the_schedule() -> None:
-    dag = random_trees(3)
+    dag = make_trees("random", 3)
     sizes = group_sizes(Batch(dag, build_schedule(dag, [Up()])), NODE)
     assert sum(sizes) == 3 * 127
     assert len(sizes) == int(dag.depth.max())
@@ -113,14 +114,15 @@ def test_sst_has_the_products_of_the_plan_that_runs(root: Path) -> None:
 
 def test_variants_of_sst_have_floors_of_their_own_plans(root: Path) -> None:
     found = experiment(root, *sst.OVERRIDES)
-    variants = sst.Variants(found, found.batches(1))
-    variants.require_equal()
-    (shared,), (every_node,) = variants.floors.values()
-    assert list(variants.floors) == ["product_floor", "product_floor_every_node"]
+    variants = sst.make_variants(found, found.batches(1))
+    floors = sst.make_floors(found, variants)
+    assert list(floors) == ["product_floor", "product_floor_every_node"]
+    (shared,), (every_node,) = floors.values()
+    (batch,) = variants["graphfold"].batches
     leaves, phrases, classifier = shared.rows
-    assert leaves < every_node.rows[0] == variants.batches[0].dag.num_nodes_by_type[0]
+    assert leaves < every_node.rows[0] == batch.dag.num_nodes_by_type[0]
     assert phrases <= every_node.rows[1]
-    assert classifier == every_node.rows[2] == variants.batches[0].dag.num_nodes
+    assert classifier == every_node.rows[2] == batch.dag.num_nodes
 
 
 @pytest.mark.parametrize("shape", molecules.SHAPES)
@@ -137,11 +139,14 @@ def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: st
 
 @pytest.mark.parametrize("phase", ["train", "inference"])
 def test_trees_and_sequences_have_the_products_of_their_plans(phase: str) -> None:
-    trees = treefc.Variants(random_trees(3), 4, is_identical=False)
-    work = trees.works(phase)["cat_levels"].function
-    assert flops(trees.floor, phase) == count_flops(work)
-    chains = sequence.Variants([[3, 1, 2]], 4)
-    work = chains.works(phase)["untraced" if HAS_NATIVE else "graphfold"].function
+    model, dag = treefc.TreeFC(4), make_trees("random", 3)
+    trees = treefc.make_variants(model, dag)["cat_levels"]
+    floor = treefc.product_floor(model, trees.batches[0].batch)
+    assert flops(floor, phase) == count_flops(trees.work(phase).function)
+    cell = NaryTreeLSTMCell(4, 4, arity=1)
+    made = sequence.make_variants(cell, [[3, 1, 2]])
+    chains = made["untraced" if HAS_NATIVE else "graphfold"]
+    floor = sequence.product_floor(cell, chains.batches[0].batch)
     # No product hands on the gradient of a first token: it has no child.
     first_tokens = 2 * 3 * 4 * 16 if phase == "train" else 0
-    assert flops(chains.floors[0], phase) == count_flops(work) + first_tokens
+    assert flops(floor, phase) == count_flops(chains.work(phase).function) + first_tokens

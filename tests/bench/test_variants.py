@@ -1,62 +1,164 @@
-"""The variants of a benchmark compute the same, and one that does not is found out."""
+"""The variants of a benchmark compute the same, entry by entry, or are refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import nn
+from training.tiny_runs import MOLECULES, write_corpora
 
-from graphfold.bench import engine_variants, sequence, treefc
-from graphfold.bench.chains import chain_graphs, torch_lstm
+from graphfold.batching.native.library import why_missing
+from graphfold.bench import blocks, molecules, sequence, sst, treefc, variants
+from graphfold.bench.experiment import load_data, load_experiment
 from graphfold.bench.one_by_one import TreeLSTMLoop
+from graphfold.bench.variants import Variant, fuse_settings, require_equal
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
 
-VARIANTS: list[tuple[str, Callable[[], Any]]] = [
-    ("roots", lambda: treefc.Variants(treefc.random_trees(2), 3, is_identical=False)),
-    ("forwards", lambda: sequence.Variants([[3, 1, 2], [2]], 3)),
+DTYPES = (torch.float32, torch.float64)
+Made = Mapping[str, Variant]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_corpora(tmp_path_factory.mktemp("data"))
+    rng = random.Random(0)
+    lines = [f"{smiles},{rng.gauss(0, 1):.2f}" for smiles in MOLECULES * 3]
+    text = "\n".join(["smiles,exp", *lines]) + "\n"
+    (folder / "lipophilicity" / "Lipophilicity.csv").write_text(text)
+    return folder
+
+
+def settings(root: Path) -> list[str]:
+    return [f"data.root={root}", f"data.cache_dir={root}/cache"]
+
+
+def of_treefc(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    return treefc.make_variants(treefc.TreeFC(6).to(dtype), treefc.make_trees(shape, 2))
+
+
+def of_sequence(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    cell = NaryTreeLSTMCell(6, 6, arity=1).to(dtype)
+    return sequence.make_variants(cell, [[3, 1, 2], [2]])
+
+
+def of_sst(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    own = [*sst.OVERRIDES, "model.hidden_size=6", "data.batch_size=5"]
+    found = load_experiment([*own, *settings(root)])
+    found.model.to(dtype)
+    return sst.make_variants(found, found.batches(2))
+
+
+def of_molecules(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    own = [*molecules.SHAPES[shape], "model.hidden_size=6", "data.batch_size=5"]
+    found = load_experiment([*own, *settings(root)])
+    found.model.to(dtype)
+    return molecules.make_variants(found, found.batches(2))
+
+
+def of_blocks(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    data = load_data(["experiment=sst_tree_lstm", *settings(root), "data.batch_size=5"])
+    models = blocks.load_models(6, settings(root), data)
+    blocks.copy_weights(models)
+    for experiment in models.values():
+        experiment.model.to(dtype)
+    return blocks.make_variants(models, 2)
+
+
+BENCHMARKS = [
+    (of_treefc, "identical"),
+    (of_treefc, "random"),
+    (of_sequence, ""),
+    (of_sst, ""),
+    *((of_molecules, shape) for shape in molecules.SHAPES),
+    (of_blocks, ""),
 ]
 
 
-@pytest.mark.parametrize(("attribute", "make"), VARIANTS, ids=lambda value: str(value)[:8])
-def test_a_wrong_variant_is_refused(attribute: str, make: Callable[[], Any]) -> None:
-    variants = make()
-    variants.require_equal()
-    right = getattr(variants, attribute)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("make", "shape"), BENCHMARKS)
+def test_all_variants_compute_the_same(
+    make: Callable[..., Made], shape: str, dtype: torch.dtype, root: Path
+) -> None:
+    torch.manual_seed(0)
+    made = make(root, dtype, shape)
+    assert len(made) > 1
+    assert {variant.results()[0].dtype for variant in made.values()} == {dtype}
+    require_equal(made)
 
-    def wrong(*args: Any) -> Any:
-        result = right["cat_levels"](*args)
-        return result * 1.1 if isinstance(result, Tensor) else (result[0] * 1.1, result[1])
 
-    setattr(variants, attribute, {**right, "cat_levels": wrong})
-    with pytest.raises(RuntimeError, match="variant cat_levels differs from graphfold"):
-        variants.require_equal()
+@pytest.mark.parametrize(("make", "shape"), [*BENCHMARKS[1:4], BENCHMARKS[5]])
+@pytest.mark.parametrize("wrong", ["outputs", "gradients"])
+def test_a_variant_with_one_wrong_entry_is_refused(
+    make: Callable[..., Made], shape: str, wrong: str, root: Path
+) -> None:
+    made = dict(make(root, torch.float64, shape))
+    name, right = list(made.items())[-1]
+    entry = 0 if wrong == "outputs" else -1
+
+    def change(results: list[torch.Tensor]) -> list[torch.Tensor]:
+        tensor = right.in_order(results)[entry].clone()
+        tensor.view(-1)[0] += 1e-6 * tensor.abs().max()
+        found = right.in_order(results)
+        found[entry] = tensor
+        return found
+
+    require_equal(made)
+    made[name] = replace(right, in_order=change)
+    with pytest.raises(RuntimeError, match=f"variant {name} differs from graphfold in result"):
+        require_equal(made)
+
+
+def test_nan_is_a_difference() -> None:
+    made = treefc.make_variants(treefc.TreeFC(4).double(), treefc.make_trees("random", 1))
+    broken = replace(
+        made["one_by_one"], in_order=lambda results: [result * float("nan") for result in results]
+    )
+    with pytest.raises(RuntimeError, match="by nan of its largest entry"):
+        require_equal({**made, "one_by_one": broken})
+
+
+def test_a_step_of_training_leads_all_variants_to_the_same_weights(root: Path) -> None:
+    made = of_molecules(root, torch.float64, "dmpnn")
+    before = made["graphfold"].parameters[0].detach().clone()
+    for variant in made.values():
+        variant.train()
+        assert variant.examples == 10
+    weights = [variant.parameters[0].detach() for variant in made.values()]
+    assert not torch.allclose(weights[0], before)
+    for weight in weights[1:]:
+        torch.testing.assert_close(weight, weights[0], rtol=1e-6, atol=1e-9)
 
 
 def test_cells_as_they_are_are_a_variant_where_others_are_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    network = sequence.Variants([[2]], 3).network
+    network = treefc.TreeFC(3).network
     both = {"graphfold": True, "untraced": False}
-    for fuse, want in ((True, both), (None, both), (False, {"graphfold": False})):
-        network.fuse = fuse
-        assert engine_variants.fusions(network) == want
-    monkeypatch.setattr(engine_variants, "why_missing", lambda dtype: "no C compiler")
+    if why_missing(torch.float32) is None:
+        for fuse, want in ((True, both), (None, both), (False, {"graphfold": False})):
+            network.fuse = fuse
+            assert fuse_settings(network) == want
+    monkeypatch.setattr(variants, "why_missing", lambda dtype: "no C compiler")
     for fuse in (True, None, False):
         network.fuse = fuse
-        assert engine_variants.fusions(network) == {"graphfold": fuse}
+        assert fuse_settings(network) == {"graphfold": fuse}
     network.to("meta")
-    monkeypatch.setattr(engine_variants, "why_missing", lambda dtype: None)
-    assert engine_variants.fusions(network) == {"graphfold": False}
+    monkeypatch.setattr(variants, "why_missing", lambda dtype: None)
+    assert fuse_settings(network) == {"graphfold": False}
 
 
-def test_hand_batched_trees_are_the_perfect_ones() -> None:
-    trees = treefc.make_trees("identical", 2)
-    assert int(trees.depth.max()) == 7
-    treefc.Variants(trees, 3, is_identical=True).require_equal()
+def test_perfect_trees_are_batched_by_hand_as_well() -> None:
+    model = treefc.TreeFC(3)
+    perfect, other = (treefc.make_trees(shape, 2) for shape in ("identical", "random"))
+    assert int(perfect.depth.max()) == 7
+    assert "hand_batched" in treefc.make_variants(model, perfect)
+    assert "hand_batched" not in treefc.make_variants(model, other)
 
 
 def test_the_loop_over_nodes_is_the_paper_s_tree_lstm() -> None:
@@ -80,7 +182,6 @@ def test_the_loop_over_nodes_is_the_paper_s_tree_lstm() -> None:
 def test_a_chain_is_torch_s_lstm() -> None:
     cell = NaryTreeLSTMCell(3, 4, arity=1)
     x = torch.randn(5, 3)
-    dag = chain_graphs([5])
-    h = TreeLSTMLoop((0, cell))(dag, {0: x})
-    want, _ = torch_lstm(cell, 3)(x)
-    torch.testing.assert_close(h, want)
+    h = TreeLSTMLoop((0, cell))(sequence.chain_graphs([5]), {0: x})
+    lstm: nn.LSTM = sequence.torch_lstm(cell)
+    torch.testing.assert_close(h, lstm(x)[0])

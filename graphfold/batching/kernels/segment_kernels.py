@@ -1,7 +1,7 @@
 """Kernels: who computes the reductions over children. All give equal results, in tests too.
 
 "native" is chosen by measurement for each device and reduction; the others are what it was chosen
-from. `graphfold bench kernels` measures them anew. On one core of an AMD EPYC (AVX-512, torch 2.13,
+from. On one core of an AMD EPYC (AVX-512, torch 2.13,
 torch-scatter 2.1.2), in ms, forward / forward and backward, for rows of width 300 and runs of 2.5:
 
 | reduction, rows | runs | index_add | segment_reduce | scatter |

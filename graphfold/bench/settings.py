@@ -1,0 +1,42 @@
+"""What the user asks of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from graphfold.bench.measure import Row
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of `graphfold bench`.
+
+    Args:
+        batch_sizes: in place of the benchmark's own, if there are any.
+        hidden_sizes: likewise.
+        threads: of torch.
+        device: where models and batches are, "cpu" or "cuda".
+        overrides: of the config, for benchmarks of an experiment.
+    """
+
+    batch_sizes: Sequence[int] = ()
+    hidden_sizes: Sequence[int] = ()
+    threads: int = 1
+    device: str = "cpu"
+    overrides: Sequence[str] = ()
+
+    def sizes(
+        self, hidden_sizes: Sequence[int], batch_sizes: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
+        """(hidden size, batch size) of every model and batch; the arguments are the defaults."""
+        yield from product(self.hidden_sizes or hidden_sizes, self.batch_sizes or batch_sizes)
+
+    def row(
+        self, benchmark: str, batch_size: int, hidden_size: int, phase: str = "", **more: Any
+    ) -> Row:
+        """The part that the rows of one setting have in common; `more` are fields of `Row`."""
+        shape = more.pop("shape", "")
+        return Row(benchmark, "", shape, batch_size, hidden_size, phase, self.threads, **more)

@@ -1,0 +1,163 @@
+"""Variants: ways to compute the same, compared in double precision and then timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from graphfold.batching import Network
+from graphfold.batching.native.library import why_missing
+from graphfold.bench.measure import EVERY_NODE, Row, Work, measure
+from graphfold.bench.products import ProductFloor
+
+#: From a batch, in whatever form a variant takes it, to the outputs.
+Forward: TypeAlias = Callable[[Any], Tensor]
+
+#: Largest difference of an entry from graphfold's, relative to the largest entry of the tensor.
+TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-9}
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """One way to train a model on some batches and to apply it.
+
+    Args:
+        forward: batch -> outputs.
+        batches: the batches that one call goes through, all for the same graphs in every variant.
+        examples: how many examples are in them.
+        loss: (outputs, batch) -> scalar.
+        parameters: what the loss is differentiated by; their gradients are compared.
+        module: the model, for its training mode.
+        optimizer: makes a step of all parameters after backward; None for gradients alone.
+        computes: what the batches' plans compute.
+        in_order: from this variant's results to the row order of graphfold's.
+    """
+
+    forward: Forward
+    batches: Sequence[Any]
+    examples: int
+    loss: Callable[[Tensor, Any], Tensor]
+    parameters: Sequence[Tensor]
+    module: nn.Module
+    optimizer: Optimizer | None = None
+    computes: str = EVERY_NODE
+    in_order: Callable[[list[Tensor]], list[Tensor]] = list
+
+    def train(self) -> None:
+        """Forward and backward, and the optimizer's step if there is one."""
+        for batch in self.batches:
+            loss = self.loss(self.forward(batch), batch)
+            if self.optimizer is None:
+                torch.autograd.grad(loss, self.parameters)
+            else:
+                loss.backward()  # type: ignore[no-untyped-call]
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+    def infer(self) -> None:
+        """Forward alone."""
+        with torch.no_grad():
+            for batch in self.batches:
+                self.forward(batch)
+
+    def results(self) -> list[Tensor]:
+        """The outputs of the first batch, and the gradients of its loss."""
+        outputs = self.forward(self.batches[0])
+        gradients = torch.autograd.grad(self.loss(outputs, self.batches[0]), self.parameters)
+        return self.in_order([outputs.detach(), *(grad.to_dense() for grad in gradients)])
+
+    def work(self, phase: str) -> Work:
+        """One call in the phase "train" or "inference"."""
+        self.module.train(phase == "train")
+        return Work(self.train if phase == "train" else self.infer, self.examples, self.computes)
+
+
+class Contest(NamedTuple):
+    """The variants of one setting, graphfold among them, and the products of their plans alone."""
+
+    setting: Row
+    variants: Mapping[str, Variant]
+    floors: Mapping[str, Sequence[ProductFloor]]
+
+    def works(self, phase: str) -> dict[str, Work]:
+        """What each variant does in a phase."""
+        works = {name: variant.work(phase) for name, variant in self.variants.items()}
+        ours = works["graphfold"]
+        for name, floors in self.floors.items():
+            computes = EVERY_NODE if name.endswith("every_node") else ours.computes
+            works[name] = Work(partial(_run_all, floors, phase), ours.examples, computes)
+        return works
+
+
+def measure_variants(*contests: Contest) -> Iterator[Row]:
+    """The rows of training and inference; the variants of all contests take turns."""
+    for phase in ("train", "inference"):
+        yield from measure(
+            *((replace(one.setting, phase=phase), one.works(phase)) for one in contests)
+        )
+
+
+def require_equal(variants: Mapping[str, Variant]) -> None:
+    """Compares outputs and gradients with graphfold's, entry by entry.
+
+    Call it for variants in double precision. In single precision a sum next to zero may have the
+    other sign, and where a relu cuts it off its gradient is there or not.
+
+    Raises:
+        RuntimeError: with the first tensor that differs.
+    """
+    want = variants["graphfold"].results()
+    for name, variant in variants.items():
+        for index, (a, b) in enumerate(zip(variant.results(), want, strict=True)):
+            if not b.numel():
+                continue
+            error = float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
+            if not error <= TOLERANCES[b.dtype]:
+                raise RuntimeError(
+                    f"variant {name} differs from graphfold in result {index} by {error:.2g} of "
+                    "its largest entry, so their speeds cannot be compared"
+                )
+
+
+def engine_forwards(network: Network, forward: Forward) -> dict[str, Forward]:
+    """The engine's variants: `graphfold`, `untraced` where that differs, and `cat_levels`."""
+    found = {
+        name: with_engine(network, forward, fuse=fuse)
+        for name, fuse in fuse_settings(network).items()
+    }
+    return {**found, "cat_levels": with_engine(network, forward, "autograd")}
+
+
+def with_engine(
+    network: Network, forward: Forward, engine: str = "fast", fuse: bool | None = None
+) -> Forward:
+    """A forward that first sets the engine of the network that it runs."""
+
+    def run(batch: Any) -> Tensor:
+        network.engine, network.fuse = engine, fuse
+        return forward(batch)
+
+    return run
+
+
+def fuse_settings(network: Network) -> dict[str, bool | None]:
+    """Variant -> its `fuse`: `graphfold` with cells compiled, or an error; `untraced` without.
+
+    Where no cell can be compiled, or the network wants none, there is `graphfold` alone, as it is.
+    """
+    like = next(iter(network.parameters()), torch.empty(0))
+    can_compile = like.device.type == "cpu" and why_missing(like.dtype) is None
+    if network.fuse is False or not can_compile:
+        return {"graphfold": network.fuse}
+    return {"graphfold": True, "untraced": False}
+
+
+def _run_all(floors: Sequence[ProductFloor], phase: str) -> None:
+    for floor in floors:
+        floor.run(phase)

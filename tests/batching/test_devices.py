@@ -1,0 +1,206 @@
+"""The fast engine on a device against one node at a time on the CPU: values and gradients.
+
+On a CPU this is run by default; with `-m gpu` on a CUDA device.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
+from graphfold.batching.cell import NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.batching.engine.eager import EagerReader
+from graphfold.bench.mixed_graphs import letters_to_sentences, word_lattices
+from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.layers import (
+    ChildSumTreeLSTMCell,
+    GCNCell,
+    GINCell,
+    LeafLSTMCell,
+    NaryTreeLSTMCell,
+)
+from graphfold.training.verify import distance
+
+NUM_GRAPHS, SIZE = 6, 16
+CPU = "cpu"
+DEVICES = [CPU, pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+class TopDownCell(Cell):
+    """d = tanh(W h + U Σ_k d_k): its own state of the pass up, and that of the nodes above."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"d": SIZE}
+        self.from_h = nn.Linear(SIZE, SIZE)
+        self.from_d = nn.Linear(SIZE, SIZE, bias=False)
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        own, above = children.previous("h"), children.sum("d")
+        return {"d": torch.tanh(self.from_h(own) + self.from_d(above))}
+
+
+class Problem(NamedTuple):
+    """Graphs with what is computed over them."""
+
+    dag: TypedDAG
+    passes: Sequence[Pass]
+    network: Network
+
+
+def tree_cell(arity: int | None, dropout: float) -> Cell:
+    if arity is None:
+        return ChildSumTreeLSTMCell(SIZE, SIZE, dropout)
+    return NaryTreeLSTMCell(SIZE, SIZE, arity, dropout) if arity else LeafLSTMCell(SIZE, SIZE)
+
+
+def trees(make: Callable[[int, int], TypedDAG], dropout: float, down: bool = False) -> Problem:
+    dag = make(NUM_GRAPHS, 0)
+    cells = [{item.name: tree_cell(item.arity, dropout) for item in dag.schema.types}]
+    passes: list[Pass] = [Up()]
+    if down:
+        passes.append(Down())
+        cells.append({item.name: TopDownCell() for item in dag.schema.types})
+    return Problem(dag, passes, Network(dag.schema, passes, cells))
+
+
+def rounds(dropout: float) -> Problem:
+    """Rings of atoms with random bonds across, in both directions."""
+    schema = Schema((NodeType("atom", 0),), relations=(EdgeType("bond"),))
+    rng, builder = random.Random(0), GraphBuilder(schema)
+    for _ in range(NUM_GRAPHS):
+        size = rng.randint(3, 20)
+        builder.nodes("atom", size)
+        pairs = [(atom, (atom + 1) % size) for atom in range(size)]
+        pairs += [(rng.randrange(size), rng.randrange(size)) for _ in range(3)]
+        first, second = map(list, zip(*pairs, strict=True))
+        builder.edges("bond", first + second, second + first)
+        builder.output(0)
+        builder.finish()
+    cells = [GCNCell(SIZE, dropout=dropout), GINCell(SIZE), GCNCell(SIZE)]
+    passes = [Rounds("bond", len(cells))]
+    return Problem(builder.build(), passes, Network(schema, passes, [{"atom": cells}]))
+
+
+PROBLEMS: dict[str, Callable[[float], Problem]] = {
+    "up": lambda dropout: trees(letters_to_sentences, dropout),
+    "any number of children": lambda dropout: trees(word_lattices, dropout),
+    "up, then down": lambda dropout: trees(letters_to_sentences, dropout, down=True),
+    "rounds": rounds,
+}
+
+
+def make_problem(name: str, dropout: float = 0.0) -> Problem:
+    torch.manual_seed(0)
+    return PROBLEMS[name](dropout)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the engine runs."""
+
+    device: str = CPU
+    dtype: torch.dtype = torch.float64
+    policy: str = "depth"
+    share: bool = False
+    autocast: bool = False
+    engine: str = "fast"
+    fuse: bool | None = None
+
+
+def results(problem: Problem, plan: Plan) -> list[Tensor]:
+    """Every state, then the gradients of weights and inputs, all in float64 on the CPU."""
+    network = copy.deepcopy(problem.network).to(plan.device, plan.dtype)
+    network.engine, network.fuse = plan.engine, plan.fuse
+    schedule = build_schedule(problem.dag, problem.passes, plan.policy, plan.share)
+    batch = Batch(problem.dag, schedule).to(plan.device)
+    x = {name: row.to(plan.device, plan.dtype).requires_grad_() for name, row in inputs(problem)}
+    counts = zip(x.items(), problem.dag.num_nodes_by_type, strict=True)
+    torch.manual_seed(0)
+    with torch.autocast(plan.device, torch.bfloat16) if plan.autocast else nullcontext():
+        states = network(batch, {name: row.expand(count, -1) for (name, row), count in counts})
+        values = [states[name] for name in sorted(states)]
+        loss = sum((weighted_sum(value) for value in values), torch.zeros(()))
+    wanted = [*network.parameters(), *x.values()]
+    grads = torch.autograd.grad(loss, wanted, allow_unused=True)
+    zeros = (torch.zeros_like(t) if g is None else g for g, t in zip(grads, wanted, strict=True))
+    return [tensor.detach().double().cpu() for tensor in (*values, *zeros)]
+
+
+def inputs(problem: Problem) -> list[tuple[str, Tensor]]:
+    """One row for each type: equal inputs, so that there are equal nodes to share."""
+    generator = torch.Generator().manual_seed(1)
+    names = [node_type.name for node_type in problem.dag.schema.types]
+    return [(name, torch.randn(1, SIZE, generator=generator).double()) for name in names]
+
+
+def weighted_sum(value: Tensor) -> Tensor:
+    """A sum with a weight for every entry, drawn on the CPU to be the same on all devices."""
+    generator = torch.Generator().manual_seed(value.numel())
+    weight = torch.rand(value.shape, generator=generator, dtype=torch.float64)
+    return (value.double() * weight.to(value.device)).sum()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    ("plan", "limit"),
+    [
+        ({}, 1e-9),
+        ({"fuse": False}, 1e-9),
+        ({"share": True}, 1e-9),
+        ({"policy": "critical_path"}, 1e-9),
+        ({"dtype": torch.float32}, 1e-4),
+        ({"dtype": torch.float32, "autocast": True, "fuse": False}, 1e-1),
+    ],
+    ids=str,
+)
+def test_a_device_computes_what_one_node_at_a_time_does(
+    name: str, plan: dict[str, object], limit: float, device: str
+) -> None:
+    problem = make_problem(name)
+    want = results(problem, Plan(engine="reference"))
+    assert all(bool(tensor.any()) for tensor in want)  # every gradient is compared
+    assert distance(results(problem, Plan(device, **plan)), want) <= limit  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("share", [False, True])
+def test_the_same_bits_come_again(name: str, share: bool, device: str) -> None:
+    problem, plan = make_problem(name), Plan(device, share=share)
+    assert distance(results(problem, plan), results(problem, plan)) == 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_dropout_depends_on_the_seed_alone(name: str, device: str) -> None:
+    problem = make_problem(name, dropout=0.5)
+    got = results(problem, Plan(device))
+    assert distance(got, results(make_problem(name), Plan(device))) > 1e-3  # something was dropped
+    assert distance(got, results(problem, Plan(device))) == 0
+    assert distance(got, results(problem, Plan(device, policy="critical_path"))) <= 1e-9
+
+
+def test_gradients_that_are_off_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make_problem("up")
+    want, right = results(problem, Plan(engine="reference")), EagerReader.rows
+
+    def wrong(self: EagerReader, field: str) -> Tensor:
+        rows = right(self, field)
+        if rows.requires_grad:
+            rows.register_hook(lambda gradient: gradient * 1.001)
+        return rows
+
+    monkeypatch.setattr(EagerReader, "rows", wrong)
+    assert distance(results(problem, Plan(fuse=False)), want) > 1e-5
