@@ -26,7 +26,7 @@ Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_segments, ...] the sum of each segment's rows of `values` [num_rows, ...]."""
-    if _is_small(values, values.shape[1:]):
+    if is_small(values, values.shape[1:]):
         return sum_by_index_add(values, ptr, parent)
     return _sum(values, ptr, parent, _total)
 
@@ -45,7 +45,7 @@ def sum_by_index_add(values: Tensor, ptr: Tensor, parent: Tensor | None = None) 
 
 def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     """[num_rows, ...] for each row the value of its segment; its gradient is `segment_sum`."""
-    if _is_small(parent, values.shape[1:]):
+    if is_small(parent, values.shape[1:]):
         return values.index_select(0, parent)
     rows: Tensor = _Expand.apply(values, ptr, parent)  # type: ignore[no-untyped-call]
     return rows
@@ -142,14 +142,14 @@ class _Max(torch.autograd.Function):
         return _shares(grad, *ctx.saved_tensors), None, None, None
 
 
-def _is_small(rows: Tensor, sizes: Sequence[int]) -> bool:
+def is_small(rows: Tensor, sizes: Sequence[int]) -> bool:
     """Whether so many rows of these sizes are few numbers on a CPU."""
     return rows.is_cpu and rows.shape[0] * math.prod(sizes) < SMALL
 
 
 def _total(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-    is_small = _is_small(values, values.shape[1:])
-    return (sum_by_index_add if is_small else _total_by_runs)(values, ptr, parent)
+    find = sum_by_index_add if is_small(values, values.shape[1:]) else _total_by_runs
+    return find(values, ptr, parent)
 
 
 def _total_by_runs(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from graphfold.batching.scheduling.policies import PassGraph, get_policy
 from graphfold.batching.scheduling.quotient import Quotient
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
+from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray
 
@@ -41,6 +43,11 @@ class Schedule:
         """Whether equal nodes are computed once, if there are any."""
         return self.sources is not None
 
+    @cached_property
+    def unrolled(self) -> tuple[UnrolledRounds | None, ...]:
+        """The passes that are rounds of message passing, each as one pass."""
+        return tuple(unroll(plan) if plan.rounds else None for plan in self.passes)
+
     def rows(self, index: int) -> Tensor:
         """[num_nodes] the row of each node in a pass."""
         row = self.passes[index].row
@@ -48,11 +55,16 @@ class Schedule:
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
         """A copy with `function` applied to every tensor (a move, a pin)."""
-        passes = tuple(plan.map_tensors(function) for plan in self.passes)
-        if self.sources is None:
-            return Schedule(passes)
-        sources = tuple(Sources(*map(function, own)) for own in self.sources)
-        return Schedule(passes, sources, None if self.class_of is None else function(self.class_of))
+        sources, class_of = self.sources, self.class_of
+        copy = Schedule(
+            tuple(plan.map_tensors(function) for plan in self.passes),
+            None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
+            None if class_of is None else function(class_of),
+        )
+        # On the CPU, where the plan was made, for it may be on its way to another device.
+        moved = (rounds and rounds.map_tensors(function) for rounds in self.unrolled)
+        vars(copy)["unrolled"] = tuple(moved)
+        return copy
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
         """A copy on `device`."""
@@ -116,7 +128,8 @@ def _build_pass(
     choose, edges = get_policy(policy), graph.edges(item)
     if isinstance(item, Rounds):
         plan = plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
-        return replace(plan, equal_rows=tuple(_equal_rows(plan, stage) for stage in stages))
+        equal_rows = tuple(_equal_rows(plan, stage) for stage in stages)
+        return replace(plan, rounds=item.rounds, equal_rows=equal_rows)
     depth = graph.depth(item, edges)
     rank = _rank(graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Down, Network, Up
 from graphfold.batching.engine.compiled.run import CompiledPass
+from graphfold.batching.kernels import segment
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, EngineError, ShapeError
 
@@ -370,7 +371,9 @@ def test_double_backward_is_refused_by_name_and_works_in_the_plain_engine():
     assert torch.autograd.gradgradcheck(run, [x["word"]])
 
 
-def test_rounds_can_be_differentiated_twice():
+@pytest.mark.parametrize("small", [0, 1 << 40], ids=["where rows lie", "gathered"])
+def test_rounds_can_be_differentiated_twice(small, monkeypatch):
+    monkeypatch.setattr(segment, "SMALL", small)
     builder = GraphBuilder(SCHEMA)
     nodes = [builder.node("word") for _ in range(4)]
     builder.edges("next", [0, 1, 2, 0], [1, 2, 3, 3])

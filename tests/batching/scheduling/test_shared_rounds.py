@@ -76,9 +76,9 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
 
 def rows(dag: TypedDAG, num_rounds: int) -> list[int]:
     """How many rows are computed before the first round and in each."""
-    (plan,) = build_schedule(dag, [Rounds("bond", num_rounds)], share=True).passes
-    sizes = [sum(size) for size in plan.unrolled(num_rounds).size]
-    assert sizes[-1] == plan.num_rows
+    schedule = build_schedule(dag, [Rounds("bond", num_rounds)], share=True)
+    sizes = [sum(size) for size in schedule.unrolled[0].size]
+    assert sizes[-1] == schedule.passes[0].num_rows
     return sizes
 
 

@@ -182,14 +182,10 @@ class CompiledPass:
             else:  # a weight: packing reads it as it lies
                 memory.own[op_type][key] = tensor
         if any(cell.reads_child_count for cell in self.cells.values()):
-            memory.shared["child_count", ""] = self.child_count()
+            memory.shared["child_count", ""] = self.plan.child_counts
         if self.kind is not None:
             memory.shared["kind", ""] = self.kind
         return memory
-
-    def child_count(self) -> Tensor:
-        """[num_edges] how many children each child has."""
-        return self.plan.child_count(self.plan.child_row)
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         """Names what cells write, and what they read of children."""
