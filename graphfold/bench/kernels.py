@@ -1,8 +1,8 @@
 """The kernels of reductions over children, each on the same rows.
 
-Random molecules: atoms with one to four neighbours, whose rows are summed or compared. By this
-measurement the kernel "native" was chosen, which appears as graphfold; see
-`graphfold.batching.kernels.segment_kernels`. `train` is forward and backward.
+Random molecules: atoms with one to four neighbours, whose rows are summed or compared. `graphfold`
+is the kernel "native", made of torch's operations, and `scatter` is torch-scatter. `train` is forward
+and backward.
 
     graphfold bench kernels --batch-size 1,64,512 --hidden-size 300
 """

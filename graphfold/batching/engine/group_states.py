@@ -11,7 +11,7 @@ from torch import Tensor
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
-from graphfold.batching.kernels.segment import is_small, segment_sum
+from graphfold.batching.kernels.segment import segment_sum, use_plain
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
 #: First row of a group -> the group's part of something.
@@ -85,7 +85,7 @@ class GroupStates(ABC):
         if len(sources) != 1 or len(self._routes.counts[sources[0]]) != 1:
             return None
         width = self._fields[field][0].shape[1:]
-        return None if is_small(self._routes.index[sources[0]], width) else sources[0]
+        return None if use_plain(self._routes.index[sources[0]], width) else sources[0]
 
     def _read_by_all(self, field: str, source: int) -> Parts:
         """First row of a reader -> [num_read, width] what it reads of a source."""
@@ -97,7 +97,7 @@ class GroupStates(ABC):
 
     def _gather(self, field: str, source: int) -> Tensor:
         values, index = self._fields[field][source], self._routes.index[source]
-        if is_small(index, values.shape[1:]) or not values.requires_grad:
+        if use_plain(index, values.shape[1:]) or not values.requires_grad:
             return values.index_select(0, index)
         return gather_rows(*self._read(field, source))
 

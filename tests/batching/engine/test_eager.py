@@ -18,7 +18,7 @@ from graphfold.batching import Batch, Down, Network, Up, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.errors import EngineError
 
-POLICIES = ("depth", "height", "agenda", "one_by_one")
+POLICIES = ("depth", "critical_path", "agenda", "one_by_one")
 
 
 def results(network: Network, batch: Batch, x: dict[str, Tensor], engine: str) -> list[Tensor]:

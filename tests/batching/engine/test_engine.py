@@ -56,7 +56,7 @@ def all_passes() -> tuple[list, list]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("policy", ["depth", "height", "agenda", "one_by_one"])
+@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_engine_and_policy_equals_the_reference(engine, policy, seed):
     dag = random_dag(4, seed)
@@ -405,7 +405,7 @@ class Masked(PhraseCell):
         return {**state, "h": state["h"] * x["mask"]}
 
 
-@pytest.mark.parametrize("policy", ["depth", "height", "agenda", "one_by_one"])
+@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
 def test_masks_are_the_same_under_every_policy(policy):
     dag = random_dag(4, 6)
     network, x = make_network(cells=[{**tree_cells(), "phrase": Masked()}]), make_x(dag)
@@ -489,7 +489,7 @@ def test_an_empty_batch_gives_empty_states(engine):
     assert loss.item() == 0.0
 
 
-@pytest.mark.parametrize("policy", ["depth", "height", "agenda"])
+@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda"])
 def test_a_chain_of_ten_thousand(policy):
     dag, network = chain(10_000), make_network()
     x = make_x(dag)
@@ -540,7 +540,7 @@ def test_edge_columns_follow_the_plan_and_have_gradients():
     grads = []
     for engine in ("reference", *ENGINES):
         network.engine = engine
-        states = network(make_batch(dag, network, "height"), x)
+        states = network(make_batch(dag, network, "critical_path"), x)
         grads += torch.autograd.grad(weighted_sum(states), [weight])
     torch.testing.assert_close(grads[1], grads[0])
     torch.testing.assert_close(grads[2], grads[0])
