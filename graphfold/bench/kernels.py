@@ -1,7 +1,7 @@
 """The kernels of reductions over children, each on the same rows.
 
 Random molecules: atoms with one to four neighbours, whose rows are summed or compared. `graphfold`
-is the kernel "native", made of torch's operations, and `scatter` is torch-scatter. `train` is forward
+is the kernel "native", made of torch's operations, `scatter` torch-scatter. `train` is forward
 and backward.
 
     graphfold bench kernels --batch-size 1,64,512 --hidden-size 300
