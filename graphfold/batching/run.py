@@ -19,9 +19,8 @@ from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
-from graphfold.batching.engine.refusals import refuse_changed_buffers
+from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds

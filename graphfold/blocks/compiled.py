@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Network, States, Up, build_schedule
-from graphfold.batching.engine.randomness import refuse_random
+from graphfold.batching.engine.refusals import refuse_random
 from graphfold.blocks.cells import LeafCell
 from graphfold.blocks.convert import convert_to_block
 from graphfold.blocks.examples import is_single, require_several, single_example

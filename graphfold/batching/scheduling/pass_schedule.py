@@ -53,7 +53,7 @@ class Group(NamedTuple):
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
 
-    Nodes are those of the graphs, or the classes of equal nodes (see `Quotient`). Rows are in
+    Nodes are those of the graphs, or the classes of equal nodes (see `deduplicate`). Rows are in
     execution order, so a group writes one slice; edges are sorted by the row that reads, so a
     group's edges are one slice as well. "Position" of a row is the row minus one: that of its node
     among `node`; "position" of an edge is its place in `child_row`.

@@ -193,6 +193,13 @@ def test_moving_a_schedule_moves_what_is_equal():
     assert moved.sources[0].of is not schedule.sources[0].of
 
 
+def test_elsewhere_a_schedule_comes_unrolled():
+    schedule = build_schedule(chain(6), [Rounds("bond", 2), Up()]).to("meta")
+    rounds, none = schedule.unrolled
+    assert none is None
+    assert {rounds.plan.child_row.device.type, rounds.previous_row.device.type} == {"meta"}
+
+
 def test_an_empty_graph_in_last_place():
     dag = with_empty_graph(chain(3))
     check(make(ATOMS, [Rounds("bond", 2)], [{"atom": GINECell(SIZE, KIND)}]), dag)
