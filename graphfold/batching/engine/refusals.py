@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.cell_modules import modules_of
+from graphfold.batching.engine.pass_inputs import modules_of
 from graphfold.errors import EngineError
 
 CHANGED_BY_GROUP = (

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphfold._torch import is_transformed
-from graphfold.batching.kernels.gather import GatherRows, SumRows, parents
+from graphfold.batching.kernels.gather import gather_rows, parents, scatter_rows
 
 #: For fewer numbers plain operations are quicker on a CPU: they are launched sooner.
 SMALL = 1 << 16
@@ -39,10 +39,8 @@ def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Te
     if use_plain(values, sizes):
         return values.new_zeros(num_segments, *sizes).index_add_(0, parent, values)
     rows = values.reshape(len(values), math.prod(sizes))
-    total: Tensor = SumRows.apply(  # type: ignore[no-untyped-call]
-        rows, parent, torch.arange(len(rows), device=ptr.device), ptr
-    )
-    return total.view(num_segments, *sizes)
+    edges = torch.arange(len(rows), device=ptr.device)
+    return scatter_rows(rows, parent, edges, ptr).view(num_segments, *sizes)
 
 
 def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
@@ -50,10 +48,8 @@ def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     if use_plain(parent, values.shape[1:]):
         return values.index_select(0, parent)
     flat = values.reshape(len(values), math.prod(values.shape[1:]))
-    rows: Tensor = GatherRows.apply(  # type: ignore[no-untyped-call]
-        flat, parent, torch.arange(len(parent), device=ptr.device), ptr
-    )
-    return rows.view(len(parent), *values.shape[1:])
+    rows = torch.arange(len(parent), device=ptr.device)
+    return gather_rows(flat, parent, rows, ptr).view(len(parent), *values.shape[1:])
 
 
 def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.scheduling.edges import find_readers
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.batching.scheduling.readers import find_readers
 from graphfold.dag.depth import IntArray, count_pointers, run_pointers, runs, stable_order
 
 
