@@ -59,6 +59,14 @@ def _in_transform() -> Callable[[], bool]:
     return _find("torch._C", "_are_functorch_transforms_active") or (lambda: False)
 
 
+def is_transformed() -> bool:
+    """Whether torch does more to functions than they say: a transform, or forward mode.
+
+    Ordinary operations follow these, and functions of one's own do not.
+    """
+    return is_in_forward_mode() or is_in_transform()
+
+
 _FAKES = "torch._subclasses.fake_tensor"
 
 

@@ -68,7 +68,7 @@ def private_names(path: Path) -> Iterator[str]:
         for name in found:
             first, *rest = name.split(".")
             is_private = any(p.startswith("_") and not p.endswith("__") for p in rest)
-            if first in ("torch", "forward_ad") and is_private:
+            if first in ("torch", "nn", "forward_ad") and is_private:
                 yield f"{path.name}:{node.lineno}: {name}"  # type: ignore[attr-defined]
 
 
@@ -89,9 +89,11 @@ def test_the_search_finds_private_names(tmp_path):
     path.write_text(
         "import torch._dynamo\nfrom torch._C import x\nfrom torch.autograd import _y\n"
         "torch._C.z()\nlog('torch._logging')\ntorch.nn.__name__\nself._C\n"
+        "nn.modules.batchnorm._NormBase\n"
     )
     names = {name.partition(": ")[2] for name in private_names(path)}
     expected = "torch._dynamo torch._C.x torch.autograd._y torch._C.z torch._C torch._logging"
+    expected += " nn.modules.batchnorm._NormBase"
     assert names == set(expected.split())
 
 

@@ -12,17 +12,16 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
-from graphfold.batching.engine.compiled.choice import find_compiled, why_as_it_is
-from graphfold.batching.engine.compiled.rounds import RoundsInputs, run_compiled_rounds
-from graphfold.batching.engine.compiled.rounds_choice import find_compiled_rounds
+from graphfold.batching.engine.compiled.choice import find_compiled
+from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
+from graphfold.batching.engine.compiled.round_trial import RoundTrial
+from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
-from graphfold.batching.engine.eager import run_eager
+from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.randomness import refuse_random
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference
-from graphfold.batching.engine.refusals import refuse_changed_buffers
-from graphfold.batching.engine.round_inputs import RoundInputs
-from graphfold.batching.engine.rounds import RoundsRun, select, x_rows
+from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
+from graphfold.batching.engine.rounds import make_rounds, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment_kernels import get_kernel
@@ -30,7 +29,7 @@ from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.states import States
-from graphfold.errors import ShapeError
+from graphfold.errors import ConfigError, ShapeError
 
 SHARED_NUMBERS = (
     "the schedule computes equal nodes once, so they would all have the same. "
@@ -106,7 +105,7 @@ class RowRun:
                 checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
                 checks.enter_context(refuse_changed_buffers(every, SHARED_STATISTICS))
             if isinstance(item, Rounds):
-                self._rounds(item, plan, turns)
+                self._rounds(index, item, turns)
             else:
                 self._levels(item, plan, turns[0])
         self.plan, self.index = plan, index
@@ -140,42 +139,39 @@ class RowRun:
         for op_type in cells:
             self.inputs.ways[self.batch.dag.schema.types[op_type].name] = how
 
-    def _rounds(self, item: Rounds, plan: PassSchedule, turns: Sequence[dict[int, Cell]]) -> None:
-        given = self.fields
-        if not isinstance(given, TypedFields):
-            given = self._given(plan)
-        is_fast = self.inputs.engine == "fast"
-        inputs = RoundInputs(
-            plan=plan,
-            num_edges=len(self.batch.dag.relations[item.relation].index),
+    def _rounds(self, index: int, item: Rounds, turns: Sequence[dict[int, Cell]]) -> None:
+        schedule = self.batch.schedule
+        plan, unrolled = schedule.passes[index], schedule.unrolled[index]
+        if plan.rounds != len(turns) or unrolled is None:
+            raise ConfigError(
+                f"the schedule is for {plan.rounds} rounds, but the model has {len(turns)}. Build "
+                "it from the passes of the model."
+            )
+        state, self.sparse = self.fields, set()
+        if not isinstance(state, TypedFields):
+            state = TypedFields.split(plan, self._given(plan))
+        inputs = make_rounds(
+            unrolled,
+            state,
+            turns,
+            [{t: self._before(t, cell) for t, cell in cells.items()} for cells in turns],
             edge=self.inputs.edge_columns(item),
+            num_edges=len(self.batch.dag.relations[item.relation].index),
             absent=self.inputs.absent,
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
-            fuse=is_fast and self.inputs.fuse is not False,
         )
-        rounds = RoundsRun(inputs, given)
-        x = [{t: self._before(t, cell) for t, cell in cells.items()} for cells in turns]
-        self.sparse = set()
-        how: str | None = "engine=autograd"
+        is_fast, fuse = self.inputs.engine == "fast", self.inputs.fuse
+        compiled: Mapping[int, CompiledCell] | str = "engine=autograd"
         if is_fast:
-            how = why_as_it_is(plan.row.device, inputs.kernel, self.inputs.fuse)
-        if how is not None:
-            rounds.begin(turns[0], x[0])
+            why_not = inputs.why_not_compiled()
+            compiled = find_compiled(inputs.as_pass, fuse, RoundTrial, why_not)
+        if isinstance(compiled, str):
+            self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
+            self._note(turns[0], f"as it is ({compiled})")
         else:
-            layers = plan.unrolled(len(turns))
-            rounds.begin(turns[0], x[0], layers)
-            unrolled = RoundsInputs.of(inputs, rounds, turns, x)
-            compiled = find_compiled_rounds(unrolled, self.inputs.fuse)
-            if not isinstance(compiled, str):
-                self.fields = run_compiled_rounds(unrolled, compiled)
-                self._note(turns[0], "compiled")
-                return
-            how = compiled
-            rounds.spread(layers)
-        for cells, own in zip(turns, x, strict=True):
-            self.fields = rounds.step(cells, own)
-        self._note(turns[0], f"as it is ({how})")
+            self.fields = run_compiled_rounds(inputs, compiled)
+            self._note(turns[0], "compiled")
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """What cells make of the edges' columns, and which row of that each edge has."""

@@ -143,10 +143,11 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
 def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
     """Every linear layer of a cell over the rows of each round, and those of the head."""
     calls: dict[nn.Linear, list[int]] = {}
-    passes = zip(model.passes, model.network.cells, batch.schedule.passes, strict=True)
-    for item, cells, plan in passes:
+    passes = zip(model.passes, model.network.cells, batch.schedule.unrolled, strict=True)
+    for item, cells, unrolled in passes:
         assert isinstance(item, Rounds)
-        sizes = plan.unrolled(item.rounds).size
+        assert unrolled is not None
+        sizes = unrolled.size
         for number in range(item.rounds):
             for name, own in cells.items():  # type: ignore[operator]
                 rows = sizes[number + 1][model.network.schema.type_index(name)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
-from graphfold.batching.engine.randomness import refuse_random
+from graphfold.batching.engine.refusals import refuse_random
 from graphfold.blocks.block import convert_to_block
 from graphfold.blocks.cells import FunctionCell, LeafCell
 from graphfold.blocks.checks import check_blocks

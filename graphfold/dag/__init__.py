@@ -2,7 +2,7 @@
 
 from graphfold.dag.builder import GraphBuilder
 from graphfold.dag.collate import collate, nodes_of_graphs, recode, select, split
-from graphfold.dag.depth import compute_depth, compute_height
+from graphfold.dag.depth import compute_depth
 from graphfold.dag.exchange import from_networkx, from_pyg, to_networkx, to_pyg
 from graphfold.dag.schema import MISSING, Column, EdgeType, NodeType, Schema
 from graphfold.dag.typed_dag import Relation, TypedDAG
@@ -19,7 +19,6 @@ __all__ = [
     "TypedDAG",
     "collate",
     "compute_depth",
-    "compute_height",
     "from_networkx",
     "from_pyg",
     "nodes_of_graphs",

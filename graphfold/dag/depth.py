@@ -1,4 +1,4 @@
-"""Depth and height of nodes, level by level, and the cycle that makes both impossible."""
+"""Depth of nodes, level by level, and the cycle that makes it impossible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphfold.dag.typed_dag import TypedDAG
 from graphfold.errors import GraphError
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -40,12 +39,6 @@ def compute_depth(input_ptr: Tensor, input_index: Tensor) -> Tensor:
             cycle=cycle,
         )
     return torch.from_numpy(depth)
-
-
-def compute_height(dag: TypedDAG) -> Tensor:
-    """[num_nodes] the longest path to a node that no other node reads (0 there)."""
-    child, parent = input_edges(dag.input_ptr, dag.input_index)
-    return torch.from_numpy(longest_path(dag.num_nodes, source=parent, target=child))
 
 
 def input_edges(input_ptr: Tensor, input_index: Tensor) -> tuple[IntArray, IntArray]:

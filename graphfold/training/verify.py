@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphfold.batching import POLICIES
 from graphfold.batching.kernels.segment_kernels import get_kernel
@@ -120,7 +120,7 @@ def compare(
     """
     model = copy.deepcopy(model).double().train()
     for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        if hasattr(module, "track_running_stats"):
             module.eval()
     computed = dag if model.lowering is None else model.lowering(dag, 0)
     with _float64():

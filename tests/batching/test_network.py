@@ -141,7 +141,7 @@ def test_weights_of_their_own_for_each_round():
 
 def test_states_answer_in_node_order():
     dag, network = random_dag(4, 2), make_network()
-    states = network(make_batch(dag, network, "height"), make_x(dag))
+    states = network(make_batch(dag, network, "critical_path"), make_x(dag))
     nodes = torch.tensor([3, 0, 5])
     assert torch.equal(states.at("h", nodes), states["h"][nodes])
     assert sorted(states) == ["c", "h", "score"]

@@ -1,4 +1,4 @@
-"""Depth and height against networkx."""
+"""Depth against networkx."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from engine_cells import random_dag
 
-from graphfold.dag import compute_depth, compute_height, depth, to_networkx
+from graphfold.dag import compute_depth, depth, to_networkx
 from graphfold.dag.collate import split
-from graphfold.dag.depth import stable_order
+from graphfold.dag.depth import input_edges, longest_path, stable_order
 
 
 def longest_to(graph: nx.DiGraph) -> dict[int, int]:
@@ -21,7 +21,7 @@ def longest_to(graph: nx.DiGraph) -> dict[int, int]:
 
 @pytest.mark.parametrize("small", [0, depth.SMALL])
 @pytest.mark.parametrize("seed", range(8))
-def test_depth_and_height_are_longest_paths(seed, small, monkeypatch):
+def test_depths_are_longest_paths(seed, small, monkeypatch):
     monkeypatch.setattr(depth, "SMALL", small)  # all graphs by array steps, or all in Python
     for dag in split(random_dag(3, seed)):
         inputs = nx.DiGraph(
@@ -32,7 +32,9 @@ def test_depth_and_height_are_longest_paths(seed, small, monkeypatch):
         assert compute_depth(dag.input_ptr, dag.input_index).tolist() == [
             up[node] for node in range(dag.num_nodes)
         ]
-        assert compute_height(dag).tolist() == [down[node] for node in range(dag.num_nodes)]
+        child, parent = input_edges(dag.input_ptr, dag.input_index)
+        heights = longest_path(dag.num_nodes, source=parent, target=child)
+        assert heights.tolist() == [down[node] for node in range(dag.num_nodes)]
 
 
 @pytest.mark.parametrize("small", [0, depth.SMALL])

@@ -7,40 +7,76 @@ and memory grow with the nodes and edges, however deep the graphs are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
-from graphfold.batching.engine.group_states import GroupStates
+from graphfold.batching.engine.group_states import GroupStates, LevelStates, RoundStates
+from graphfold.batching.engine.lazy_columns import LazyColumns, select_columns
 from graphfold.batching.engine.pass_inputs import PassInputs, check_state, parts
 from graphfold.batching.engine.refusals import refuse_group_statistics
-from graphfold.batching.engine.selected import Selected
-from graphfold.batching.kernels.segment import segment_sum
+from graphfold.batching.engine.rounds import RoundsInputs
+from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import Group
 
 
 def run_eager(inputs: PassInputs) -> dict[str, Tensor]:
-    """Runs one Up or Down pass; arguments and result as in `run_fast`.
+    """Runs one Up or Down pass; arguments and result as in `run_compiled`.
 
     Raises:
         EngineError: if a cell takes or keeps statistics over a group.
         ShapeError: if a cell returns something else than its fields.
     """
-    states, read = GroupStates(inputs), GroupInputs(inputs)
-    seen: set[int] = set()
+    states, seen = LevelStates(inputs), set[Cell]()
+
+    def check(cell: Cell) -> AbstractContextManager[None]:
+        if cell in seen:  # what a cell does in one group it does in every group
+            return nullcontext()
+        seen.add(cell)
+        return refuse_group_statistics(cell)
+
+    _run_groups(inputs, states, check)
+    return {**inputs.given, **states.join()}
+
+
+def run_eager_rounds(inputs: RoundsInputs, use_native: bool) -> TypedFields:
+    """Runs rounds of message passing, each cell once per type and round.
+
+    So they may normalise over all nodes of a type.
+
+    Args:
+        inputs: the rounds.
+        use_native: whether linear layers are native products.
+
+    Raises:
+        ShapeError: if a cell returns something else than its fields.
+    """
+    states, one_pass = RoundStates(inputs), inputs.as_pass
+    edge = select_columns(inputs.edge, one_pass.plan.edge)
+    wrap = NativeLinear if use_native else nullcontext
+    _run_groups(replace(one_pass, edge=edge), states, lambda cell: wrap())
+    return inputs.result(states.last())
+
+
+def _run_groups(
+    inputs: PassInputs,
+    states: GroupStates,
+    context: Callable[[Cell], AbstractContextManager[object]],
+) -> None:
+    """Runs all groups; cells are called in the context that belongs to them."""
+    read = GroupInputs(inputs)
     for group in inputs.plan.groups:
         cell = inputs.cells.get(group.op_type)
         new: Mapping[str, Tensor] = {}
         if cell is not None:
-            is_first = group.op_type not in seen  # what a cell does there it does in every group
-            with refuse_group_statistics(cell) if is_first else nullcontext():
+            with context(cell):
                 new = _call(cell, inputs, group, states, read)
-            seen.add(group.op_type)
         states.add(group, new)
-    return {**inputs.given, **states.join()}
 
 
 def _call(
@@ -79,12 +115,10 @@ class EagerReader(StateReader):
         return self._states.children(field, self._group)
 
     def child_count(self) -> Tensor:
-        return self._plan.child_count(self._plan.group_child_row(self._group))
+        return self._plan.child_counts[self._group.edges]
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
-        rows = self.rows(field)
-        rows = rows if weight is None else rows * weight.unsqueeze(1)
-        return segment_sum(rows, self.ptr, self.parent)
+        return self._states.sum(field, weight, self._group)
 
     def previous(self, field: str) -> Tensor:
         return self._states.previous(field, self._group)
@@ -98,22 +132,30 @@ class GroupInputs:
     """
 
     def __init__(self, inputs: PassInputs) -> None:
-        plan = inputs.plan
-        self._tables, self._kind = inputs.tables, inputs.kind
-        self._edge = {name: plan.split_edges(column) for name, column in inputs.edge.items()}
+        self._inputs, self._plan = inputs, inputs.plan
+        self._edge: dict[str, dict[int, Tensor]] = {}
         self._x = {
-            op_type: {name: plan.split_type(part, op_type) for name, part in parts(value)}
+            op_type: {name: self._plan.split_type(part, op_type) for name, part in parts(value)}
             for op_type, value in inputs.x.items()
+            if len(self._plan.groups_by_type.get(op_type, ())) != 1
         }
-        self._is_one = {t: isinstance(value, Tensor) for t, value in inputs.x.items()}
 
     def x(self, group: Group) -> NodeInput:
         """The rows of a group of what `Cell.before` returned."""
+        whole = self._inputs.x[group.op_type]
+        if group.op_type not in self._x:
+            return whole
         own = {name: rows[group.start] for name, rows in self._x[group.op_type].items()}
-        return own[""] if self._is_one[group.op_type] else own
+        return own[""] if isinstance(whole, Tensor) else own
 
     def edge(self, group: Group) -> Mapping[str, Tensor]:
         """The columns of a group's edges, or what its cell has made of them."""
-        if group.op_type in self._tables and self._kind is not None:
-            return Selected(self._tables[group.op_type], self._kind[group.edges])
-        return {name: column[group.start] for name, column in self._edge.items()}
+        inputs = self._inputs
+        if group.op_type in inputs.tables and inputs.kind is not None:
+            return select_columns(inputs.tables[group.op_type], inputs.kind[group.edges])
+        return LazyColumns(inputs.edge.keys(), lambda name: self._split_edges(name)[group.start])
+
+    def _split_edges(self, name: str) -> dict[int, Tensor]:
+        if name not in self._edge:
+            self._edge[name] = self._plan.split_edges(self._inputs.edge[name])
+        return self._edge[name]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.routes import find_routes
-from graphfold.batching.kernels.gather import select_rows
-from graphfold.batching.scheduling.schedule import Group
+from graphfold.batching.engine.rounds import RoundsInputs
+from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
+from graphfold.batching.kernels.segment import segment_sum, use_plain
+from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
 #: First row of a group -> the group's part of something.
 Parts = Mapping[int, Tensor]
 
 
-class GroupStates:
+class GroupStates(ABC):
     """The fields as the groups of a pass compute them.
 
     What a cell reads is always a copy: if it changes that in place, it changes nobody's state. The
@@ -24,82 +26,152 @@ class GroupStates:
     groups read of one tensor is gathered once and split.
 
     Args:
+        plan: of the pass.
+        absent: field -> [1, width] what an absent child reads; all fields that the pass keeps.
+    """
+
+    def __init__(self, plan: PassSchedule, absent: Mapping[str, Tensor]) -> None:
+        self._plan, self._routes = plan, plan.routes
+        # Row 0, what absent children read, stands there like a group that came first.
+        self._fields = {name: {0: row} for name, row in absent.items()}
+        self._pieces: dict[tuple[str, int], Parts] = {}
+
+    @abstractmethod
+    def before(self, field: str, group: Group) -> Tensor | None:
+        """[group_size, width] what the nodes of a group had before they run; None for nothing."""
+
+    def add(self, group: Group, new: Mapping[str, Tensor]) -> None:
+        """Notes what a group has computed; its other fields are as before, or zeros."""
+        for name, rows in self._fields.items():
+            own, absent = new.get(name, self.before(name, group)), rows[0]
+            if own is None:
+                own = absent.new_zeros(1, absent.shape[1]).expand(group.size, -1)
+            rows[group.start] = own.to(absent.dtype)
+
+    def previous(self, field: str, group: Group) -> Tensor:
+        """[group_size, width] a field of the group's own nodes before they run."""
+        rows = self.before(field, group)
+        if rows is None:
+            raise KeyError(field)
+        return rows.clone()
+
+    def children(self, field: str, group: Group) -> Tensor:
+        """[num_child_edges, width] what the edges of a group read."""
+        sources = self._routes.sources.get(group.start, [])
+        if len(sources) == 1 and len(self._routes.counts[sources[0]]) == 1:
+            return self._gather(field, sources[0])
+        pieces = [self._read_by_all(field, source)[group.start] for source in sources]
+        if len(pieces) <= 1:
+            return pieces[0].clone() if pieces else self._fields[field][0][:0]
+        return torch.cat(pieces).index_select(0, self._routes.order[group.start])
+
+    def sum(self, field: str, weight: Tensor | None, group: Group) -> Tensor:
+        """[group_size, width] sums over what the edges of a group read, weighted or not."""
+        ptr, parent = self._plan.group_ptr(group), self._plan.group_parent(group)
+        source = self._only_source(field, group)
+        if source is None:
+            rows = self.children(field, group)
+            rows = rows if weight is None else rows * weight.unsqueeze(1)
+            return segment_sum(rows, ptr, parent)
+        values, index, by_row, row_ptr = self._read(field, source)
+        total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
+            values, index, ptr, parent.index_select(0, by_row), row_ptr, weight, by_row
+        )
+        return total
+
+    def _only_source(self, field: str, group: Group) -> int | None:
+        """The group that this one reads; None if others read it, too, or there is little to add."""
+        sources = self._routes.sources.get(group.start, ()) if field in self._fields else ()
+        if len(sources) != 1 or len(self._routes.counts[sources[0]]) != 1:
+            return None
+        width = self._fields[field][0].shape[1:]
+        return None if use_plain(self._routes.index[sources[0]], width) else sources[0]
+
+    def _read_by_all(self, field: str, source: int) -> Parts:
+        """First row of a reader -> [num_read, width] what it reads of a source."""
+        if (field, source) not in self._pieces:
+            counts = self._routes.counts[source]
+            pieces = self._gather(field, source).split_with_sizes(list(counts.values()))
+            self._pieces[field, source] = dict(zip(counts, pieces, strict=True))
+        return self._pieces[field, source]
+
+    def _gather(self, field: str, source: int) -> Tensor:
+        values, index = self._fields[field][source], self._routes.index[source]
+        if use_plain(index, values.shape[1:]) or not values.requires_grad:
+            return values.index_select(0, index)
+        return gather_rows(*self._read(field, source))
+
+    def _read(self, field: str, source: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What is read of a source, and in which order, as `gather_rows` takes it."""
+        values = self._fields[field][source]
+        ptr = self._plan.reader_ptr[source : source + values.shape[0] + 1]
+        return values, self._routes.index[source], self._routes.by_row[source], ptr - ptr[0]
+
+
+class LevelStates(GroupStates):
+    """Those of a pass up or down: only the groups before one can be read.
+
+    Args:
         inputs: the pass.
     """
 
     def __init__(self, inputs: PassInputs) -> None:
         self._inputs = inputs
-        self._routes = find_routes(inputs.plan)
-        # Row 0, what absent children read, stands there like a group that came first.
-        self._fields = {name: {0: self._absent_row(name)} for name in inputs.fields}
-        self._gathered: dict[tuple[str, int], Parts] = {}
+        super().__init__(inputs.plan, dict(self._absent_rows()))
         self._own: dict[str, Parts] = {}
         self._given: dict[str, Parts] = {}
-
-    def add(self, group: Group, new: Mapping[str, Tensor]) -> None:
-        """Notes what a group has computed; its other fields are as before the pass, or zeros."""
-        inputs = self._inputs
-        for name, width in inputs.fields.items():
-            dtype = inputs.dtype(name)
-            if name in new:
-                rows = new[name].to(dtype)
-            elif name in inputs.given:
-                rows = self._own_rows(name)[group.start]
-            else:
-                rows = torch.zeros(group.size, width, dtype=dtype, device=inputs.device)
-            self._fields[name][group.start] = rows
 
     def join(self) -> dict[str, Tensor]:
         """field -> [num_rows + 1, width], once all groups have run."""
         return {name: torch.cat(list(rows.values())) for name, rows in self._fields.items()}
 
-    def children(self, field: str, group: Group) -> Tensor:
-        """[num_child_edges, width] what the edges of a group read."""
-        reader, routes = group.start, self._routes
-        if field not in self._fields:
-            return self._given_children(field)[reader].clone()
-        sources = routes.sources.get(reader, ())
-        if len(sources) == 1 and len(routes.counts[sources[0]]) == 1:
-            return self._gather(field, sources[0])
-        pieces = [self._pieces(field, source)[reader] for source in sources]
-        if len(pieces) <= 1:
-            return pieces[0].clone() if pieces else self._no_rows(field)
-        return torch.cat(pieces).index_select(0, routes.order[reader])
-
-    def previous(self, field: str, group: Group) -> Tensor:
-        """[group_size, width] a field of the group's own nodes, as earlier passes left it."""
-        return self._own_rows(field)[group.start].clone()
-
-    def _pieces(self, field: str, source: int) -> Parts:
-        """First row of a reader -> [num_read, width] what it reads of a source."""
-        if (field, source) not in self._gathered:
-            counts = self._routes.counts[source]
-            pieces = self._gather(field, source).split_with_sizes(list(counts.values()))
-            self._gathered[field, source] = dict(zip(counts, pieces, strict=True))
-        return self._gathered[field, source]
-
-    def _gather(self, field: str, source: int) -> Tensor:
-        return select_rows(self._fields[field][source], self._routes.index[source])
-
-    def _own_rows(self, field: str) -> Parts:
-        """The rows of each group of a field of earlier passes."""
+    def before(self, field: str, group: Group) -> Tensor | None:
+        if field not in self._inputs.given:
+            return None
         if field not in self._own:
-            self._own[field] = self._inputs.plan.split_rows(self._inputs.given[field])
-        return self._own[field]
+            self._own[field] = self._plan.split_rows(self._inputs.given[field])
+        return self._own[field][group.start]
 
-    def _given_children(self, field: str) -> Parts:
-        """What each group reads of a field that this pass does not write."""
-        if field not in self._given:
-            plan = self._inputs.plan
-            rows = select_rows(self._inputs.given[field], plan.child_row)
-            self._given[field] = plan.split_edges(rows)
-        return self._given[field]
+    def children(self, field: str, group: Group) -> Tensor:
+        if field in self._fields:
+            return super().children(field, group)
+        if field not in self._given:  # this pass does not write it
+            rows = select_rows(self._inputs.given[field], self._plan.child_row)
+            self._given[field] = self._plan.split_edges(rows)
+        return self._given[field][group.start].clone()
 
-    def _absent_row(self, field: str) -> Tensor:
-        inputs, width = self._inputs, self._inputs.fields[field]
-        if field in inputs.absent:
-            return inputs.absent[field].view(1, width).to(inputs.dtype(field))
-        return torch.zeros(1, width, dtype=inputs.dtype(field), device=inputs.device)
+    def _absent_rows(self) -> Iterator[tuple[str, Tensor]]:
+        for name, width in self._inputs.fields.items():
+            row = torch.zeros(1, width, dtype=self._inputs.dtype(name), device=self._inputs.device)
+            own = self._inputs.absent.get(name)
+            yield name, row if own is None else own.view(1, width).to(row.dtype)
 
-    def _no_rows(self, field: str) -> Tensor:
-        return self._fields[field][0].new_empty(0, self._inputs.fields[field])
+
+class RoundStates(GroupStates):
+    """Those of rounds of message passing: a node reads its neighbours in the round before.
+
+    Args:
+        inputs: the rounds.
+    """
+
+    def __init__(self, inputs: RoundsInputs) -> None:
+        super().__init__(inputs.unrolled.plan, {n: inputs.absent[n] for n in inputs.initial})
+        self._inputs = inputs
+
+    def last(self) -> dict[tuple[str, int], Tensor]:
+        """(field, op type) -> [size, width] what cells have computed in the last round."""
+        unrolled = self._inputs.unrolled
+        return {
+            (name, op_type): self._fields[name][unrolled.first[-1][op_type]]
+            for code, cell in self._inputs.cells.items()
+            for op_type in unrolled.round_of(code)[1:]
+            for name in cell.fields
+        }
+
+    def before(self, field: str, group: Group) -> Tensor | None:
+        number, op_type = self._inputs.unrolled.round_of(group.op_type)
+        if number == 0:
+            return self._inputs.initial[field].get(op_type)
+        first, rows = self._inputs.unrolled.previous(group)
+        before = self._fields[field][first]
+        return before if rows is None else select_rows(before, rows)

@@ -1,4 +1,4 @@
-"""Statistics over a group, which no cell may take: a group is what the schedule happens to make."""
+"""What no cell may do while groups run: draw random numbers, or take statistics over a group."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.cell_modules import modules_of
+from graphfold.batching.engine.pass_inputs import modules_of
 from graphfold.errors import EngineError
 
 CHANGED_BY_GROUP = (
@@ -23,6 +24,34 @@ NORMALISED_BY_GROUP = (
     "node's state would depend on the schedule and on other graphs. Use LayerNorm, or move it to "
     "before, after or rounds of message passing."
 )
+
+
+@contextmanager
+def refuse_random(what: str, device: torch.device, why: str) -> Iterator[None]:
+    """Raises if the block draws from torch's generator of the CPU or of `device`.
+
+    Generators of one's own, of torch, numpy or Python, are not seen.
+
+    Args:
+        what: what the block runs, for the message.
+        device: where the block computes.
+        why: what is wrong with that, and what to do.
+
+    Raises:
+        EngineError: if a random number was drawn.
+    """
+    before = _generator_states(device)
+    yield
+    if not all(map(torch.equal, before, _generator_states(device))):
+        raise EngineError(f"{what} drew random numbers, but {why}")
+
+
+def _generator_states(device: torch.device) -> list[Tensor]:
+    """Those of torch's generators for the CPU and for a device."""
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states
 
 
 @contextmanager

@@ -1,137 +1,199 @@
-"""Rounds of message passing: every node reads its neighbours' state of the round before.
+"""Rounds of message passing as a pass over nodes (v, t) that read (u, t - 1), for both ways to run.
 
-One call of a cell covers all nodes of a type, under ordinary autograd: so rounds can be
-differentiated twice, and cells may normalise over the batch. The state stays in one tensor per type
-and field, as the cells return it; it is neither joined nor copied between rounds.
+A field stays in one tensor per type: it is neither joined nor copied between rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-import torch
 from torch import Tensor
 
-from graphfold.batching.cell import Cell, NodeInput, State
-from graphfold.batching.children import Children
-from graphfold.batching.engine.links import Links, RoundReader
-from graphfold.batching.engine.pass_inputs import cell_dtype, check_state
-from graphfold.batching.engine.round_inputs import RoundInputs
-from graphfold.batching.engine.selected import Selected
+from graphfold.batching.cell import Cell, NodeInput, makes_tables
+from graphfold.batching.engine.lazy_columns import select_columns
+from graphfold.batching.engine.pass_inputs import PassInputs, cell_dtype, check_state
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
+from graphfold.batching.kernels.kinds import find_kinds
+from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.native.linear import NativeLinear
-from graphfold.batching.scheduling.schedule import Group, PassSchedule
+from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 
-class RoundsRun:
-    """The rounds of one pass, one after another.
+@dataclass(frozen=True, eq=False)
+class RoundsInputs:
+    """What all rounds are given; op types are those of `UnrolledRounds`.
 
-    Args:
-        inputs: what all rounds have in common.
-        given: the state of earlier passes, in the rows of the plan.
+    Equal rows of a round are one row.
     """
 
-    def __init__(self, inputs: RoundInputs, given: Mapping[str, Tensor]) -> None:
-        self.inputs, self.plan = inputs, inputs.plan
-        self.state = (
-            given if isinstance(given, TypedFields) else TypedFields.split(self.plan, given)
-        )
-        self.begun: frozenset[str] = frozenset()  # the fields that `begin` added
-        self._links: dict[int, Links] = {}
+    unrolled: UnrolledRounds
+    state: TypedFields  # of earlier passes
+    # Field -> op type of the nodes -> [size, width] before the first round.
+    initial: Mapping[str, Mapping[int, Tensor]]
+    absent: Mapping[str, Tensor]  # field -> [1, width] what an absent child reads
+    cells: Mapping[int, Cell]
+    x: Mapping[int, NodeInput]  # in the order of rows
+    edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
+    tables: Mapping[int, Mapping[str, Tensor]]  # see `Cell.before_edges`
+    kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
+    shared: Mapping[str, Tensor]
+    kernel: Kernel
 
-    def begin(
-        self,
-        cells: Mapping[int, Cell],
-        x: Mapping[int, NodeInput],
-        unrolled: UnrolledRounds | None = None,
-    ) -> None:
-        """Adds `Cell.initial` for the fields of cells that no earlier pass has computed.
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The fields that cells compute."""
+        return frozenset(name for cell in self.cells.values() for name in cell.fields)
 
-        Args:
-            cells: op type -> cell.
-            x: op type -> what `Cell.before` returned.
-            unrolled: if given, equal rows before the first round are computed once; `spread` gives
-                each its own.
-        """
-        lacking = {n: w for n, w in widths(cells).items() if n not in self.state}
-        if not lacking:
-            return
-        self.begun = frozenset(lacking)
-        parts = {name: dict(own) for name, own in self.state.parts.items()}
-        absent = {**self.state.absent, **self._absent(lacking, cells, x)}
-        parts |= {name: {} for name in lacking}
-        for group in self.plan.groups:
-            if group.op_type in cells:
-                cell = cells[group.op_type]
-                kept = None if unrolled is None else unrolled.kept(0, group)
-                with NativeLinear():
-                    state = cell.initial(x_rows(x[group.op_type], self.plan, group.op_type, kept))
-                check_state(cell, state, group.size if kept is None else len(kept))
-                for name in lacking.keys() & cell.fields.keys():
-                    parts[name][group.op_type] = state[name].to(absent[name].dtype)
-        self.state = TypedFields(self.plan, parts, absent)
-
-    def spread(self, unrolled: UnrolledRounds) -> None:
-        """Gives equal rows before the first round a row each."""
-        parts = {name: dict(own) for name, own in self.state.parts.items()}
-        for name in self.begun:
-            for op_type, rows in parts[name].items():
-                index = unrolled.spread(0, self.state.groups[op_type])
-                parts[name][op_type] = rows if index is None else select_rows(rows, index)
-        self.state = TypedFields(self.plan, parts, self.state.absent)
-
-    def step(self, cells: Mapping[int, Cell], x: Mapping[int, NodeInput]) -> TypedFields:
-        """Runs the next round.
-
-        Args:
-            cells: op type -> cell; a type without one keeps its state.
-            x: op type -> what `Cell.before` returned.
-        """
-        old = self.state
-        parts: dict[str, dict[int, Tensor]] = {name: {} for name in old}
-        for group in self.plan.groups:
-            cell, op_type = cells.get(group.op_type), group.op_type
-            new = {} if cell is None else self._call(cell, group, x[op_type])
-            for name in parts:
-                if name in new:
-                    parts[name][op_type] = new[name].to(old.dtype(name))
-                elif op_type in old.parts[name]:
-                    parts[name][op_type] = old.part(name, op_type)
-        self.state = TypedFields(self.plan, parts, old.absent)
-        return self.state
-
-    def _call(self, cell: Cell, group: Group, x: NodeInput) -> State:
-        if group.op_type not in self._links:
-            self._links[group.op_type] = Links(group, self.inputs)
-        links = self._links[group.op_type]
-        children = Children(
-            RoundReader(links, self.state),
-            group.size,
-            cell.arity,
-            links.edge(cell),
-            self.inputs.shared,
-            self.inputs.kernel,
-        )
-        with NativeLinear() if self.inputs.fuse else nullcontext():
-            new: State = cell(x_rows(x, self.plan, group.op_type), children)
-        check_state(cell, new, group.size)
-        return {name: new[name] for name in cell.fields}
-
-    def _absent(
-        self, fields: Mapping[str, int], cells: Mapping[int, Cell], x: Mapping[int, NodeInput]
-    ) -> dict[str, Tensor]:
-        """[1, width] what an absent child reads, in the dtype that new fields get."""
-        parameters = (p for cell in cells.values() for p in cell.parameters())
-        dtype, device = cell_dtype(parameters, x.values()), self.plan.row.device
+    @cached_property
+    def given(self) -> dict[str, Tensor]:
+        """Field -> its rows, of those of one type alone that this pass does not write."""
         return {
-            name: self.inputs.absent[name].view(1, width)
-            if name in self.inputs.absent
-            else torch.zeros(1, width, dtype=dtype, device=device)
-            for name, width in fields.items()
+            name: next(iter(parts.values()))
+            for name, parts in self.initial.items()
+            if name not in self.written and len(parts) == 1
         }
+
+    @cached_property
+    def as_pass(self) -> PassInputs:
+        """The same as one pass."""
+        plan = self.unrolled.plan
+        return PassInputs(
+            plan=plan,
+            cells=self.cells,
+            x=self.x,
+            given=self.given,
+            absent={},
+            edge={
+                name: column.index_select(0, plan.edge)
+                for name, column in self.edge.items()
+                if column.is_floating_point()
+            },
+            shared=self.shared,
+            kernel=self.kernel,
+            tables=self.tables,
+            kind=None if self.kind is None else self.kind.index_select(0, plan.edge),
+        )
+
+    def why_not_compiled(self) -> str | None:
+        """Why native code cannot run these rounds, whatever their cells are; None if it can."""
+        with_cell = {self.unrolled.round_of(code)[1] for code in self.cells}
+        for name, parts in self.initial.items():
+            if name in self.written and not parts.keys() <= with_cell:
+                return f"nodes without a cell have '{name}', which others compute in rounds"
+            is_read = any(name in cell.read_fields for cell in self.cells.values())
+            if is_read and name not in self.written and self.unrolled.num_rounds > 1:
+                return f"several rounds read the field '{name}' of an earlier pass"
+            if is_read and name not in self.written and len(parts) > 1:
+                return f"nodes of several types have the field '{name}' of an earlier pass"
+        return None
+
+    def result(self, found: Mapping[tuple[str, int], Tensor]) -> TypedFields:
+        """The state after the last round.
+
+        Args:
+            found: (field, op type of the nodes) -> [size, width] in the last round.
+        """
+        parts = {name: dict(self.state.parts.get(name, {})) for name in self.absent}
+        for (name, op_type), rows in found.items():
+            spread = self.unrolled.spread(self.state.groups[op_type])
+            own = rows if spread is None else select_rows(rows, spread)
+            parts[name][op_type] = own
+        return TypedFields(self.state.plan, parts, self.absent)
+
+
+def make_rounds(
+    unrolled: UnrolledRounds,
+    state: TypedFields,
+    turns: Sequence[Mapping[int, Cell]],
+    x: Sequence[Mapping[int, NodeInput]],
+    edge: Mapping[str, Tensor],
+    num_edges: int,
+    absent: Mapping[str, Tensor],
+    shared: Mapping[str, Tensor],
+    kernel: Kernel,
+) -> RoundsInputs:
+    """All rounds from what each of them is given.
+
+    Fields that no earlier pass has computed begin as `Cell.initial` says.
+
+    Args:
+        unrolled: the plan.
+        state: of earlier passes, in the rows of one round.
+        turns: op type -> cell, of each round; a type without one keeps its state.
+        x: op type -> what `Cell.before` returned, of each round.
+        edge: column -> [num_edges, ...] in the order of the relation.
+        num_edges: of the relation.
+        absent: field -> [width] what an absent child reads; zeros if not here.
+        shared: what all cells may read.
+        kernel: what reduces over children.
+    """
+    kinds = None
+    cells: dict[int, Cell] = {}
+    rows: dict[int, NodeInput] = {}
+    tables: dict[int, Mapping[str, Tensor]] = {}
+    for number, (by_type, own) in enumerate(zip(turns, x, strict=True), start=1):
+        for op_type, cell in by_type.items():
+            if op_type not in state.groups:
+                continue
+            code = unrolled.code(number, op_type)
+            cells[code] = cell
+            kept = unrolled.kept(number, state.groups[op_type])
+            rows[code] = x_rows(own[op_type], state.plan, op_type, kept)
+            if makes_tables(cell):
+                kinds = find_kinds(edge, num_edges) if kinds is None else kinds
+                tables[code] = cell.before_edges(kinds.columns)
+    initial, all_absent = _initial(unrolled, state, turns[0], x[0], absent)
+    return RoundsInputs(
+        unrolled=unrolled,
+        state=state,
+        initial=initial,
+        absent=all_absent,
+        cells=cells,
+        x=rows,
+        edge=edge,
+        tables=tables,
+        kind=None if kinds is None else kinds.kind,
+        shared=shared,
+        kernel=kernel,
+    )
+
+
+def _initial(
+    unrolled: UnrolledRounds,
+    state: TypedFields,
+    cells: Mapping[int, Cell],
+    x: Mapping[int, NodeInput],
+    absent: Mapping[str, Tensor],
+) -> tuple[dict[str, dict[int, Tensor]], dict[str, Tensor]]:
+    """The fields before the first round, and what absent children read of each."""
+    kept = {op_type: unrolled.kept(0, group) for op_type, group in state.groups.items()}
+    found = {
+        name: {t: _selected(rows, kept[t]) for t, rows in own.items() if t in kept}
+        for name, own in state.parts.items()
+    }
+    lacking = {n: w for cell in cells.values() for n, w in cell.fields.items() if n not in found}
+    if not lacking:
+        return found, dict(state.absent)
+    dtype = cell_dtype((p for cell in cells.values() for p in cell.parameters()), x.values())
+    zero = {n: state.plan.row.new_zeros(1, w, dtype=dtype) for n, w in lacking.items()}
+    new = {n: absent[n].view(1, -1) if n in absent else row for n, row in zero.items()}
+    found |= {name: {} for name in lacking}
+    for op_type in kept.keys() & cells.keys():
+        cell, size = cells[op_type], unrolled.size[0][op_type]
+        with NativeLinear():
+            own = cell.initial(x_rows(x[op_type], state.plan, op_type, kept[op_type]))
+        check_state(cell, own, size)
+        for name in lacking.keys() & cell.fields.keys():
+            found[name][op_type] = own[name].to(new[name].dtype)
+    return found, {**state.absent, **new}
+
+
+def _selected(values: Tensor, rows: Tensor | None) -> Tensor:
+    return values if rows is None else select_rows(values, rows)
 
 
 def x_rows(x: NodeInput, plan: PassSchedule, op_type: int, kept: Tensor | None = None) -> NodeInput:
@@ -144,9 +206,4 @@ def x_rows(x: NodeInput, plan: PassSchedule, op_type: int, kept: Tensor | None =
 
 def select(x: NodeInput, rows: Tensor) -> NodeInput:
     """Some rows of an input, of its parts those that are asked for."""
-    return select_rows(x, rows) if isinstance(x, Tensor) else Selected(x, rows)
-
-
-def widths(cells: Mapping[int, Cell]) -> dict[str, int]:
-    """The fields of all cells, name -> width."""
-    return {name: width for cell in cells.values() for name, width in cell.fields.items()}
+    return select_rows(x, rows) if isinstance(x, Tensor) else select_columns(x, rows)

@@ -73,42 +73,43 @@ def gather_rows(values: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: 
         reader_edge: [num_edges] the edges sorted by the row that they read.
         reader_ptr: [num_rows + 1] where the edges of each row begin among them.
     """
-    rows: Tensor = GatherRows.apply(  # type: ignore[no-untyped-call]
-        values, index, reader_edge, reader_ptr
-    )
+    return _linear(values, index, reader_edge, reader_ptr, False)
+
+
+def scatter_rows(rows: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor) -> Tensor:
+    """[num_rows, width] the transpose of `gather_rows`: the sum of the edges that read each row."""
+    return _linear(rows, index, reader_edge, reader_ptr, True)
+
+
+def _linear(*arguments: Tensor | bool) -> Tensor:
+    rows: Tensor = _GatherRows.apply(*arguments)  # type: ignore[no-untyped-call]
     return rows
 
 
-class GatherRows(torch.autograd.Function):
-    """`gather_rows`: its gradient sums the rows of each reader instead of adding one by one."""
+class _GatherRows(torch.autograd.Function):
+    """`gather_rows` or `scatter_rows`, each of which is the gradient of the other.
+
+    So the gradient sums the rows of each reader instead of adding one by one.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor
+        ctx: Any,
+        values: Tensor,
+        index: Tensor,
+        reader_edge: Tensor,
+        reader_ptr: Tensor,
+        is_transposed: bool,
     ) -> Tensor:
         ctx.save_for_backward(index, reader_edge, reader_ptr)
+        ctx.is_transposed = is_transposed
+        if is_transposed:
+            return gather_sum(values, reader_edge, reader_ptr)
         return values.index_select(0, index)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_values = SumRows.apply(grad, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return grad_values, None, None, None
-
-
-class SumRows(torch.autograd.Function):
-    """The transpose of `GatherRows`: adds each edge's row to the row that the edge reads."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(index, reader_edge, reader_ptr)
-        return gather_sum(rows, reader_edge, reader_ptr)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_rows = GatherRows.apply(grad, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return grad_rows, None, None, None
+        return _linear(grad, *ctx.saved_tensors, not ctx.is_transposed), None, None, None, None
 
 
 class GatherSum(torch.autograd.Function):

@@ -2,7 +2,6 @@
 
 Rows are sorted by segment; segment i owns the rows ptr[i] .. ptr[i+1]. An empty segment gives
 zeros. `parent` [num_rows], the segment of each row, is derived from `ptr` where it is not given.
-The ways to compute them are compared in `graphfold.batching.kernels.segment_kernels`.
 """
 
 from __future__ import annotations
@@ -14,41 +13,43 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.gather import gather_sum as gather_sum
-from graphfold.batching.kernels.gather import parents
+from graphfold._torch import is_transformed
+from graphfold.batching.kernels.gather import gather_rows, parents, scatter_rows
 
-#: Below so many numbers the few operations of `sum_by_index_add` are quicker on a CPU.
+#: For fewer numbers plain operations are quicker on a CPU: they are launched sooner.
 SMALL = 1 << 16
 
 #: (values [num_rows, ...], ptr [num_segments + 1], parent [num_rows]) -> [num_segments, ...]
 Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
+def use_plain(rows: Tensor, sizes: Sequence[int]) -> bool:
+    """Whether plain operations of torch serve for so many rows of these sizes.
+
+    For few numbers on a CPU, where they add up in order, too; and within transforms of torch, which
+    follow no others.
+    """
+    return (rows.is_cpu and rows.shape[0] * math.prod(sizes) < SMALL) or is_transformed()
+
+
 def segment_sum(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_segments, ...] the sum of each segment's rows of `values` [num_rows, ...]."""
-    if _is_small(values, values.shape[1:]):
-        return sum_by_index_add(values, ptr, parent)
-    return _sum(values, ptr, parent, _total)
-
-
-def sum_by_runs(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
-    """`segment_sum` by one call that knows the runs: nothing is filled with zeros first."""
-    return _sum(values, ptr, parent, _total_by_runs)
-
-
-def sum_by_index_add(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
-    """`segment_sum` by adding every row to its segment; in any order, on a GPU."""
+    num_segments, sizes = ptr.shape[0] - 1, values.shape[1:]
     parent = parents(ptr, values.shape[0]) if parent is None else parent
-    total = values.new_zeros(ptr.shape[0] - 1, *values.shape[1:])
-    return total.index_add_(0, parent, values)
+    if use_plain(values, sizes):
+        return values.new_zeros(num_segments, *sizes).index_add_(0, parent, values)
+    rows = values.reshape(len(values), math.prod(sizes))
+    edges = torch.arange(len(rows), device=ptr.device)
+    return scatter_rows(rows, parent, edges, ptr).view(num_segments, *sizes)
 
 
 def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
     """[num_rows, ...] for each row the value of its segment; its gradient is `segment_sum`."""
-    if _is_small(parent, values.shape[1:]):
+    if use_plain(parent, values.shape[1:]):
         return values.index_select(0, parent)
-    rows: Tensor = _Expand.apply(values, ptr, parent)  # type: ignore[no-untyped-call]
-    return rows
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))
+    rows = torch.arange(len(parent), device=ptr.device)
+    return gather_rows(flat, parent, rows, ptr).view(len(parent), *values.shape[1:])
 
 
 def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
@@ -89,40 +90,6 @@ def segment_softmax(score: Tensor, ptr: Tensor, parent: Tensor | None = None) ->
     return weight / expand(segment_sum(weight, ptr, parent), ptr, parent)
 
 
-def _sum(values: Tensor, ptr: Tensor, parent: Tensor | None, find: Reduction) -> Tensor:
-    parent = parents(ptr, values.shape[0]) if parent is None else parent
-    total: Tensor = _Sum.apply(values, ptr, parent, find)  # type: ignore[no-untyped-call]
-    return total
-
-
-class _Sum(torch.autograd.Function):
-    """`segment_sum`, found by any function; its gradient is `_Expand`."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor, find: Reduction) -> Tensor:
-        ctx.save_for_backward(ptr, parent)
-        return find(values, ptr, parent)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        rows = _Expand.apply(grad, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return rows, None, None, None
-
-
-class _Expand(torch.autograd.Function):
-    """`expand`; its gradient is `_Sum`."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-        ctx.save_for_backward(ptr, parent)
-        return values.index_select(0, parent)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        total = _Sum.apply(grad, *ctx.saved_tensors, _total)  # type: ignore[no-untyped-call]
-        return total, None, None
-
-
 class _Max(torch.autograd.Function):
     """`segment_max`: found by any function, with a gradient of our own.
 
@@ -140,22 +107,6 @@ class _Max(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return _shares(grad, *ctx.saved_tensors), None, None, None
-
-
-def _is_small(rows: Tensor, sizes: Sequence[int]) -> bool:
-    """Whether so many rows of these sizes are few numbers on a CPU."""
-    return rows.is_cpu and rows.shape[0] * math.prod(sizes) < SMALL
-
-
-def _total(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-    is_small = _is_small(values, values.shape[1:])
-    return (sum_by_index_add if is_small else _total_by_runs)(values, ptr, parent)
-
-
-def _total_by_runs(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
-    rows = values.reshape(len(values), math.prod(values.shape[1:]))
-    total = gather_sum(rows, torch.arange(len(values), device=ptr.device), ptr)
-    return total.view(len(ptr) - 1, *values.shape[1:])
 
 
 def _highest(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:

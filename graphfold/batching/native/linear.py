@@ -15,8 +15,8 @@ from torch.autograd import Function
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from graphfold._torch import is_transformed
 from graphfold.batching.native.library import REALS, load, why_missing
-from graphfold.batching.native.transforms import is_transformed
 
 #: Fewer multiplications than these are not shared out among threads.
 FEW_MULTIPLICATIONS = 1 << 20

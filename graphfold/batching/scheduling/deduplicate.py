@@ -37,13 +37,15 @@ class EqualNodes(NamedTuple):
     # Of each pass, if it is rounds, before the first and after each: which of the nodes that
     # represent others in the end are still equal then.
     rounds: tuple[tuple[Classes, ...], ...]
+    depth: tuple[IntArray | None, ...]  # of each pass up or down, see `depth_of_pass`
 
     def among(self, nodes: IntArray) -> EqualNodes:
         """The same of some nodes alone, numbered anew."""
         final = self.final.among(nodes)
         kept = self.final.inverse[nodes[final.representative]]
         rounds = (tuple(stage.among(kept) for stage in stages) for stages in self.rounds)
-        return EqualNodes(self.own.among(nodes), final, tuple(rounds))
+        depth = tuple(None if own is None else own[nodes] for own in self.depth)
+        return EqualNodes(self.own.among(nodes), final, tuple(rounds), depth)
 
 
 def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
@@ -64,17 +66,21 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
     merge_equal(first.copy(), [node_numbers(dag)], first)
     own = final = Classes.of_first(first)
     rounds: list[list[Classes]] = []
+    depth: list[IntArray | None] = []
     for item in passes:
         read = _Reading(Edges.of_pass(dag, item), edge_numbers(dag, item.space))
         rounds.append([])
         if isinstance(item, Rounds):
+            depth.append(None)
             rounds[-1] += [final, *_after_rounds(read, item.rounds, final)]
             final = rounds[-1][-1]
         else:
-            final = _after_levels(read, depth_of_pass(dag, item, read.edges), final)
+            found = depth_of_pass(dag, item, read.edges)
+            depth.append(found)
+            final = _after_levels(read, found, final)
     kept = final.representative
     by_pass = (tuple(stage.among(kept) for stage in stages) for stages in rounds)
-    return EqualNodes(own, final, tuple(by_pass))
+    return EqualNodes(own, final, tuple(by_pass), tuple(depth))
 
 
 class _Reading(NamedTuple):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from graphfold.batching.scheduling.unrolled import UnrolledRounds
+from graphfold.batching.scheduling.routes import Routes, find_routes
 
 
 class Group(NamedTuple):
@@ -54,7 +53,7 @@ class Group(NamedTuple):
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
 
-    Nodes are those of the graphs, or the classes of equal nodes (see `Quotient`). Rows are in
+    Nodes are those of the graphs, or the classes of equal nodes (see `deduplicate`). Rows are in
     execution order, so a group writes one slice; edges are sorted by the row that reads, so a
     group's edges are one slice as well. "Position" of a row is the row minus one: that of its node
     among `node`; "position" of an edge is its place in `child_row`.
@@ -76,7 +75,9 @@ class PassSchedule:
     # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
     # equal then. Equal nodes have one row already; these are equal in early rounds only.
     equal_rows: tuple[Tensor, ...] = ()
+    rounds: int = 0  # how many rounds of message passing; 0 for a pass up or down
     following: tuple[Tensor | None, Tensor | None] = (None, None)  # of unrolled rounds, see there
+    neighbor_count: Tensor | None = None  # of unrolled rounds, see `child_counts`
 
     @cached_property
     def groups_by_type(self) -> dict[int, list[Group]]:
@@ -93,16 +94,34 @@ class PassSchedule:
 
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its rows of a [num_rows + 1, ...] buffer."""
-        return _split(buffer[1:], self.groups, [g.stop - g.start for g in self.groups])
+        return _split(buffer[1:], self._in_row_order, [g.size for g in self._in_row_order])
 
     def split_edges(self, values: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its part of what all child edges have, [num_edges, ...]."""
-        return _split(values, self.groups, [g.edge_stop - g.edge_start for g in self.groups])
+        return _split(values, self._in_row_order, [g.num_edges for g in self._in_row_order])
 
     def split_type(self, x: Tensor, op_type: int) -> dict[int, Tensor]:
         """First row of a group of a type -> its rows of what all nodes of the type have."""
         groups = self.groups_by_type.get(op_type, [])
-        return _split(x, groups, [g.stop - g.start for g in groups])
+        return _split(x, groups, [g.size for g in groups])
+
+    @cached_property
+    def _in_row_order(self) -> list[Group]:
+        """The groups; those of unrolled rounds run in another order."""
+        return sorted(self.groups, key=lambda group: group.start)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Which group reads which."""
+        groups = [(g.start, g.edge_start, g.num_edges) for g in self._in_row_order]
+        return find_routes(groups, self.child_row, self.reader_edge)
+
+    @cached_property
+    def child_counts(self) -> Tensor:
+        """[num_edges] how many children the child of each edge has; in rounds, its degree."""
+        if self.neighbor_count is not None:
+            return self.neighbor_count
+        return self.child_count(self.child_row)
 
     def child_count(self, row: Tensor) -> Tensor:
         """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
@@ -144,19 +163,6 @@ class PassSchedule:
                 ]
             )
         return torch.tensor(rows, dtype=torch.int64).view(-1, 7)
-
-    def unrolled(self, num_rounds: int) -> UnrolledRounds:
-        """These rounds of message passing as one pass; found once."""
-        # Imported here: it makes plans.
-        from graphfold.batching.scheduling.unrolled import unroll
-
-        if num_rounds not in self._unrolled:
-            self._unrolled[num_rounds] = unroll(self, num_rounds)
-        return self._unrolled[num_rounds]
-
-    @cached_property
-    def _unrolled(self) -> dict[int, UnrolledRounds]:
-        return {}
 
     @cached_property
     def link_table(self) -> Tensor:

@@ -9,11 +9,11 @@ from graphfold.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Up:
-    """Every node after its inputs: from the leaves to the roots.
+class _AlongInputs:
+    """A pass along acyclic edges.
 
     Args:
-        edges: the acyclic edges to follow; the format has one kind, "inputs".
+        edges: the edges to follow; the format has one kind, "inputs".
 
     Raises:
         ConfigError: if other edges are named; relations, which may be cyclic, go with `Rounds`.
@@ -22,7 +22,11 @@ class Up:
     edges: str = "inputs"
 
     def __post_init__(self) -> None:
-        _require_inputs(self.edges)
+        if self.edges != "inputs":
+            raise ConfigError(
+                f"Up and Down follow the inputs, not '{self.edges}'. Use Rounds('{self.edges}', "
+                "rounds) for a relation."
+            )
 
     @property
     def space(self) -> str:
@@ -30,22 +34,15 @@ class Up:
         return self.edges
 
 
-@dataclass(frozen=True)
-class Down:
+class Up(_AlongInputs):
+    """Every node after its inputs: from the leaves to the roots."""
+
+
+class Down(_AlongInputs):
     """Every node after the nodes that read it: from the roots to the leaves.
 
-    A node's children, in this pass, are its readers. Arguments and errors as in `Up`.
+    A node's children, in this pass, are its readers.
     """
-
-    edges: str = "inputs"
-
-    def __post_init__(self) -> None:
-        _require_inputs(self.edges)
-
-    @property
-    def space(self) -> str:
-        """Where the columns of the edges are found in a graph."""
-        return self.edges
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,3 @@ class Rounds:
 
 
 Pass: TypeAlias = Up | Down | Rounds
-
-
-def _require_inputs(edges: str) -> None:
-    if edges != "inputs":
-        raise ConfigError(
-            f"Up and Down follow the inputs, not '{edges}'. Use Rounds('{edges}', rounds) for a "
-            "relation."
-        )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.edges import Edges, find_readers
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.batching.scheduling.readers import find_readers
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
 

@@ -50,13 +50,6 @@ def by_depth(graph: PassGraph) -> IntArray:
     return graph.depth
 
 
-def by_height(graph: PassGraph) -> IntArray:
-    """Nodes as late as possible: by the longest path to a node that nobody reads."""
-    height = _height(graph)
-    step: IntArray = height.max(initial=0) - height
-    return step
-
-
 def by_agenda(graph: PassGraph) -> IntArray:
     """All ready nodes of the type whose nodes have the lowest mean depth, again and again.
 
@@ -77,7 +70,8 @@ def by_critical_path(graph: PassGraph) -> IntArray:
     Penn Treebank, a type for each frequent label). The table of ED-Batch (Chen et al., 2023,
     https://arxiv.org/abs/2302.03851), learned offline to the same end, came to 64.
     """
-    height = _height(graph)
+    child, parent = graph.ends
+    height = longest_path(graph.num_nodes, source=parent, target=child)
     return _launch(graph, lambda nodes, op_type: float(height[nodes].max()))
 
 
@@ -90,7 +84,6 @@ def one_by_one(graph: PassGraph) -> IntArray:
 
 POLICIES: Mapping[str, Policy] = {
     "depth": by_depth,
-    "height": by_height,
     "agenda": by_agenda,
     "critical_path": by_critical_path,
     "one_by_one": one_by_one,
@@ -103,12 +96,6 @@ def get_policy(name: str) -> Policy:
         hint = did_you_mean(name, POLICIES)
         raise ConfigError(f"there is no policy '{name}'.{hint} Use one of {', '.join(POLICIES)}.")
     return POLICIES[name]
-
-
-def _height(graph: PassGraph) -> IntArray:
-    """[num_nodes] the longest path to a node that nobody reads."""
-    child, parent = graph.ends
-    return longest_path(graph.num_nodes, source=parent, target=child)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,15 +12,15 @@ from torch import Tensor
 
 from graphfold.batching.scheduling.classes import Classes
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.plan import plan_pass
 from graphfold.batching.scheduling.policies import PassGraph, get_policy
-from graphfold.batching.scheduling.quotient import Quotient
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
+from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray
 
@@ -41,6 +42,11 @@ class Schedule:
         """Whether equal nodes are computed once, if there are any."""
         return self.sources is not None
 
+    @cached_property
+    def unrolled(self) -> tuple[UnrolledRounds | None, ...]:
+        """The passes that are rounds of message passing, each as one pass."""
+        return tuple(unroll(plan) if plan.rounds else None for plan in self.passes)
+
     def rows(self, index: int) -> Tensor:
         """[num_nodes] the row of each node in a pass."""
         row = self.passes[index].row
@@ -48,11 +54,16 @@ class Schedule:
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
         """A copy with `function` applied to every tensor (a move, a pin)."""
-        passes = tuple(plan.map_tensors(function) for plan in self.passes)
-        if self.sources is None:
-            return Schedule(passes)
-        sources = tuple(Sources(*map(function, own)) for own in self.sources)
-        return Schedule(passes, sources, None if self.class_of is None else function(self.class_of))
+        sources, class_of = self.sources, self.class_of
+        copy = Schedule(
+            tuple(plan.map_tensors(function) for plan in self.passes),
+            None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
+            None if class_of is None else function(class_of),
+        )
+        if any(not plan.row.is_cpu for plan in copy.passes):  # elsewhere nothing is unrolled
+            moved = (rounds and rounds.map_tensors(function) for rounds in self.unrolled)
+            vars(copy)["unrolled"] = tuple(moved)
+        return copy
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
         """A copy on `device`."""
@@ -96,29 +107,44 @@ def build_schedule(
     """
     op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
     if not share:
-        inputs, graph = CellInputs.of_nodes(op_type, num_types), Quotient(dag)
-        return Schedule(tuple(_build_pass(graph, item, policy, inputs) for item in passes))
+        inputs = CellInputs.of_nodes(op_type, num_types)
+        return Schedule(tuple(_build_pass(dag, item, policy, inputs) for item in passes))
     equal = deduplicate(dag, passes) if equal is None else equal
     sources, inputs = find_sources(op_type, num_types, equal)
     classes = None if equal.final.are_single else equal.final
-    graph = Quotient(dag, classes)
     plans = (
-        _build_pass(graph, item, policy, inputs, stages)
-        for item, stages in zip(passes, equal.rounds, strict=True)
+        _build_pass(dag, item, policy, inputs, classes, depth, stages)
+        for item, depth, stages in zip(passes, equal.depth, equal.rounds, strict=True)
     )
     class_of = None if classes is None else torch.from_numpy(classes.inverse)
     return Schedule(tuple(plans), sources, class_of)
 
 
 def _build_pass(
-    graph: Quotient, item: Pass, policy: str, inputs: CellInputs, stages: Sequence[Classes] = ()
+    dag: TypedDAG,
+    item: Pass,
+    policy: str,
+    inputs: CellInputs,
+    classes: Classes | None = None,
+    depth: IntArray | None = None,
+    stages: Sequence[Classes] = (),
 ) -> PassSchedule:
-    choose, edges = get_policy(policy), graph.edges(item)
+    """The plan of one pass over the quotient graph, whose nodes are the classes.
+
+    A class has the edges and the depth of its representative.
+    """
+    choose, edges = get_policy(policy), Edges.of_pass(dag, item)
+    if classes is not None:
+        edges = edges.select(classes.representative, np.append(classes.inverse, -1))
     if isinstance(item, Rounds):
         plan = plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
-        return replace(plan, equal_rows=tuple(_equal_rows(plan, stage) for stage in stages))
-    depth = graph.depth(item, edges)
-    rank = _rank(graph, edges, depth)
+        equal_rows = tuple(_equal_rows(plan, stage) for stage in stages)
+        return replace(plan, rounds=item.rounds, equal_rows=equal_rows)
+    depth = depth_of_pass(dag, item, edges) if depth is None else depth
+    graph = dag.batch.numpy()
+    if classes is not None:
+        depth, graph = depth[classes.representative], graph[classes.representative]
+    rank = _rank(dag.num_graphs, graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))
     return plan_pass(inputs, edges, step, rank)
 
@@ -129,7 +155,7 @@ def _equal_rows(plan: PassSchedule, classes: Classes) -> Tensor:
     return torch.cat([plan.row.new_zeros(1), plan.row[first[plan.node]]])
 
 
-def _rank(graph: Quotient, edges: Edges, depth: IntArray) -> IntArray | None:
+def _rank(num_graphs: int, graph: IntArray, edges: Edges, depth: IntArray) -> IntArray | None:
     """[num_nodes] what the rows of a group are sorted by, or None for node order.
 
     Where every edge spans one level (chains, perfect trees) and the graphs differ in depth, the
@@ -139,10 +165,9 @@ def _rank(graph: Quotient, edges: Edges, depth: IntArray) -> IntArray | None:
     child, parent = edges.present()
     if (depth[parent] - depth[child] != 1).any():
         return None
-    batch = graph.of_nodes(graph.dag.batch.numpy())
-    deepest = np.zeros(graph.dag.num_graphs, dtype=np.int64)
-    np.maximum.at(deepest, batch, depth)
+    deepest = np.zeros(num_graphs, dtype=np.int64)
+    np.maximum.at(deepest, graph, depth)
     if len(deepest) == 0 or (deepest == deepest[0]).all():
         return None
-    rank: IntArray = (deepest.max() - deepest)[batch]
+    rank: IntArray = (deepest.max() - deepest)[graph]
     return rank

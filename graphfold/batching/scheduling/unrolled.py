@@ -11,8 +11,8 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.scheduling.edges import find_readers
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.batching.scheduling.readers import find_readers
 from graphfold.dag.depth import IntArray, count_pointers, run_pointers, runs, stable_order
 
 
@@ -34,7 +34,6 @@ class UnrolledRounds:
         first: [num_rounds + 1][num_types] the first row of a type in a round.
         size: [num_rounds + 1][num_types] how many rows it has there.
         previous_row: [num_rows + 1] the row of the same node in the round before; 0 for none.
-        child_count: [num_edges] how many neighbours each neighbour has.
         row: [num_rows] the row in the plan of each round.
         of: [num_rounds + 1, num_plan_rows + 1] the row that each of those has in a round.
     """
@@ -43,19 +42,51 @@ class UnrolledRounds:
     first: Sequence[Sequence[int]]
     size: Sequence[Sequence[int]]
     previous_row: Tensor
-    child_count: Tensor
     row: Tensor
     of: Tensor
+
+    @property
+    def num_rounds(self) -> int:
+        return len(self.first) - 1
+
+    def code(self, number: int, op_type: int) -> int:
+        """The op type of the nodes of a type in a round."""
+        return number * len(self.first[0]) + op_type
+
+    def round_of(self, code: int) -> tuple[int, int]:
+        """(number of the round, op type of the nodes), from `code`."""
+        return divmod(code, len(self.first[0]))
+
+    def previous(self, group: Group) -> tuple[int, Tensor | None]:
+        """Where the nodes of a group are in the round before.
+
+        Returns:
+            The first row of their group there, and [group_size] which of its rows they are; None
+            for its rows as they are.
+        """
+        number, op_type = self.round_of(group.op_type)
+        first, size = self.first[number - 1][op_type], self.size[number - 1][op_type]
+        return first, None if size == group.size else self.previous_row[group.rows] - first
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> UnrolledRounds:
+        """A copy with `function` applied to every tensor."""
+        return replace(
+            self,
+            plan=self.plan.map_tensors(function),
+            previous_row=function(self.previous_row),
+            row=function(self.row),
+            of=function(self.of),
+        )
 
     def kept(self, number: int, group: Group) -> Tensor | None:
         """[size] which rows of a group of the plan there are in a round; None for all."""
         first, size = self.first[number][group.op_type], self.size[number][group.op_type]
         return None if size == group.size else self.row[first - 1 : first - 1 + size] - group.start
 
-    def spread(self, number: int, group: Group) -> Tensor | None:
-        """[group_size] which row of a round each row of a group is; None if each is its own."""
-        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
-        return None if size == group.size else self.of[number, group.rows] - first
+    def spread(self, group: Group) -> Tensor | None:
+        """[group_size] which row of the last round each of a group is; None if each is its own."""
+        first, size = self.first[-1][group.op_type], self.size[-1][group.op_type]
+        return None if size == group.size else self.of[-1, group.rows] - first
 
 
 class _Rows(NamedTuple):
@@ -66,14 +97,9 @@ class _Rows(NamedTuple):
     of: IntArray  # [num_rounds + 1, num_plan_rows + 1] the unrolled row of each
 
 
-def unroll(plan: PassSchedule, num_rounds: int) -> UnrolledRounds:
-    """The plan of rounds as one.
-
-    Args:
-        plan: of each round.
-        num_rounds: how many there are.
-    """
-    num_types = len(plan.type_order)
+def unroll(plan: PassSchedule) -> UnrolledRounds:
+    """The plan of rounds as one, from that of each round."""
+    num_types, num_rounds = len(plan.type_order), plan.rounds
     rows, size = _find_rows(plan, num_rounds)
     starts = {group.op_type: group.start for group in plan.groups}
     first = rows.of[:, [starts.get(op_type, 0) for op_type in range(num_types)]].tolist()
@@ -91,11 +117,29 @@ def unroll(plan: PassSchedule, num_rounds: int) -> UnrolledRounds:
         for op_type, row in enumerate(own)
         if row
     ]
-    number_of_edge = plan.edge.numpy()[edge]
-    unrolled = _plan(plan, groups, ptr, child, parent, number_of_edge, before, num_rounds + 1)
-    count = plan.child_count(torch.from_numpy(read))
-    others = map(torch.from_numpy, (rows.row, rows.of))
-    return UnrolledRounds(unrolled, first, size, torch.from_numpy(before), count, *others)
+    readers, numpy = find_readers(child, len(rows.row)), torch.from_numpy
+    group_start = np.array([0, *sorted(group.start - 1 for group in groups)])
+    unrolled = PassSchedule(
+        groups=tuple(groups),
+        row=plan.row,
+        node=numpy(np.zeros(len(rows.row), np.int64)),
+        child_ptr=numpy(ptr),
+        child_row=numpy(child),
+        parent=numpy(parent - group_start[group_start.searchsorted(parent, side="right") - 1]),
+        edge=plan.edge[numpy(edge)],
+        type_order=(None,) * (num_types * (num_rounds + 1)),
+        read_types=frozenset(),
+        reader_ptr=numpy(readers.ptr),
+        reader_edge=numpy(readers.edge),
+        reader=numpy(parent[readers.edge]),
+        reader_of_row=None if readers.of_row is None else numpy(readers.of_row),
+        following=(
+            numpy(count_pointers(before, len(rows.row) + 1)),
+            numpy(stable_order(before) - 1),
+        ),
+        neighbor_count=plan.child_count(numpy(read)),
+    )
+    return UnrolledRounds(unrolled, first, size, *map(numpy, (before, rows.row, rows.of)))
 
 
 def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[int]]]:
@@ -122,33 +166,3 @@ def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[in
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
     edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
     return Group(code, row, row + size, *edges, type_start=0)
-
-
-def _plan(
-    plan: PassSchedule,
-    groups: Sequence[Group],
-    ptr: IntArray,
-    child: IntArray,
-    parent: IntArray,
-    edge: IntArray,
-    before: IntArray,
-    num_layers: int,
-) -> PassSchedule:
-    num_rows, numpy = len(before) - 1, torch.from_numpy
-    readers = find_readers(child, num_rows)
-    return PassSchedule(
-        groups=tuple(groups),
-        row=plan.row,
-        node=numpy(np.zeros(num_rows, np.int64)),
-        child_ptr=numpy(ptr),
-        child_row=numpy(child),
-        parent=numpy(parent),
-        edge=numpy(edge),
-        type_order=(None,) * (len(plan.type_order) * num_layers),
-        read_types=frozenset(),
-        reader_ptr=numpy(readers.ptr),
-        reader_edge=numpy(readers.edge),
-        reader=numpy(parent[readers.edge]),
-        reader_of_row=None if readers.of_row is None else numpy(readers.of_row),
-        following=(numpy(count_pointers(before, num_rows + 1)), numpy(stable_order(before) - 1)),
-    )

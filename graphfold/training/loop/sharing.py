@@ -14,6 +14,11 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import Model
 from graphfold.layers.dropout import StateDropout
 
+#: All of torch's modules that drop out.
+_DROPOUTS = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.AlphaDropout, nn.FeatureAlphaDropout),
+)
 #: What is in the names of torch's functions that draw, or may look at more than one row.
 _NOT_BY_ROW = ("dropout", "norm", "rand", "rrelu", "bernoulli", "gumbel", "multinomial")
 
@@ -50,8 +55,8 @@ def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
         return _is_known(part)
     if type(part).__module__.split(".")[0] not in ("torch", "graphfold"):
         return False
-    if isinstance(part, nn.modules.batchnorm._NormBase):
-        return not training and part.running_mean is not None
+    if hasattr(part, "track_running_stats"):  # any kind of batch normalisation
+        return not training and getattr(part, "running_mean", None) is not None
     functions = (value for value in vars(part).values() if callable(value))
     return not (training and _draws(part)) and all(map(_is_known, functions))
 
@@ -67,7 +72,7 @@ def _is_known(function: Callable[..., Any]) -> bool:
 
 def _draws(module: nn.Module) -> bool:
     """Whether a module draws random numbers in training."""
-    if isinstance(module, nn.modules.dropout._DropoutNd | StateDropout):
+    if isinstance(module, (*_DROPOUTS, StateDropout)):
         return module.p > 0
     if isinstance(module, FC):
         return any((p or 1) < 1 for p in (module.input_keep_prob, module.output_keep_prob))

@@ -15,11 +15,10 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphfold.batching import Batch, Down, Network, Up, build_schedule
-from graphfold.batching.engine.routes import find_routes
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.errors import EngineError
 
-POLICIES = ("depth", "height", "agenda", "one_by_one")
+POLICIES = ("depth", "critical_path", "agenda", "one_by_one")
 
 
 def results(network: Network, batch: Batch, x: dict[str, Tensor], engine: str) -> list[Tensor]:
@@ -194,10 +193,11 @@ def test_a_chain_of_ten_thousand_and_a_star_of_a_hundred_thousand():
 @given(dags(TREES, absent=True, max_nodes=9), st.sampled_from(POLICIES))
 def test_routes_list_every_edge_once_by_source_and_by_reader(dag, policy):
     (plan,) = build_schedule(dag, [Up()], policy).passes
-    routes = find_routes(plan)
+    routes = plan.routes
     pieces: dict[int, list[Tensor]] = {}
     for source in sorted(routes.counts):
-        counts = routes.counts[source]
+        counts, index = routes.counts[source], routes.index[source]
+        assert torch.equal(routes.by_row[source], torch.argsort(index, stable=True))
         parts = (routes.index[source] + source).split_with_sizes(list(counts.values()))
         for reader, part in zip(counts, parts, strict=True):
             assert source in routes.sources[reader]

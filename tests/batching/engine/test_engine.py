@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Down, Network, Up
 from graphfold.batching.engine.compiled.run import CompiledPass
+from graphfold.batching.kernels import segment
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, EngineError, ShapeError
 
@@ -55,7 +56,7 @@ def all_passes() -> tuple[list, list]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("policy", ["depth", "height", "agenda", "one_by_one"])
+@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_engine_and_policy_equals_the_reference(engine, policy, seed):
     dag = random_dag(4, seed)
@@ -370,7 +371,9 @@ def test_double_backward_is_refused_by_name_and_works_in_the_plain_engine():
     assert torch.autograd.gradgradcheck(run, [x["word"]])
 
 
-def test_rounds_can_be_differentiated_twice():
+@pytest.mark.parametrize("small", [0, 1 << 40], ids=["where rows lie", "gathered"])
+def test_rounds_can_be_differentiated_twice(small, monkeypatch):
+    monkeypatch.setattr(segment, "SMALL", small)
     builder = GraphBuilder(SCHEMA)
     nodes = [builder.node("word") for _ in range(4)]
     builder.edges("next", [0, 1, 2, 0], [1, 2, 3, 3])
@@ -402,7 +405,7 @@ class Masked(PhraseCell):
         return {**state, "h": state["h"] * x["mask"]}
 
 
-@pytest.mark.parametrize("policy", ["depth", "height", "agenda", "one_by_one"])
+@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
 def test_masks_are_the_same_under_every_policy(policy):
     dag = random_dag(4, 6)
     network, x = make_network(cells=[{**tree_cells(), "phrase": Masked()}]), make_x(dag)
@@ -486,7 +489,7 @@ def test_an_empty_batch_gives_empty_states(engine):
     assert loss.item() == 0.0
 
 
-@pytest.mark.parametrize("policy", ["depth", "height", "agenda"])
+@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda"])
 def test_a_chain_of_ten_thousand(policy):
     dag, network = chain(10_000), make_network()
     x = make_x(dag)
@@ -537,7 +540,7 @@ def test_edge_columns_follow_the_plan_and_have_gradients():
     grads = []
     for engine in ("reference", *ENGINES):
         network.engine = engine
-        states = network(make_batch(dag, network, "height"), x)
+        states = network(make_batch(dag, network, "critical_path"), x)
         grads += torch.autograd.grad(weighted_sum(states), [weight])
     torch.testing.assert_close(grads[1], grads[0])
     torch.testing.assert_close(grads[2], grads[0])

@@ -8,7 +8,7 @@ import torch
 from engine_cells import SCHEMA, chain, random_dag
 
 from graphfold.batching import POLICIES, Down, Rounds, Up, build_schedule
-from graphfold.dag import GraphBuilder, collate, compute_height
+from graphfold.dag import GraphBuilder, collate
 from graphfold.errors import ConfigError, SchemaError
 
 SEEDS = range(8)
@@ -75,23 +75,6 @@ def test_depth_has_one_step_per_level_and_is_shortest_for_one_type(seed):
     (plan,) = build_schedule(dag, [Up()], "depth").passes
     pairs = set(zip(dag.depth.tolist(), dag.op_type.tolist(), strict=True))
     assert len(plan.groups) == len(pairs)
-
-
-def test_height_runs_nodes_as_late_as_possible():
-    builder = GraphBuilder(SCHEMA)
-    early, late = builder.node("word"), builder.node("word")
-    first = builder.node("phrase")
-    builder.inputs(first, [early])
-    root = builder.node("phrase")
-    builder.inputs(root, [first, late])
-    builder.output(root)
-    builder.finish()
-    dag = builder.build()
-    (plan,) = build_schedule(dag, [Up()], "height").passes
-    assert compute_height(dag).tolist() == [2, 1, 1, 0]
-    # The second word runs just before the root, not with the first word.
-    assert plan.node.tolist() == [0, 1, 2, 3]
-    assert [(g.start, g.stop) for g in plan.groups] == [(1, 2), (2, 3), (3, 4), (4, 5)]
 
 
 def test_agenda_waits_for_the_type_that_is_lower_on_average():
@@ -207,14 +190,8 @@ def test_perfect_trees_and_chains_are_read_in_one_piece(make, lengths, policy):
     assert_read_in_one_piece(make(lengths), Up(), policy)
 
 
-@pytest.mark.parametrize("make", [perfect_trees, chains])
-def test_graphs_of_one_depth_are_read_in_one_piece_by_height_too(make):
-    assert_read_in_one_piece(make((3, 3, 3)), Up(), "height")
-
-
-@pytest.mark.parametrize("policy", ["depth", "height"])
-def test_chains_read_consecutive_rows_on_the_way_down(policy):
-    (plan,) = build_schedule(chains((3, 7, 0, 5)), [Down()], policy).passes
+def test_chains_read_consecutive_rows_on_the_way_down():
+    (plan,) = build_schedule(chains((3, 7, 0, 5)), [Down()]).passes
     assert_consecutive(plan)
 
 

@@ -76,9 +76,9 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
 
 def rows(dag: TypedDAG, num_rounds: int) -> list[int]:
     """How many rows are computed before the first round and in each."""
-    (plan,) = build_schedule(dag, [Rounds("bond", num_rounds)], share=True).passes
-    sizes = [sum(size) for size in plan.unrolled(num_rounds).size]
-    assert sizes[-1] == plan.num_rows
+    schedule = build_schedule(dag, [Rounds("bond", num_rounds)], share=True)
+    sizes = [sum(size) for size in schedule.unrolled[0].size]
+    assert sizes[-1] == schedule.passes[0].num_rows
     return sizes
 
 
@@ -191,6 +191,13 @@ def test_moving_a_schedule_moves_what_is_equal():
     for old, new in zip(schedule.passes[0].equal_rows, moved.passes[0].equal_rows, strict=True):
         assert new is not old
     assert moved.sources[0].of is not schedule.sources[0].of
+
+
+def test_elsewhere_a_schedule_comes_unrolled():
+    schedule = build_schedule(chain(6), [Rounds("bond", 2), Up()]).to("meta")
+    rounds, none = schedule.unrolled
+    assert none is None
+    assert {rounds.plan.child_row.device.type, rounds.previous_row.device.type} == {"meta"}
 
 
 def test_an_empty_graph_in_last_place():

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from graphfold._torch import is_transformed
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.compiled.check import check
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
@@ -21,7 +22,6 @@ from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.watch import Unwatchable, Watch
 from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
 from graphfold.batching.native.library import why_missing
-from graphfold.batching.native.transforms import is_transformed
 from graphfold.errors import EngineError
 
 #: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
@@ -43,7 +43,10 @@ _COMPILING = threading.RLock()
 
 
 def find_compiled(
-    inputs: PassInputs, fuse: bool | None, trial: type[Trial] = PassTrial
+    inputs: PassInputs,
+    fuse: bool | None,
+    trial: type[Trial] = PassTrial,
+    why_not: str | None = None,
 ) -> Mapping[int, CompiledCell] | str:
     """The programs of all cells of a pass, or why the cells run as they are.
 
@@ -54,6 +57,7 @@ def find_compiled(
         fuse: True if each cell has to be compiled, False if none shall be.
         trial: how programs are tried; of rounds of message passing, see `RoundsInputs.as_pass`,
             otherwise than of passes up and down.
+        why_not: why the pass cannot be compiled whatever its cells are; None if it can.
 
     Raises:
         EngineError: if a cell has to be compiled and cannot be.
@@ -61,6 +65,9 @@ def find_compiled(
     reason = why_as_it_is(inputs.device, inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
         return reason or "no cell of the pass has fields"
+    if why_not is not None:
+        names = dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values())
+        return refuse(", ".join(names), why_not, fuse)
     missing = why_missing(inputs.dtype(next(iter(inputs.fields))))
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():

@@ -196,14 +196,10 @@ class CompiledPass:
             is_weight = key[0] == "constant" and key not in self.cells[op_type].read_constants
             own[key] = tensor if is_weight else tensor.contiguous()  # packing reads what lies so
         if any(cell.reads_child_count for cell in self.cells.values()):
-            memory.shared["child_count", ""] = self.child_count()
+            memory.shared["child_count", ""] = self.plan.child_counts
         if self.kind is not None:
             memory.shared["kind", ""] = self.kind
         return memory
-
-    def child_count(self) -> Tensor:
-        """[num_edges] how many children each child has."""
-        return self.plan.child_count(self.plan.child_row)
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         """Names what cells write, and what they read of children."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 
 import numpy as np
@@ -16,27 +16,19 @@ from graphfold.batching.engine.watched.names import CodeNames
 from graphfold.batching.engine.watched.parts import ABSENT, Parts
 
 #: What gives other results from call to call, though nothing in the program changes.
-_CHANGING: Sequence[tuple[object, str]] = (
-    (os.environ, "environment variables"),
-    (os.environb, "environment variables"),
-    (os.getenv, "environment variables"),
-    (os.getenvb, "environment variables"),
-    (datetime.datetime, "the clock"),
-    (datetime.date, "the clock"),
-    (io.open, "files"),
-    (torch.load, "files"),
-    (np.load, "files"),
-    (np.loadtxt, "files"),
-    (np.fromfile, "files"),
-    (os.urandom, "random numbers of the system"),
-)
+_CHANGING: Mapping[str, Sequence[object]] = {
+    "environment variables": (os.environ, os.environb, os.getenv, os.getenvb),
+    "the clock": (datetime.datetime, datetime.date),
+    "files": (io.open, torch.load, np.load, np.loadtxt, np.fromfile),
+    "random numbers of the system": (os.urandom,),
+}
 _CHANGING_MODULES = {
     "time": "the clock",
     "random": "random numbers of Python",
     "secrets": "random numbers of the system",
     "numpy.random": "random numbers of NumPy",
 }
-_CHANGING_NAMES = {"read_text": "files", "read_bytes": "files"}
+_READS_FILES = frozenset({"read_text", "read_bytes"})  # methods of paths
 _CHANGING_BUILTINS = {
     "open": "files",
     "input": "the keyboard",
@@ -68,15 +60,16 @@ def why_changing(value: object) -> str | None:
         return _CHANGING_MODULES.get(value.__name__)  # type: ignore[attr-defined]
     if type(value) is BuiltinFunctionType and value.__module__ == "time":
         return "the clock"
-    return next((what for changing, what in _CHANGING if value is changing), None)
+    found = (what for what, all_such in _CHANGING.items() if any(value is one for one in all_such))
+    return next(found, None)
 
 
 def why_changing_names(names: CodeNames, function: FunctionType) -> str | None:
     """The same for what the code of a function names."""
-    found = [what for name, what in _CHANGING_NAMES.items() if name in names.named]
+    if not _READS_FILES.isdisjoint(names.named):
+        return "files"
     own = names.builtins_of(function)
-    found += [what for name, what in _CHANGING_BUILTINS.items() if name in own]
-    return found[0] if found else None
+    return next((what for name, what in _CHANGING_BUILTINS.items() if name in own), None)
 
 
 def is_constant_function(function: FunctionType) -> bool:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import dis
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from opcode import EXTENDED_ARG, opmap
+from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 
-_LOADS_GLOBAL = opmap["LOAD_GLOBAL"]
-#: Since Python 3.11 the lowest bit of its argument says something else.
-_SHIFT = 1 if sys.version_info >= (3, 11) else 0
-#: Names that bodies of classes load.
-_LOADS_NAME = frozenset(
-    opmap[name] for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in opmap
-)
-_IMPORTS = opmap["IMPORT_NAME"]
+_BUILTINS = frozenset(vars(builtins))
+#: Of functions, and of the bodies of classes within them.
+_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 @dataclass(frozen=True)
@@ -33,30 +29,9 @@ class CodeNames:
     imported: frozenset[str]
     named: frozenset[str]
 
-    @staticmethod
-    def of(code: CodeType) -> CodeNames:
-        """Those of a function's code."""
-        loaded, imported, named = set[str](), set[str](), set[str]()
-        stack = [code]
-        while stack:
-            code = stack.pop()
-            named.update(code.co_names)
-            for operation, number in _operations(code):
-                if operation == _LOADS_GLOBAL:
-                    loaded.add(code.co_names[number >> _SHIFT])
-                elif operation in _LOADS_NAME:
-                    loaded.add(code.co_names[number])
-                elif operation == _IMPORTS:
-                    imported.add(code.co_names[number])
-            named.update(const for const in code.co_consts if isinstance(const, str))
-            stack += [const for const in code.co_consts if isinstance(const, CodeType)]
-        return CodeNames(frozenset(loaded), frozenset(imported), frozenset(named))
-
     def builtins_of(self, function: FunctionType) -> frozenset[str]:
         """Those among the loaded that no global of the function's module hides at present."""
-        return frozenset(
-            name for name in self.loaded if name not in function.__globals__ and name in _BUILTINS
-        )
+        return (self.loaded & _BUILTINS).difference(function.__globals__)
 
     def modules_of(self, function: FunctionType) -> Iterator[tuple[str, ModuleType | None]]:
         """The modules that it imports, by name; None for one that nobody has imported yet."""
@@ -73,15 +48,16 @@ class CodeNames:
                 yield name, sys.modules.get(name.partition(".")[0], found[0])
 
 
-_BUILTINS = frozenset(vars(builtins))
-
-
-def _operations(code: CodeType) -> Iterator[tuple[int, int]]:
-    """The operations with their arguments; `dis` tells more, at ten times the time."""
-    raw, extended = code.co_code, 0
-    for operation, low in zip(raw[::2], raw[1::2], strict=True):
-        if operation == EXTENDED_ARG:
-            extended = (extended | low) << 8
-        else:
-            yield operation, extended | low
-            extended = 0
+@lru_cache(maxsize=1024)
+def names_of(code: CodeType) -> CodeNames:
+    """The names in a function's code."""
+    loaded, imported, named = set[str](), set[str](), set[str]()
+    stack = [code]
+    while stack:
+        code = stack.pop()
+        steps = list(dis.get_instructions(code))
+        loaded.update(step.argval for step in steps if step.opname in _LOADS)
+        imported.update(step.argval for step in steps if step.opname == "IMPORT_NAME")
+        named.update(code.co_names, (const for const in code.co_consts if isinstance(const, str)))
+        stack += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return CodeNames(frozenset(loaded), frozenset(imported), frozenset(named))

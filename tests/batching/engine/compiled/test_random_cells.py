@@ -19,7 +19,7 @@ from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.errors import EngineError
 
-POLICIES = ("depth", "height", "agenda", "one_by_one")
+POLICIES = ("depth", "critical_path", "agenda", "one_by_one")
 #: What cells are compiled with; the others index by codes.
 PARTS = tuple(name for name in OWN if name not in ("embedding", "index"))
 DOWN_PARTS = (*PARTS, *SUMS, *(name for name in READS if name != "label"), "previous")

@@ -1,25 +1,13 @@
-"""The names in code are those that `dis` finds."""
+"""The names in code: those it looks up, those it imports, and all that it says."""
 
 from __future__ import annotations
 
-import dis
-import types
+import os
 from typing import Any
 
-import pytest
-from torch import nn
-from watch_cells import (
-    SCALE,
-    SIZE,
-    TABLE,
-    Plain,
-    by_call,
-    closing,
-)
+from watch_cells import SCALE, SIZE, TABLE, by_call, closing
 
-from graphfold.batching.engine.watched.names import CodeNames
-
-# --- Names in code
+from graphfold.batching.engine.watched.names import names_of
 
 
 def with_names(x: Any) -> Any:
@@ -31,24 +19,22 @@ def with_names(x: Any) -> Any:
     return [SCALE for _ in x if (lambda: TABLE.get("scale"))()], path.join, Inner.size, len(x)
 
 
-@pytest.mark.parametrize(
-    "function", [with_names, by_call, closing(1), nn.LSTM.forward, Plain.__init__]
-)
-def test_names_are_those_that_dis_finds(function: Any) -> None:
-    wanted, stack = set(), [function.__code__]
-    while stack:
-        code = stack.pop()
-        found = dis.get_instructions(code)
-        loads = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-        wanted |= {step.argval for step in found if step.opname in loads}
-        stack += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    names = CodeNames.of(function.__code__)
-    assert names.loaded == wanted
-    assert names.loaded | names.imported <= names.named
+def test_names_of_a_function_and_of_those_within_it() -> None:
+    names = names_of(with_names.__code__)
+    assert names.loaded == {"SIZE", "SCALE", "TABLE", "len", "__name__"}
+    assert names.imported == {"os.path"}
+    assert names.named >= {*names.loaded, "os.path", "get", "scale", "join", "size"}
+    assert names.builtins_of(with_names) == {"len"}
+    assert {module for _, module in names.modules_of(with_names)} == {os, os.path}
+
+
+def test_what_is_no_global_is_not_loaded() -> None:
+    assert names_of(closing(1).__code__).loaded == frozenset()
+    assert "by_global" in names_of(by_call.__code__).loaded
 
 
 def test_names_in_long_code() -> None:
     lines = "\n".join(f"    a{n}" for n in range(600))
     space: dict[str, Any] = {}
     exec(f"def function():\n{lines}", space)
-    assert CodeNames.of(space["function"].__code__).loaded == {f"a{n}" for n in range(600)}
+    assert names_of(space["function"].__code__).loaded == {f"a{n}" for n in range(600)}
