@@ -1,7 +1,5 @@
 """Kernels: who computes the reductions over children. Both give equal results, in tests too."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
