@@ -1,5 +1,7 @@
 """Kernels: who computes the reductions over children. Both give equal results, in tests too."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import NamedTuple
 

@@ -193,8 +193,9 @@ class CompiledPass:
             if is_backward and not self.is_read_back(named):
                 continue
             own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
-            is_weight = key[0] == "constant" and key not in self.cells[op_type].read_constants
-            own[key] = tensor if is_weight else tensor.contiguous()  # packing reads what lies so
+            cell = None if op_type is None else self.cells.get(op_type)
+            is_read = cell is None or key[0] != "constant" or key in cell.read_constants
+            own[key] = tensor.contiguous() if is_read else tensor  # weights are packed as they lie
         if any(cell.reads_child_count for cell in self.cells.values()):
             memory.shared["child_count", ""] = self.plan.child_counts
         if self.kind is not None:
