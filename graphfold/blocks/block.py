@@ -278,7 +278,6 @@ def Pipe(*blocks: Any, name: str | None = None) -> Block:
 
     Args:
         *blocks: blocks, or what converts to blocks; none at all give `Identity`.
-        name: its name.
     """
     parts = [convert_to_block(block) for block in blocks]
     if not parts:
@@ -333,11 +332,7 @@ class _Pipe(Block):
 
 
 class Identity(Block):
-    """Gives what it takes.
-
-    Args:
-        name: its name.
-    """
+    """Gives what it takes."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name)

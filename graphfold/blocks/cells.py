@@ -202,7 +202,7 @@ class ReductionCell(Cell):
     def __init__(
         self,
         reduce: Callable[[Children, str], Tensor],
-        scatter: str,
+        scatter: str | None,
         kind: TensorType,
         context: CellContext,
     ) -> None:
@@ -219,6 +219,7 @@ class ReductionCell(Cell):
     def forward(self, x: NodeInput, children: Children) -> State:
         if self.kind.is_floating_point:
             return {self.output: self.reduce(children, self.field)}
+        assert self.scatter is not None
         rows = from_rows(children.rows(self.field), self.kind)
         values = rows.reshape(rows.shape[0], self.kind.size)
         total = _reduce_integers(self.scatter, values, children)

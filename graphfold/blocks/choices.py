@@ -31,7 +31,6 @@ class OneOf(Block):
         case_blocks: the blocks, as in `Record`, with any keys; in a tuple a negative key counts
             from the end. All take the same and give the same.
         pre_block: what is done with the input before the case sees it; the key sees it as it came.
-        name: its name.
 
     Raises:
         BlockTypeError: if the key cannot be had, or the cases differ in their types.
@@ -110,7 +109,6 @@ class Optional(Block):
     Args:
         some_case: for any object but None.
         none_case: for None; takes nothing; zeros (and empty sequences) if not given.
-        name: its name.
     """
 
     is_simple = False

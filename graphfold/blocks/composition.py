@@ -29,7 +29,6 @@ class Composition(Block, Scope):
 
     Args:
         children: blocks that will be connected; others are added when they are.
-        name: its name.
     """
 
     is_simple = False

@@ -34,7 +34,6 @@ class ForwardDeclaration(Typed):
     Args:
         input_type: what it will take, if known.
         output_type: what it will give, if known.
-        name: its name.
     """
 
     def __init__(
@@ -172,7 +171,6 @@ def recursive(
         function: from the block that it defines to what that is.
         input_type: what it takes, where that cannot be found out.
         output_type: what it gives, where that cannot be found out.
-        name: its name.
 
     Raises:
         BlockTypeError: if the types do not fit.

@@ -66,6 +66,7 @@ class Recorder(Context):
         self._types = node_types
         self._results = results
         self._names = node_types.operations.name_of
+        self._sizes = {block: len(block.output_tensors) for block in self._names}
         self._op_type: list[int] = []
         self._inputs: list[int] = []
         self._ends: list[int] = []  # where the inputs of each node end
@@ -171,7 +172,7 @@ class Recorder(Context):
                 columns = self._columns[op_type] = [[] for _ in values]
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
-        return [Output(node, number) for number in range(len(block.output_tensors))]
+        return [Output(node, number) for number in range(self._sizes[block])]
 
     def reduction(self, block: Primitive, tensors: Sequence[Any], kind: TensorType) -> Output:
         """The first tensor that a new node gives, which takes any number of tensors.

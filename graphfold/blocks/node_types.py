@@ -57,7 +57,7 @@ class Operations:
     """
 
     primitives: dict[str, Primitive] = field(default_factory=dict)
-    name_of: dict[Block, str] = field(default_factory=dict)
+    name_of: dict[Primitive, str] = field(default_factory=dict)
     copies: dict[TensorType, Function] = field(default_factory=dict)
     _known: dict[Hashable, str] = field(default_factory=dict)
 

@@ -28,7 +28,6 @@ class Record(Block):
         named_children: a dict (its blocks run in the order of their sorted keys; an `OrderedDict`
             keeps its own), a list of (key, block) pairs, or a tuple of blocks for the items 0, 1
             and so on. A key may be anything that the input is asked for, a slice too.
-        name: its name.
 
     Raises:
         BlockTypeError: if it is none of these, or a tuple input has another number of items.
@@ -115,7 +114,6 @@ def AllOf(*blocks: Any, name: str | None = None) -> Block:
 
     Args:
         *blocks: blocks, or what converts to blocks; without any it is `Void`.
-        name: its name.
     """
     if not blocks:
         return Void(name).set_constructor_name("AllOf")
