@@ -60,11 +60,13 @@ class Call:
 
     Attributes:
         block: the block.
+        composition: where it is used.
         sources: the wires that it reads; None as long as it is not connected.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, composition: Scope) -> None:
         self.block = block
+        self.composition = composition
         self.sources: tuple[Wire, ...] | None = None
 
 
