@@ -47,7 +47,7 @@ class ForwardDeclaration(Typed):
         self._resolved = False
 
     def __call__(self) -> Block:
-        """A block that stands for the one that will be defined.
+        """A reference to the block that will be defined.
 
         Raises:
             BlockDeclarationError: if it is defined already.
@@ -100,9 +100,9 @@ class Reference(Block):
         return True
 
     def resolve(self, target: Block) -> None:
-        """Names the block that it stands for."""
+        """Sets the block that it refers to."""
         assign(vars(self), "target", target)
-        append(target._parents, self)  # so that it hears of the target's types
+        append(target._parents, self)  # whose types it needs
         self.set_io_types(target)
 
     def check(self) -> None:

@@ -29,7 +29,7 @@ from graphfold.errors import ConfigError, add_note
 #: Runs per process, so that one with large examples does not keep the others waiting.
 RUNS_PER_PROCESS = 4
 
-#: What the processes find in their copy of the memory: blocks hold functions, which cannot be sent.
+#: For the copy of the memory that the processes have: blocks hold functions, which cannot be sent.
 _SHARED: dict[str, tuple[NodeTypes, Results, Sequence[Any]]] = {}
 
 
@@ -41,7 +41,7 @@ class Output(NamedTuple):
 
 
 class Label:
-    """What came with a value of a metric; equal only to itself, whatever it holds.
+    """The label of a value of a metric; equal only to itself.
 
     Args:
         value: any object.

@@ -40,7 +40,7 @@ class Reduction(Primitive):
     expected_input = (TupleType, SequenceType)
     expected_output = (TensorType,)
 
-    #: What `torch.scatter_reduce` calls it, for integers; None if it takes none.
+    #: Its name in `torch.scatter_reduce`, for integers; None if it takes none.
     scatter: ClassVar[str | None] = None
 
     def __init__(self, name: str | None = None) -> None:

@@ -166,6 +166,16 @@ def test_wiring_costs_in_proportion_to_the_parts(make: Callable[[int], td.Block]
     assert calls(400, evaluate) < 2.2 * calls(200, evaluate)
 
 
+def test_numbers_that_there_are_not_are_refused() -> None:
+    model = td.compile(td.Scalar())
+    data = td.BlockDataset(model, [1, 2, 3])
+    for number in (3, -1):
+        with pytest.raises(td.BlockIndexError, match=f"no example {number} among 3"):
+            data[[0, number]]
+    with pytest.raises(td.BlockValueError, match="num_workers is -1"):
+        model.lower([1, 2], num_workers=-1)
+
+
 @dataclass
 class Pair:
     """A tree as an object of one's own."""
