@@ -21,8 +21,7 @@ from graphfold.blocks.features import Features, NodeRows
 from graphfold.blocks.folds import RNN, Fold, Reduce
 from graphfold.blocks.function import Concat, Function
 from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
-from graphfold.blocks.layer import Layer
-from graphfold.blocks.layers import FC, Embedding, RNNCell
+from graphfold.blocks.layers import FC, Embedding, Layer, RNNCell
 from graphfold.blocks.model import BlockModel
 from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.record import AllOf, Record

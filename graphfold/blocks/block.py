@@ -40,7 +40,7 @@ class Block(Typed, ABC):
         name: what messages and state dicts call it.
     """
 
-    #: Whether it has `apply` rather than `steps`.
+    #: True if it has `apply`, False if it has `steps`.
     is_simple: ClassVar[bool] = True
 
     #: Keeps numpy arrays from taking `array >> block` apart.
@@ -74,7 +74,7 @@ class Block(Typed, ABC):
 
     @property
     def is_forward_declaration_ref(self) -> bool:
-        """Whether it refers to a block that is declared elsewhere."""
+        """True for a reference to a block that is declared elsewhere."""
         return False
 
     def below(self) -> Sequence[Block]:
@@ -93,7 +93,7 @@ class Block(Typed, ABC):
         """
 
     def apply(self, context: Context, x: Any) -> Any:
-        """What it makes of one value.
+        """Computes, records or counts its result on one value.
 
         Args:
             context: what computes tensors, records or counts them.
@@ -102,7 +102,7 @@ class Block(Typed, ABC):
         raise NotImplementedError
 
     def steps(self, context: Context, x: Any) -> Steps:
-        """The same for a block with children: yields (child, input) and is sent the result."""
+        """Does so for a block with children: yields (child, input) and is sent the result."""
         raise NotImplementedError
 
     def own_modules(self) -> Iterator[nn.Module]:
@@ -114,7 +114,7 @@ class Block(Typed, ABC):
         return {}
 
     def eval(self, inp: Any, tolist: bool = False) -> Any:
-        """What it makes of one example, computed at once: for tests and for trying out.
+        """Computes its result on one example at once: for tests and for trying out.
 
         Args:
             inp: an instance of the input type.
@@ -213,7 +213,7 @@ class Block(Typed, ABC):
         return [repr(self._name)] if self._name else []
 
     def _facts(self) -> dict[str, Any]:
-        """What messages show beside the kind."""
+        """Facts that messages show beside the kind."""
         return {}
 
     def _add_child(self, child: Block) -> None:
@@ -222,7 +222,7 @@ class Block(Typed, ABC):
             append(child._parents, self)
 
     def _conclude(self, draw: Callable[[Any], None], found: Any) -> None:
-        """The same; an error in a child's type also names the block that has the child."""
+        """Draws conclusions; an error in a child's type also names the block that has the child."""
         if self.is_simple:
             return draw(found)
         try:
@@ -261,7 +261,7 @@ def _(block_like: Block) -> Block:
 
 
 def convert_to_part(block_like: Any, takes: ResultType, place: str) -> Block:
-    """The same, for a block that takes a type in the place that it has in another.
+    """Converts to a block that takes a type, in the place that it has in another.
 
     Raises:
         BlockTypeError: if it converts to none, or to one that takes something else.
@@ -278,7 +278,6 @@ def Pipe(*blocks: Any, name: str | None = None) -> Block:
 
     Args:
         *blocks: blocks, or what converts to blocks; none at all give `Identity`.
-        name: its name.
     """
     parts = [convert_to_block(block) for block in blocks]
     if not parts:
@@ -315,8 +314,8 @@ class _Pipe(Block):
                 plan.append(block)
         return plan
 
-    # An end is told at once, past the pipes around it, which then hear of it as parents do: so no
-    # length of a row is too deep for Python's stack.
+    # Types go straight to the block at the end, and from there back up as news for parents, which
+    # is a queue: so no row is too long for Python's stack.
     def _input_found(self, kind: ResultType) -> None:
         self._first.set_input_type(kind)
 
@@ -333,11 +332,7 @@ class _Pipe(Block):
 
 
 class Identity(Block):
-    """Gives what it takes.
-
-    Args:
-        name: its name.
-    """
+    """Gives what it takes."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name)

@@ -44,7 +44,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class CellContext:
-    """What a cell is told by the model and by the type of its nodes.
+    """Facts for a cell, from the model and from the type of its nodes.
 
     Attributes:
         sources: how each tensor comes; where any number of children is reduced, which of their
@@ -202,7 +202,7 @@ class ReductionCell(Cell):
     def __init__(
         self,
         reduce: Callable[[Children, str], Tensor],
-        scatter: str,
+        scatter: str | None,
         kind: TensorType,
         context: CellContext,
     ) -> None:
@@ -219,6 +219,7 @@ class ReductionCell(Cell):
     def forward(self, x: NodeInput, children: Children) -> State:
         if self.kind.is_floating_point:
             return {self.output: self.reduce(children, self.field)}
+        assert self.scatter is not None
         rows = from_rows(children.rows(self.field), self.kind)
         values = rows.reshape(rows.shape[0], self.kind.size)
         total = _reduce_integers(self.scatter, values, children)
@@ -231,7 +232,7 @@ def field_of(number: int, kind: TensorType) -> str:
 
 
 def row_width(kind: TensorType) -> int:
-    """How many numbers of a buffer hold a tensor."""
+    """The number of numbers in a buffer that hold a tensor."""
     return kind.size * (1 if kind.is_floating_point else kind.torch_dtype.itemsize)
 
 
@@ -305,7 +306,7 @@ def arguments(kind: ResultType, flat: Sequence[Any]) -> Sequence[Any]:
 
 
 def flat_outputs(result: Any) -> list[Any]:
-    """What a function returned, without its tuples and lists."""
+    """The tensors that a function returned, without its tuples and lists."""
     if not isinstance(result, (tuple, list)):
         return [result]
     return [tensor for item in result for tensor in flat_outputs(item)]
@@ -326,5 +327,5 @@ def _require_type(whose: str, result: Any, kind: TensorType, size: int) -> None:
 
 
 def is_flat(kind: ResultType) -> bool:
-    """Whether it is a tuple of nothing but tensors."""
+    """True for a tuple of nothing but tensors."""
     return isinstance(kind, TupleType) and all(isinstance(item, TensorType) for item in kind)

@@ -83,7 +83,7 @@ def _refuse_endless_recursion(blocks: Sequence[Block]) -> None:
 
 
 def _is_constant(root: Block) -> bool:
-    """Whether a root takes nothing although nobody says so, as compositions of constants do."""
+    """True for a root that takes nothing without saying so, as compositions of constants do."""
     if root.input_type is not None or not root.children:
         return False
     return all(isinstance(child.input_type, VoidType) for child in root.children)

@@ -31,7 +31,6 @@ class OneOf(Block):
         case_blocks: the blocks, as in `Record`, with any keys; in a tuple a negative key counts
             from the end. All take the same and give the same.
         pre_block: what is done with the input before the case sees it; the key sees it as it came.
-        name: its name.
 
     Raises:
         BlockTypeError: if the key cannot be had, or the cases differ in their types.
@@ -63,6 +62,10 @@ class OneOf(Block):
         self._pre_block = None if pre_block is None else convert_to_block(pre_block)
         pre = [] if self._pre_block is None else [self._pre_block]
         self._each = [block for _, block in pairs]
+        self._case_ids = {id(block) for block in self._each}
+        _require_equal("output", self._each, "OneOf")
+        if self._pre_block is None:
+            _require_equal("input", self._each, "OneOf")
         super().__init__([*self._each, self._key_block, *pre], name=name)
 
     def steps(self, context: Context, x: Any) -> Steps:
@@ -90,18 +93,17 @@ class OneOf(Block):
             block.set_output_type(kind)
 
     def _child_found(self, child: Block) -> None:
-        _require_equal("output", self._each, self)
-        if self._pre_block is None:
-            _require_equal("input", self._each, self)
-        self.set_input_type(self._key_block.input_type)
-        if self._pre_block is not None:
-            self.set_input_type(self._pre_block.input_type)
-        for block in self._each:
-            if self._pre_block is not None:
-                block.set_input_type(self._pre_block.output_type)
+        if child is self._key_block or child is self._pre_block:
+            self.set_input_type(child.input_type)
+        if child is self._pre_block:
+            for block in self._each:
+                block.set_input_type(child.output_type)
+        if id(child) in self._case_ids:
+            self.set_output_type(child.output_type)
+            if self._pre_block is None:
+                self.set_input_type(child.input_type)
             else:
-                self.set_input_type(block.input_type)
-            self.set_output_type(block.output_type)
+                child.set_input_type(self._pre_block.output_type)
 
 
 class Optional(Block):
@@ -110,7 +112,6 @@ class Optional(Block):
     Args:
         some_case: for any object but None.
         none_case: for None; takes nothing; zeros (and empty sequences) if not given.
-        name: its name.
     """
 
     is_simple = False
@@ -142,7 +143,7 @@ class Optional(Block):
 
     def _child_found(self, child: Block) -> None:
         if self._none_case is not None:
-            _require_equal("output", [self._some_case, self._none_case], self)
+            _require_equal("output", [self._some_case, self._none_case], "Optional")
         self.set_output_type(self._some_case.output_type)
         if self._none_case is not None:
             self.set_output_type(self._none_case.output_type)
@@ -151,7 +152,7 @@ class Optional(Block):
         return {"some_case_block": self._some_case}
 
 
-def _require_equal(side: str, cases: Sequence[Block], whose: Block) -> None:
+def _require_equal(side: str, cases: Sequence[Block], whose: str) -> None:
     """Raises BlockTypeError if the known types of two cases differ."""
     first: Block | None = None
     for case in cases:

@@ -16,7 +16,7 @@ from graphfold.batching.engine.refusals import refuse_random
 from graphfold.blocks.block import convert_to_block
 from graphfold.blocks.cells import FunctionCell, LeafCell
 from graphfold.blocks.checks import check_blocks
-from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.evaluation import Depth, float_dtype_of, run
 from graphfold.blocks.infer import gradient_leaves, on_zeros
 from graphfold.blocks.lowering import lower, lower_in_processes
@@ -139,9 +139,12 @@ class CompiledModel(nn.Module):
 
         Raises:
             BlockTypeError: if a single example is given, or one does not fit.
+            BlockValueError: if the number of workers is negative.
         """
         if not is_iterable(examples):
             raise _single_example(examples)
+        if num_workers < 0:
+            raise BlockValueError(f"num_workers is {num_workers}. Give 0, or how many there are.")
         try:
             if not num_workers:
                 return lower(self.node_types, self.results, examples)
@@ -209,7 +212,7 @@ class CompiledModel(nn.Module):
         self._checked.add(key)
 
     def _is_example(self, examples: Any) -> bool:
-        """Whether a sequence is an example of the root itself, and its first item is none."""
+        """True for an example of the root itself, given as a sequence whose first item is none."""
         if not isinstance(examples, (Sequence, Tensor, np.ndarray)) or not len(examples):
             return False
         return not self._fits(examples[0]) and self._fits(examples)
@@ -226,7 +229,7 @@ class CompiledModel(nn.Module):
         yield from self.buffers()
 
     def _float_dtype(self) -> torch.dtype | None:
-        """That of the parameters, else what was asked for; None for what each type says."""
+        """The dtype of the parameters, else the one asked for; None for that of each type."""
         asked = None if self._like.dtype == self._widest else self._like.dtype
         return float_dtype_of([self.blocks]) or asked
 
@@ -243,7 +246,7 @@ class CompiledModel(nn.Module):
         return network
 
     def _inputs(self, batch: Batch) -> dict[str, Mapping[str, Tensor]]:
-        """What is known of the nodes before the engine runs: the states of leaves, else columns."""
+        """Inputs of the engine: the states of leaves, which are computed here, else columns."""
         dag, sources = batch.dag, batch.schedule.sources
         found: dict[str, Mapping[str, Tensor]] = {}
         for index, node_type in enumerate(dag.schema.types):
@@ -271,7 +274,7 @@ class CompiledModel(nn.Module):
 
 
 def is_iterable(examples: object) -> bool:
-    """Whether it can be a batch of examples: strings, dicts and what has no items cannot."""
+    """True for possible batches of examples: no strings, no dicts, nothing without items."""
     if isinstance(examples, (str, bytes, Mapping)):
         return False
     try:

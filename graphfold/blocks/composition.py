@@ -29,7 +29,6 @@ class Composition(Block, Scope):
 
     Args:
         children: blocks that will be connected; others are added when they are.
-        name: its name.
     """
 
     is_simple = False
@@ -37,6 +36,7 @@ class Composition(Block, Scope):
     def __init__(self, children: Sequence[Any] | None = None, name: str | None = None) -> None:
         self._calls: list[Call] = []
         self._by_block: dict[Block, Call] = {}
+        self._connected: dict[int, list[Call]] = {}  # id of a block -> calls of it and of readers
         self._plan: list[tuple[Block, Places]] = []
         self._output_places: Places = ()
         super().__init__(name=name)
@@ -91,7 +91,7 @@ class Composition(Block, Scope):
     @transaction()
     def call(self, block: Any, sources: Any) -> Wire:
         """Uses a block, or what converts to one, once more; returns its result."""
-        call = Call(convert_to_block(block))
+        call = Call(convert_to_block(block), self)
         append(self._calls, call)
         self._add_child(call.block)
         self._attach(call, self._wires(sources))
@@ -143,6 +143,8 @@ class Composition(Block, Scope):
 
     def _attach(self, call: Call, wires: tuple[Wire, ...]) -> None:
         assign(vars(call), "sources", wires)
+        for block in {call.block, *(wire.block for wire in wires)}:
+            append(self._connected.setdefault(id(block), []), call)
         if not wires:
             call.block.set_input_type(VoidType())
         elif len(wires) > 1:
@@ -160,7 +162,7 @@ class Composition(Block, Scope):
             )
         call = self._by_block.get(block)
         if call is None:
-            call = Call(block)
+            call = Call(block, self)
             assign(self._by_block, block, call)
             if not isinstance(block, _Placeholder):
                 append(self._calls, call)
@@ -176,7 +178,7 @@ class Composition(Block, Scope):
         if wire.source is self._output:
             raise BlockValueError("cannot read from composition output. Write to it.")
         if isinstance(wire.source, Call):
-            if not any(call is wire.source for call in self._calls):
+            if wire.source.composition is not self:
                 raise BlockValueError(
                     f"{wire} was called in a different composition. Pass its result in."
                 )
@@ -194,11 +196,8 @@ class Composition(Block, Scope):
             self.set_input_type(child.input_type)
         elif child is self._output:
             self.set_output_type(child.output_type)
-        for call in [*self._calls, *self._by_block.values()]:
-            if call.sources is None:
-                continue
-            if call.block is child or any(wire.block is child for wire in call.sources):
-                unify(call.sources, call.block, self._kind)
+        for call in self._connected.get(id(child), ()):
+            unify(call.sources or (), call.block, self._kind)
 
     def _places(self, call: Call, place: dict[int, int]) -> Places:
         found = []
@@ -228,7 +227,6 @@ class Composition(Block, Scope):
         Raises:
             BlockValueError: if a call reads its own result, directly or by way of others.
         """
-        known = {id(call) for call in self._calls}
         order: list[Call] = []
         finished: dict[int, bool] = {}
         for end in ends:
@@ -243,7 +241,7 @@ class Composition(Block, Scope):
                     order.append(call)
                     continue
                 source = wire.source
-                if not isinstance(source, Call) or id(source) not in known:  # the input
+                if not isinstance(source, Call) or source.block is self._input:
                     continue
                 if id(source) not in finished:
                     finished[id(source)] = False

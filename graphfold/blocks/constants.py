@@ -114,7 +114,6 @@ class Zeros(Block):
 
     Args:
         output_type: the type, or what converts to one.
-        name: its name.
 
     Raises:
         BlockTypeError: if Python objects or endless sequences are in the type.

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching import Batch
 from graphfold.blocks.compiled import PASSES, CompiledModel, is_iterable
-from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.lowering import Label
 from graphfold.blocks.node_types import OUTPUTS
 from graphfold.dag import Schema, TypedDAG
@@ -76,6 +77,19 @@ class BlockDataset(GraphDataset):
 
     def __len__(self) -> int:
         return self.dag.num_graphs
+
+    def __getitem__(self, numbers: Sequence[int]) -> Batch:
+        """A planned batch of the examples with these numbers.
+
+        Raises:
+            BlockIndexError: if there is no example of such a number.
+        """
+        wrong = [number for number in numbers if not 0 <= number < len(self)]
+        if wrong:
+            raise BlockIndexError(
+                f"there is no example {wrong[0]} among {len(self)}, which are counted from 0."
+            )
+        return super().__getitem__(numbers)
 
     def loader(
         self, batch_size: int, shuffle: bool = False, num_workers: int = 0, seed: int = 0

@@ -34,7 +34,6 @@ class ForwardDeclaration(Typed):
     Args:
         input_type: what it will take, if known.
         output_type: what it will give, if known.
-        name: its name.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class ForwardDeclaration(Typed):
         self._resolved = False
 
     def __call__(self) -> Block:
-        """A block that stands for the one that will be defined.
+        """A reference to the block that will be defined.
 
         Raises:
             BlockDeclarationError: if it is defined already.
@@ -101,9 +100,9 @@ class Reference(Block):
         return True
 
     def resolve(self, target: Block) -> None:
-        """Names the block that it stands for."""
+        """Sets the block that it refers to."""
         assign(vars(self), "target", target)
-        append(target._parents, self)  # so that it hears of the target's types
+        append(target._parents, self)  # whose types it needs
         self.set_io_types(target)
 
     def check(self) -> None:
@@ -172,7 +171,6 @@ def recursive(
         function: from the block that it defines to what that is.
         input_type: what it takes, where that cannot be found out.
         output_type: what it gives, where that cannot be found out.
-        name: its name.
 
     Raises:
         BlockTypeError: if the types do not fit.

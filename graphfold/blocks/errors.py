@@ -1,4 +1,4 @@
-"""What goes wrong with blocks; each error is Python's own kind as well as one of ours.
+"""The errors of blocks; each is Python's own kind as well as one of ours.
 
 Every `GraphfoldError` is a `ValueError`, so each of these is one too.
 """
@@ -33,7 +33,7 @@ class BlockItemError(BlockTypeError, BlockIndexError):
 
 
 class BlockAttributeError(BlockTypeError, AttributeError):
-    """Something that tensors have, asked of what stands for one while blocks are wired."""
+    """An attribute of tensors, asked of a wire."""
 
 
 class BlockOrderError(BlockTypeError, RuntimeError):

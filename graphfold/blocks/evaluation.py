@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Context(ABC):
-    """What happens to tensors: they are computed (eval), recorded (lowering) or counted (depth).
+    """Base of the runs: tensors are computed (eval), recorded (lowering) or counted (depth).
 
     What a tensor is while it is in flight is the context's own business; blocks only pass it on.
     Tuples are tuples then, sequences lists, and endless ones `itertools.repeat`.
@@ -41,11 +41,11 @@ class Context(ABC):
 
     @abstractmethod
     def visit(self, primitive: Primitive, x: Any) -> Any:
-        """What a primitive block makes of its input."""
+        """The result of a primitive block on its input."""
 
 
 def run(block: Block, context: Context, x: Any) -> Any:
-    """What a block makes of one value.
+    """The result of a block on one value.
 
     The blocks that wait for a child stand on a stack of our own, so the depth of the example is not
     limited by that of Python's.

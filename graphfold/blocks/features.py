@@ -1,4 +1,4 @@
-"""What the blocks of an experiment read of graphs, and the rows that they give to its head."""
+"""Features and NodeRows: from graphs to vectors, and from vectors to the rows of a head."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def Features(
 
 
 class FeatureVector(nn.Module):
-    """What `Features` computes.
+    """Computes `Features`.
 
     Args:
         columns: see there.

@@ -33,7 +33,6 @@ class Fold(Block):
     Args:
         combine_block: from (value so far, element) to the value with it.
         start_block: gives the value before the first element; takes nothing.
-        name: its name.
     """
 
     is_simple = False
@@ -102,7 +101,6 @@ class Reduce(Block):
     Args:
         combine_block: from (left, right) to a value of the same type.
         default_block: gives the value of an empty sequence; takes nothing; zeros if not given.
-        name: its name.
     """
 
     is_simple = False
@@ -177,7 +175,6 @@ def RNN(
         initial_state: gives the state before the first element; zeros if not given, which needs a
             cell whose output type is known.
         initial_state_from_input: whether the input is (sequence, initial state) instead.
-        name: its name.
 
     Raises:
         BlockTypeError: if the types do not fit.

@@ -132,7 +132,6 @@ class Concat(Function):
     Args:
         concat_dim: the dimension to concatenate along, not counting the batch.
         flatten: whether the tensors of nested tuples are concatenated too, in order.
-        name: its name.
 
     Raises:
         BlockTypeError: if there is nothing but a tuple of tensors of one dtype and of one shape in

@@ -1,4 +1,4 @@
-"""What calls that leave no trace tell of a function: its output type, and what it captures."""
+"""Calls of a function that leave no trace: they tell its output type, and what it captures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def infer_output_type(whose: object, fn: Callable[..., Any], kind: ResultType) -
 
 
 def _may_hold_batch(kind: ResultType) -> bool:
-    """Whether a size may be that of the batch, as after broadcasting [batch] with [batch, 1]."""
+    """True if a size may be that of the batch, as after broadcasting [batch] with [batch, 1]."""
     return isinstance(kind, TensorType) and any(s and s % BATCH_SIZE == 0 for s in kind.shape)
 
 
@@ -150,7 +150,7 @@ def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
 
 @contextmanager
 def _unchanged(fn: Callable[..., Any], device: torch.device | None = None) -> Iterator[None]:
-    """Buffers of a module and random numbers are afterwards what they were, whatever it counts."""
+    """Restores the buffers of a module and the state of the random generators."""
     buffers = list(fn.buffers()) if isinstance(fn, nn.Module) else []
     before = [(buffer, buffer.clone()) for buffer in buffers if not is_lazy(buffer)]
     try:

@@ -26,7 +26,6 @@ class Tensor(Block):
     Args:
         shape: the shape, [] for a single number.
         dtype: the dtype.
-        name: its name.
 
     Raises:
         BlockTypeError: if an example has another shape.
@@ -80,7 +79,6 @@ def Scalar(dtype: Any = "float32", name: str | None = None) -> Block:
 
     Args:
         dtype: the dtype.
-        name: its name.
     """
     return Tensor((), dtype, name).set_constructor_name("Scalar")
 
@@ -91,7 +89,6 @@ def Vector(size: int, dtype: Any = "float32", name: str | None = None) -> Block:
     Args:
         size: how many.
         dtype: the dtype.
-        name: its name.
     """
     return Tensor((size,), dtype, name).set_constructor_name("Vector")
 
@@ -103,7 +100,6 @@ class OneHot(Block):
         start: the first integer that has a place.
         stop: the last one plus one; if not given, places go from 0 to `start` minus 1.
         dtype: of the vector.
-        name: its name.
 
     Raises:
         BlockTypeError: if the ends are no integers.
@@ -141,7 +137,6 @@ class OneHotFromList(Block):
         elements: the list; its elements can be keys of a dict.
         dtype: of the vector.
         strict: whether an unknown object is an error; if not, its vector is zero.
-        name: its name.
 
     Raises:
         BlockTypeError: if the elements are no such list.

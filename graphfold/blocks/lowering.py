@@ -29,7 +29,7 @@ from graphfold.errors import ConfigError, add_note
 #: Runs per process, so that one with large examples does not keep the others waiting.
 RUNS_PER_PROCESS = 4
 
-#: What the processes find in their copy of the memory: blocks hold functions, which cannot be sent.
+#: For the copy of the memory that the processes have: blocks hold functions, which cannot be sent.
 _SHARED: dict[str, tuple[NodeTypes, Results, Sequence[Any]]] = {}
 
 
@@ -41,7 +41,7 @@ class Output(NamedTuple):
 
 
 class Label:
-    """What came with a value of a metric; equal only to itself, whatever it holds.
+    """The label of a value of a metric; equal only to itself.
 
     Args:
         value: any object.
@@ -66,6 +66,7 @@ class Recorder(Context):
         self._types = node_types
         self._results = results
         self._names = node_types.operations.name_of
+        self._sizes = {block: len(block.output_tensors) for block in self._names}
         self._op_type: list[int] = []
         self._inputs: list[int] = []
         self._ends: list[int] = []  # where the inputs of each node end
@@ -171,7 +172,7 @@ class Recorder(Context):
                 columns = self._columns[op_type] = [[] for _ in values]
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
-        return [Output(node, number) for number in range(len(block.output_tensors))]
+        return [Output(node, number) for number in range(self._sizes[block])]
 
     def reduction(self, block: Primitive, tensors: Sequence[Any], kind: TensorType) -> Output:
         """The first tensor that a new node gives, which takes any number of tensors.

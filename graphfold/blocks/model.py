@@ -37,7 +37,7 @@ class BlockModel(Model):
         schema: the schema of the graphs, its string features encoded as codes.
         root: makes the root block; called with `schema` and `level` if it takes them.
         head: makes the `Head`; called as in `GraphModel`.
-        level: what a row stands for, "graph", "node" or "output" (an output node).
+        level: the meaning of a row, "graph", "node" or "output" (an output node).
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
@@ -82,7 +82,7 @@ class BlockModel(Model):
             raise _refusal(self._rows_type(), level, wanted)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies, and processes of their own, make the blocks anew: these may hold any function."""
+        """Makes the blocks anew in copies and other processes: they may hold any function."""
         parts = {
             **self._parts,
             "level": self.level,
@@ -106,7 +106,7 @@ class BlockModel(Model):
         return self.lower
 
     def lower(self, dag: TypedDAG, num_workers: int = 0) -> TypedDAG:
-        """What the blocks make of graphs, one graph for each: the slow part, to be done once.
+        """Graphs of the calls of functions, one for each graph: the slow part, to be done once.
 
         Args:
             dag: the graphs, encoded.

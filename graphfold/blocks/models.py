@@ -33,7 +33,7 @@ def tree_lstm(schema: Schema, level: str, hidden_size: int, dropout: float = 0.0
 
     Args:
         schema: the schema of the graphs: leaves, and inner nodes with two inputs.
-        level: what a row stands for, "graph" or "node".
+        level: the meaning of a row, "graph" or "node".
         hidden_size: width of words, of `h` and of `c`.
         dropout: probability of dropping an entry of a word's vector.
 
@@ -125,7 +125,7 @@ def _state_of(kind: NodeType, tree: Block, size: int, dropout: float) -> Block:
 
 
 def _with_rows(state: Block) -> Block:
-    """The same block, each `h` of which is a row."""
+    """The block with each `h` as a row."""
     rows = NodeRows()
 
     def with_rows(node: Any) -> Any:
@@ -154,7 +154,7 @@ def neighbourhood(
 
     Args:
         schema: the schema of the graphs, which have nodes of one type.
-        level: what a row stands for, "graph".
+        level: the meaning of a row, "graph".
         hidden_size: width of all vectors.
         radius: how many steps; lowering takes time exponential in it.
         relation: the edges to follow.

@@ -38,10 +38,10 @@ _RELATIONS = (
     EdgeType(LENGTHS, (Column("slot", "int64"), Column("length", "int64"))),
 )
 
-#: What a dict of modules cannot have as keys.
+#: Names that a dict of modules cannot have as keys.
 _RESERVED = frozenset(dir(nn.ModuleDict()))
 
-#: How columns hold what a schema has no dtype for.
+#: Dtypes of columns for those that a schema does not have.
 _STORED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "int16": "int32"}
 
 
@@ -57,13 +57,13 @@ class Operations:
     """
 
     primitives: dict[str, Primitive] = field(default_factory=dict)
-    name_of: dict[Block, str] = field(default_factory=dict)
+    name_of: dict[Primitive, str] = field(default_factory=dict)
     copies: dict[TensorType, Function] = field(default_factory=dict)
     _known: dict[Hashable, str] = field(default_factory=dict)
 
     @staticmethod
     def of(blocks: Sequence[Block]) -> Operations:
-        """Those of some blocks, which have passed their checks."""
+        """The operations of some blocks, which have passed their checks."""
         found = Operations()
         for block in blocks:
             if isinstance(block, Primitive):
@@ -139,7 +139,7 @@ class Signature:
 
     @property
     def arity(self) -> int | None:
-        """How many children a node has; None for any number."""
+        """The number of children of a node; None for any number."""
         if isinstance(self.sources, int):
             return None
         slots = (s[0] for s in self.sources if s is not None and not isinstance(s, Constant))
@@ -221,7 +221,7 @@ class NodeTypes:
 
 
 def widen(dag: TypedDAG, schema: Schema) -> TypedDAG:
-    """The same graphs with a schema that has their types, and perhaps more, in any order.
+    """Graphs with a schema that has their types, and perhaps more, in any order.
 
     Raises:
         SchemaError: if the schema lacks a type of the graphs.

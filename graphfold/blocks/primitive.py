@@ -28,7 +28,7 @@ class Primitive(Block):
     A primitive without nodes, such as a constant, has no `cell`.
     """
 
-    #: Whether functions read its tensor directly, from the block's module.
+    #: True if functions read its tensor directly, from the block's module.
     is_constant: ClassVar[bool] = False
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Primitive(Block):
 
     @property
     def operation(self) -> tuple[Hashable, str] | None:
-        """What it computes, and how that is best called; blocks that compute the same are one.
+        """A key for what it computes, and a name; blocks of equal keys are one operation.
 
         None for what neither makes nodes nor holds tensors.
         """

@@ -28,7 +28,6 @@ class Record(Block):
         named_children: a dict (its blocks run in the order of their sorted keys; an `OrderedDict`
             keeps its own), a list of (key, block) pairs, or a tuple of blocks for the items 0, 1
             and so on. A key may be anything that the input is asked for, a slice too.
-        name: its name.
 
     Raises:
         BlockTypeError: if it is none of these, or a tuple input has another number of items.
@@ -92,9 +91,10 @@ class Record(Block):
             block.set_output_type(item)
 
     def _child_found(self, child: Block) -> None:
-        inputs = [block.input_type for block in self._children]
-        if self.input_type is None and inputs and None not in inputs:
-            self.set_input_type(TupleType(*inputs))  # type: ignore[arg-type]
+        if self.input_type is None:
+            inputs = [block.input_type for block in self._children]
+            if None not in inputs:
+                self.set_input_type(TupleType(*inputs))  # type: ignore[arg-type]
         _give_tuple(self)
 
     def _matched(self, side: str, kind: ResultType) -> TupleType:
@@ -115,7 +115,6 @@ def AllOf(*blocks: Any, name: str | None = None) -> Block:
 
     Args:
         *blocks: blocks, or what converts to blocks; without any it is `Void`.
-        name: its name.
     """
     if not blocks:
         return Void(name).set_constructor_name("AllOf")
@@ -198,7 +197,8 @@ def named_blocks(named: Named) -> list[tuple[Any, Block]]:
 
 
 def _give_tuple(block: Block) -> None:
-    """Sets the output type of a block that gives its children's outputs."""
-    outputs = [child.output_type for child in block.children]
-    if outputs and None not in outputs:
-        block.set_output_type(TupleType(*outputs))  # type: ignore[arg-type]
+    """Sets the output type of a block that gives its children's outputs, once they are known."""
+    if block.output_type is None:
+        outputs = [child.output_type for child in block.children]
+        if None not in outputs:
+            block.set_output_type(TupleType(*outputs))  # type: ignore[arg-type]

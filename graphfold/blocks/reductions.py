@@ -33,9 +33,6 @@ class Reduction(Primitive):
     Fold builds a balanced tree of additions or comparisons; here it is a single node, which gives
     the same up to rounding.
 
-    Args:
-        name: its name.
-
     Raises:
         BlockTypeError: if the input is not a finite sequence, or a tuple of equals, of tensors.
     """
@@ -43,8 +40,8 @@ class Reduction(Primitive):
     expected_input = (TupleType, SequenceType)
     expected_output = (TensorType,)
 
-    #: What `torch.scatter_reduce` calls it, for integers.
-    scatter: ClassVar[str]
+    #: Its name in `torch.scatter_reduce`, for integers; None if it takes none.
+    scatter: ClassVar[str | None] = None
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name)
@@ -89,6 +86,11 @@ class Reduction(Primitive):
         if not isinstance(element, TensorType):
             raise BlockTypeError(
                 f"{self} takes sequences of tensors, but its elements are {element}. Use Reduce."
+            )
+        if self.scatter is None and not element.is_floating_point:
+            raise BlockTypeError(
+                f"{self} takes floating-point tensors, but its elements are {element}. Read them "
+                "with dtype='float32'."
             )
         self.set_output_type(element)
 
@@ -139,8 +141,6 @@ class Max(Reduction):
 class Mean(Reduction):
     """The mean of the elements; zeros of none. Raises BlockTypeError for integers."""
 
-    scatter = "mean"
-
     @staticmethod
     def reduce_rows(rows: Tensor) -> Tensor:
         return rows.mean(0)
@@ -151,11 +151,3 @@ class Mean(Reduction):
 
     def depth(self, depth: Depth, x: Sequence[int]) -> int:
         return 1 + super().depth(depth, x)
-
-    def _input_found(self, kind: ResultType) -> None:
-        super()._input_found(kind)
-        if not self.tensor.is_floating_point:
-            raise BlockTypeError(
-                f"{self} takes floating-point tensors, but its elements are {self.tensor}. Read "
-                "them with dtype='float32'."
-            )

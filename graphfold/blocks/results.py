@@ -69,7 +69,7 @@ class Metric(Primitive):
 
     @property
     def has_labels(self) -> bool:
-        """Whether values come with labels."""
+        """True if values come with labels."""
         return isinstance(self.input_type, TupleType)
 
     def metrics(self) -> Mapping[str, TensorType]:
@@ -100,7 +100,7 @@ class Metric(Primitive):
 
 @dataclass(frozen=True)
 class Result:
-    """What a model gives for some examples.
+    """The output and the metrics of a model for some examples.
 
     Attributes:
         output: as the root's output type says, with tensors [num_examples, ...]. In the place of a
@@ -118,7 +118,7 @@ class Result:
 
 
 class Results:
-    """What a root gives: a slot for every tensor and sequence in its type and for every metric.
+    """The slots of a root's results: one for every tensor, sequence and metric.
 
     Args:
         root: the root.
@@ -239,7 +239,7 @@ class _Found:
         return None, slot
 
     def lengths(self, slot: int) -> list[int]:
-        """How long the sequences of a slot are."""
+        """The lengths of the sequences of a slot."""
         columns = self.dag.columns[f"relation:{LENGTHS}"]
         found: list[int] = columns["length"][columns["slot"] == slot].tolist()
         return found

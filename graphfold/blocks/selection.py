@@ -33,7 +33,6 @@ class InputTransform(Block):
 
     Args:
         py_fn: what is done with the object. Its exceptions are passed on, with a note.
-        name: its name.
 
     Raises:
         BlockTypeError: if it cannot be called.
@@ -61,7 +60,6 @@ class GetItem(Block):
 
     Args:
         key: the key, a position or a slice.
-        name: its name.
 
     Raises:
         BlockTypeError: if the input is none of these, or a tuple without such an item.
@@ -109,7 +107,6 @@ def Slice(
         start: as in Python.
         stop: as in Python.
         step: as in Python; -1 reverses.
-        name: its name.
 
     Raises:
         BlockTypeError: if a number comes without its name.
@@ -129,7 +126,6 @@ class Length(Block):
 
     Args:
         dtype: of the number.
-        name: its name.
     """
 
     expected_input = (PyObjectType, SequenceType, TupleType)
@@ -160,9 +156,6 @@ class Length(Block):
 
 class Nth(Block):
     """`x[n]` of (x, n): a finite sequence and a Python integer.
-
-    Args:
-        name: its name.
 
     Raises:
         BlockTypeError: if the input is something else.

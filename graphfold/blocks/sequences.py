@@ -31,7 +31,6 @@ class Map(Block):
 
     Args:
         elem_block: the block.
-        name: its name.
     """
 
     is_simple = False
@@ -81,11 +80,7 @@ class Map(Block):
 
 
 class Broadcast(Block):
-    """An endless sequence of the input, to be zipped with a finite one.
-
-    Args:
-        name: its name.
-    """
+    """An endless sequence of the input, to be zipped with a finite one."""
 
     expected_output = (BroadcastSequenceType,)
 
@@ -100,11 +95,7 @@ class Broadcast(Block):
 
 
 class Zip(Block):
-    """A sequence of tuples from a tuple of sequences, as long as the shortest.
-
-    Args:
-        name: its name.
-    """
+    """A sequence of tuples from a tuple of sequences, as long as the shortest."""
 
     expected_input = (TupleType,)
     expected_output = (SequenceType,)
@@ -147,7 +138,6 @@ class NGrams(Block):
 
     Args:
         n: how many.
-        name: its name.
 
     Raises:
         BlockTypeError: if n is no integer.
@@ -188,7 +178,6 @@ def Attention(score: Any, name: str | None = None) -> Block:
 
     Args:
         score: from an element to its score, a scalar or a vector of one number.
-        name: its name.
 
     Raises:
         BlockTypeError: if the score is not one number.

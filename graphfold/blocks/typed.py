@@ -137,12 +137,12 @@ class Typed:
 
     @property
     def input_type(self) -> ResultType | None:
-        """What it takes; None as long as that is unknown."""
+        """The type of the input; None as long as that is unknown."""
         return self._types["input"]
 
     @property
     def output_type(self) -> ResultType | None:
-        """What it gives; None as long as that is unknown."""
+        """The type of the output; None as long as that is unknown."""
         return self._types["output"]
 
     def set_input_type(self, input_type: TypeLike | None) -> Self:

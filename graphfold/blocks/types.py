@@ -45,7 +45,7 @@ class ResultType:
 
     @property
     def size(self) -> int | None:
-        """How many numbers a value has; None where that is not fixed."""
+        """The number of numbers in a value; None where that is not fixed."""
         return None
 
     def terminal_types(self) -> Iterator[ResultType]:
@@ -152,7 +152,7 @@ class TensorType(ResultType):
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether it has a gradient."""
+        """True for dtypes that have gradients."""
         return self.torch_dtype.is_floating_point
 
 
@@ -260,7 +260,7 @@ class BroadcastSequenceType(SequenceType):
 
 
 def is_size(value: object) -> bool:
-    """Whether it can be the size of a dimension."""
+    """True for what can be the size of a dimension."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
 
 
@@ -287,7 +287,7 @@ TypeLike: TypeAlias = Any
 
 
 def convert_to_type(type_like: TypeLike) -> ResultType:
-    """What `type_like` says.
+    """The type that `type_like` says.
 
     | given | type |
     |---|---|

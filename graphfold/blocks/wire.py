@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Scope(ABC):
-    """Where blocks are being wired: a composition."""
+    """Interface of what is being wired: a composition."""
 
     @abstractmethod
     def connect(self, sources: Any, block: Any) -> None:
@@ -60,11 +60,13 @@ class Call:
 
     Attributes:
         block: the block.
+        composition: where it is used.
         sources: the wires that it reads; None as long as it is not connected.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, composition: Scope) -> None:
         self.block = block
+        self.composition = composition
         self.sources: tuple[Wire, ...] | None = None
 
 
@@ -118,7 +120,7 @@ class Wire:
         raise BlockTypeError("a wire cannot be iterated. Name its items: x[0], x[1].")
 
     def __rshift__(self, other: Any) -> Wire:
-        """What a block, or what converts to one, makes of it."""
+        """The result of a block, or of what converts to one, on it."""
         return current_scope("calling a block").call(other, (self,))
 
     @classmethod

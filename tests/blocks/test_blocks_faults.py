@@ -140,6 +140,42 @@ def test_a_row_of_blocks_costs_in_proportion_to_its_length(pipe: Callable[[int],
     evaluate(800)
 
 
+def cases(number: int) -> td.Block:
+    return td.OneOf(lambda x: 1, {key: td.Scalar() for key in range(number)})
+
+
+def items(number: int) -> td.Block:
+    return td.InputTransform(lambda x: [x] * number) >> td.Record((td.Scalar(),) * number)
+
+
+def steps(number: int) -> td.Block:
+    def wire(x: Any) -> Any:
+        for _ in range(number):
+            x = neg()(x)
+        return x
+
+    return td.Scalar() >> td.compose(wire)
+
+
+@pytest.mark.parametrize("make", [cases, items, steps])
+def test_wiring_costs_in_proportion_to_the_parts(make: Callable[[int], td.Block]) -> None:
+    def evaluate(number: int) -> None:
+        make(number).eval(1)
+
+    evaluate(10)
+    assert calls(400, evaluate) < 2.2 * calls(200, evaluate)
+
+
+def test_numbers_that_there_are_not_are_refused() -> None:
+    model = td.compile(td.Scalar())
+    data = td.BlockDataset(model, [1, 2, 3])
+    for number in (3, -1):
+        with pytest.raises(td.BlockIndexError, match=f"no example {number} among 3"):
+            data[[0, number]]
+    with pytest.raises(td.BlockValueError, match="num_workers is -1"):
+        model.lower([1, 2], num_workers=-1)
+
+
 @dataclass
 class Pair:
     """A tree as an object of one's own."""

@@ -42,13 +42,15 @@ def run(code: str, namespace: dict[str, object]) -> str:
 def test_the_blocks_run_and_print_what_they_promise() -> None:
     fences = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     namespace: dict[str, object] = {"__name__": "blocks_page"}
-    printed, count = "", 0
+    code, printed, count = "", "", 0
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for language, text in fences:
             if language == "text":  # what was printed, in lines as long as the page is wide
                 assert text.split() == printed.split()
+                count += len(re.findall(r"^print\(", code, re.MULTILINE))
             elif language == "python":
+                code = text
                 printed = run(text, namespace)
                 promised = re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE)
                 assert printed.splitlines() == promised or not promised
