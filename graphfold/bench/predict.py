@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -58,8 +58,8 @@ class Example(NamedTuple):
     batch: Batch  # encoded and planned
 
 
-#: What a variant does with a record.
-Call: TypeAlias = Callable[[Example], Any]
+#: From a record to the root's probabilities by class, or its logits.
+Call: TypeAlias = Callable[[Example], "Mapping[str, float] | Tensor"]
 
 
 def rows(settings: Settings) -> Iterator[Row]:
@@ -74,68 +74,90 @@ def rows(settings: Settings) -> Iterator[Row]:
         raise ConfigError("benchmark predict takes one record at a time. Leave out --batch-size.")
     data = load_data([*OVERRIDES, *settings.overrides])
     for sizes in settings.sizes(HIDDEN_SIZES, [1]):
-        variants = Variants(load_sized(OVERRIDES, sizes, settings, data))
-        variants.require_equal()
-        for example in variants.examples[:WARM_UP]:
-            for call in variants.calls.values():
-                call(example)
-        timings = {
-            name: summarize(seconds)
-            for name, seconds in _times(variants.calls, variants.examples).items()
-        }
-        works = {name: Work(lambda: None, 1, EQUAL_ONCE) for name in timings}
+        experiment = load_sized(OVERRIDES, sizes, settings, data)
+        calls, examples = make_calls(experiment), read_examples(experiment)
+        require_equal(calls, examples[0])
+        _times(calls, examples[:WARM_UP])
+        times = _times(calls, examples)
+        timings = {name: summarize(seconds) for name, seconds in times.items()}
+        works = {name: Work(lambda: None, 1, EQUAL_ONCE) for name in calls}
         setting = settings.row("predict", sizes[1], sizes[0], "inference")
         yield from make_rows(setting, works, timings)
 
 
-class Variants:
-    """The ways to predict one record.
+def make_calls(experiment: Experiment) -> dict[str, Call]:
+    """The variants, each with a model of its own."""
+    fuses = fuse_settings(experiment.model.network)
+    found: dict[str, Call] = {}
+    for name, fuse in fuses.items():
+        found[name] = partial(_from_text, load_saved(experiment, fuse))
+    found["from_graph"] = partial(_from_graph, load_saved(experiment, fuses["graphfold"]))
+    found["planned"] = partial(_planned, load_saved(experiment, fuses["graphfold"]))
+    return found
 
-    Args:
-        experiment: the model, which is saved and loaded, and its data.
-    """
 
-    def __init__(self, experiment: Experiment) -> None:
-        fuses = fuse_settings(experiment.model.network)
-        self.predictors = _predictors(experiment, fuses)
-        self.examples = list(self._read(Path(experiment.data.files[-1].path)))
-        model = self.predictors["graphfold"]
-        self.calls: Mapping[str, Call] = {
-            **{name: partial(_predict, found) for name, found in self.predictors.items()},
-            "from_graph": lambda example: model.predict_graphs(example.dag),
-            "planned": self._planned,
-        }
+def read_examples(experiment: Experiment) -> list[Example]:
+    """The first records of the test part."""
+    model, path = load_saved(experiment, None), Path(experiment.data.files[-1].path)
+    found = []
+    for record in islice(model.adapter.records(path), NUM_RECORDS):
+        if not isinstance(record.content, BracketText):
+            raise ConfigError(
+                "benchmark predict reads trees in brackets. Leave out the overrides of data."
+            )
+        dag = read_records(model.adapter, path, [record]).dag
+        batch = model.trained.model.plan(model.trained.spec.encode(dag), share=True)
+        found.append(Example(record.content.text, dag, batch))
+    return found
 
-    def require_equal(self) -> None:
-        """Raises RuntimeError if they give different probabilities for the first record."""
-        example = self.examples[0]
-        head = self.predictors["graphfold"].trained.model.head
-        root = example.batch.dag.output_index
-        found = {name: _probabilities(self.calls[name](example)[0]) for name in self.predictors}
-        (described,) = self.calls["from_graph"](example)
-        found["from_graph"] = _probabilities(described.to_dict())
-        found["planned"] = head.decode(self._planned(example))["probabilities"][root].flatten()
-        for name, got in found.items():
-            if not torch.allclose(got, found["graphfold"], rtol=0, atol=TOLERANCE):
-                raise RuntimeError(
-                    f"variant {name} differs from graphfold, so their speeds cannot be compared"
-                )
 
-    def _read(self, path: Path) -> Iterator[Example]:
-        model = self.predictors["graphfold"]
-        for record in islice(model.adapter.records(path), NUM_RECORDS):
-            if not isinstance(record.content, BracketText):
-                raise ConfigError(
-                    "benchmark predict reads trees in brackets. Leave out the overrides of data."
-                )
-            dag = read_records(model.adapter, path, [record]).dag
-            encoded = model.trained.spec.encode(dag)
-            yield Example(record.content.text, dag, model.trained.model.plan(encoded, share=True))
+def load_saved(experiment: Experiment, fuse: bool | None) -> Predictor:
+    """The model as it is loaded from a checkpoint."""
+    checkpoint = Checkpoint(
+        config=dict(experiment.config),
+        **experiment.data.state_dict(),
+        packages=[],
+        state_dict=experiment.model.state_dict(),
+        training_records=torch.empty(0, dtype=torch.int64),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.ckpt"
+        path.write_bytes(checkpoint.encode())
+        predictor = load(path)
+    predictor.trained.model.network.fuse = fuse
+    return predictor
 
-    @torch.no_grad()
-    def _planned(self, example: Example) -> Tensor:
-        raw: Tensor = self.predictors["graphfold"].trained.model(example.batch)
-        return raw
+
+def require_equal(calls: Mapping[str, Call], example: Example) -> None:
+    """Raises RuntimeError if the variants give different probabilities for a record."""
+    found = {name: _probabilities(call(example)) for name, call in calls.items()}
+    for name, got in found.items():
+        if not torch.allclose(got, found["graphfold"], rtol=0, atol=TOLERANCE):
+            raise RuntimeError(
+                f"variant {name} differs from graphfold, so their speeds cannot be compared"
+            )
+
+
+def _probabilities(answer: Mapping[str, float] | Tensor) -> Tensor:
+    if isinstance(answer, Tensor):
+        return torch.softmax(answer, dim=-1)
+    return torch.tensor([*answer.values()])
+
+
+def _from_text(model: Predictor, example: Example) -> Mapping[str, float]:
+    found: Mapping[str, float] = model.predict([example.text])[0]["probabilities"]
+    return found
+
+
+def _from_graph(model: Predictor, example: Example) -> Mapping[str, float]:
+    found: Mapping[str, float] = model.predict_graphs(example.dag)[0].to_dict()["probabilities"]
+    return found
+
+
+@torch.no_grad()
+def _planned(model: Predictor, example: Example) -> Tensor:
+    logits: Tensor = model.trained.model(example.batch)
+    return logits[example.batch.dag.output_index[0]]
 
 
 def _times(calls: Mapping[str, Call], examples: Sequence[Example]) -> dict[str, list[float]]:
@@ -148,30 +170,3 @@ def _times(calls: Mapping[str, Call], examples: Sequence[Example]) -> dict[str, 
             calls[name](example)
             times[name].append(time.perf_counter() - start)
     return times
-
-
-def _predictors(experiment: Experiment, fuses: Mapping[str, bool | None]) -> dict[str, Predictor]:
-    """Variant -> the model as it is loaded from a checkpoint."""
-    checkpoint = Checkpoint(
-        config=dict(experiment.config),
-        **experiment.data.state_dict(),
-        packages=[],
-        state_dict=experiment.model.state_dict(),
-        training_records=torch.empty(0, dtype=torch.int64),
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.ckpt"
-        path.write_bytes(checkpoint.encode())
-        found = {name: load(path) for name in fuses}
-    for name, predictor in found.items():
-        predictor.trained.model.network.fuse = fuses[name]
-    return found
-
-
-def _predict(predictor: Predictor, example: Example) -> list[dict[str, Any]]:
-    return predictor.predict([example.text])
-
-
-def _probabilities(prediction: Mapping[str, Any]) -> Tensor:
-    """The probabilities of the root's classes."""
-    return torch.tensor([*prediction["probabilities"].values()])
