@@ -114,7 +114,10 @@ class Children:
         return self._reader.stack(field, self.group_size, self.arity)
 
     def previous(self, field: str) -> Tensor:
-        """[group_size, width] the nodes' own state before this pass or round."""
+        """[group_size, width] the nodes' own state before this pass or round; a copy."""
+        return self._own(field).clone()
+
+    def _own(self, field: str) -> Tensor:
         return self._reader.previous(field)
 
     def sum(
@@ -147,8 +150,8 @@ class Children:
         if own is None:
             return total
         if isinstance(own, Tensor):
-            return torch.addcmul(total, self.previous(field), own.unsqueeze(1))
-        return torch.add(total, self.previous(field), alpha=own)
+            return torch.addcmul(total, self._own(field), own.unsqueeze(1))
+        return torch.add(total, self._own(field), alpha=own)
 
     def mean(self, field: str | Tensor) -> Tensor:
         """[group_size, width] means over children."""

@@ -21,9 +21,9 @@ Parts = Mapping[int, Tensor]
 class GroupStates(ABC):
     """The fields as the groups of a pass compute them.
 
-    What a cell reads is always a copy: if it changes that in place, it changes nobody's state. The
-    gradient of a slice, or of gathered rows, is as large as what they come from; so what several
-    groups read of one tensor is gathered once and split.
+    What is read of children is always a copy: if a cell changes it in place, it changes nobody's
+    state. The gradient of a slice, or of gathered rows, is as large as what they come from; so what
+    several groups read of one tensor is gathered once and split.
 
     Args:
         plan: of the pass.
@@ -53,7 +53,7 @@ class GroupStates(ABC):
         rows = self.before(field, group)
         if rows is None:
             raise KeyError(field)
-        return rows.clone()
+        return rows
 
     def children(self, field: str, group: Group) -> Tensor:
         """[num_child_edges, width] what the edges of a group read."""
@@ -167,6 +167,13 @@ class RoundStates(GroupStates):
             for op_type in unrolled.round_of(code)[1:]
             for name in cell.fields
         }
+
+    def add(self, group: Group, new: Mapping[str, Tensor]) -> None:
+        super().add(group, new)
+        number, op_type = self._inputs.unrolled.round_of(group.op_type)
+        if number > 1:  # nobody reads the round before the last any more
+            for rows in self._fields.values():
+                del rows[self._inputs.unrolled.first[number - 2][op_type]]
 
     def before(self, field: str, group: Group) -> Tensor | None:
         number, op_type = self._inputs.unrolled.round_of(group.op_type)

@@ -277,6 +277,9 @@ class TracedChildren(Children):
         return rows.view(self.group_size, self.arity, rows.shape[1])
 
     def previous(self, field: str) -> Tensor:
+        return self._own(field)
+
+    def _own(self, field: str) -> Tensor:
         return self._read("previous", field)
 
     def sum(
