@@ -189,7 +189,7 @@ def test_cells_of_graphfold_can_be_watched(case: Any) -> None:
 
 
 def test_cells_of_blocks_can_be_watched() -> None:
-    layer, scales = nn.Linear(2, 2), [2.0]
+    layer, scales = nn.Linear(2, 2).requires_grad_(False), [2.0]
     fc = td.FC(2, torch.tanh)
     block = (
         (td.Vector(2) >> (lambda x: layer(x) * scales[0]), td.Vector(2) >> fc)
