@@ -22,6 +22,7 @@ RANKS = {
     "files": 1,
     "dag": 1,
     "batching": 2,
+    "metrics": 2,
     "datasets": 3,
     "layers": 3,
     "blocks": 4,

@@ -149,7 +149,7 @@ class Variants:
     def _decode(self, raw: Tensor, dag: TypedDAG) -> Tensor:
         """What raw outputs say of the root."""
         head = self.predictor.trained.model.head
-        return head.decode(raw)["probabilities"].cpu()[dag.output_index[0]]
+        return head.decode(raw).cpu()[dag.output_index[0]]
 
 
 def _variant_rows(setting: Row, variants: Variants) -> Iterator[Row]:

@@ -10,6 +10,7 @@ import torch
 
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.metrics.registry import check_metrics
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, SHARED
 from graphfold.training.loop.fit import OURS
@@ -31,6 +32,8 @@ def check_parts(config: Mapping[str, Any]) -> None:
         for attempt in (_try_optimizer, _try_trainer):
             with _collected(faults):
                 attempt(config)
+    with _collected(faults):
+        check_metrics(config.get("metrics"))
     with _collected(faults):
         DataModule(**config["data"])
     if faults:

@@ -15,14 +15,16 @@ from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
 from graphfold.layers import Model
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.metrics.registry import third_party_metrics
 from graphfold.training.config.earlier_configs import upgraded
 from graphfold.training.config.instantiate import refuse_unregistered, third_party
 from graphfold.training.config.model import build_model
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.precision import autocast, parameter_dtype
 from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.scoring.metrics import Metrics
-from graphfold.training.scoring.scoring import Rows, score, split_metrics
+from graphfold.training.scoring.metrics import HeadMetrics, Metrics
+from graphfold.training.scoring.scoring import score
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,6 @@ class TrainedModel:
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
 
     @property
-    def reduction(self) -> str:
-        """How the loss is averaged."""
-        return str(self.checkpoint.config["loss"]["reduction"])
-
-    @property
     def schema(self) -> Schema:
         """The schema that the model was trained with, encoded."""
         return self.spec.schema
@@ -78,7 +75,7 @@ class TrainedModel:
         """The data of the run, some of whose settings are changed."""
         return DataModule(**{**self.checkpoint.config["data"], **settings})
 
-    def score(self, data: DataModule, part: str) -> Rows:
+    def score(self, data: DataModule, part: str) -> EvalRows:
         """All predictions for a part, from the batches that training scores it with."""
         share = choose_sharing(data, self.model, training=False)
         loader = data.loader(
@@ -91,14 +88,18 @@ class TrainedModel:
         with autocast(self.device, self.checkpoint.config["trainer"]):
             return score(self.model, loader, self.device)
 
-    def metrics(self, rows: Rows) -> Metrics:
+    def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""
-        return split_metrics(self.model.head, rows, self.reduction)
+        config = self.checkpoint.config
+        reduction = str(config["loss"]["reduction"])
+        return HeadMetrics.of(self.model.head, config.get("metrics"), reduction)(rows)
 
 
 def refuse_untrusted(checkpoint: Checkpoint, trusted: Collection[str]) -> None:
     """Raises CheckpointError before a class is imported that the user has not vouched for."""
     refuse_unregistered(checkpoint.config.get("model"), trusted, "model")
+    for path in third_party_metrics(checkpoint.config.get("metrics")):
+        refuse_unregistered({"_target_": path}, trusted, "metrics")
     package = adapter_package(checkpoint.config.get("data", {}))
     if package is not None and package not in trusted:
         raise CheckpointError(
@@ -111,7 +112,8 @@ def refuse_untrusted(checkpoint: Checkpoint, trusted: Collection[str]) -> None:
 def named_packages(config: Mapping[str, Any]) -> list[str]:
     """The third-party packages whose classes a run uses for its model and its data."""
     adapter = adapter_package(config["data"])
-    return sorted({*third_party(config["model"]), *([adapter] if adapter else [])})
+    metrics = {path.partition(".")[0] for path in third_party_metrics(config.get("metrics"))}
+    return sorted({*third_party(config["model"]), *metrics, *([adapter] if adapter else [])})
 
 
 def adapter_package(data: Mapping[str, Any]) -> str | None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rdkit import Chem
 from training.tiny_runs import listops, run, train, write_corpora, write_molecules
 
 import graphfold
 from graphfold.datasets.adapters.conllu import UPOS
+from graphfold.errors import DataError
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
 
@@ -130,7 +132,20 @@ def test_nothing_is_written_when_the_file_is_at_fault(
         assert not out.exists()
     (tmp_path / "other.csv").write_text("SMILE\nCC\n")
     assert run("predict", values, tmp_path / "other.csv") == 2
-    assert "no column 'smiles'" in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert "no column 'smiles'" in captured.err
+    assert "Add --set smiles_column=VALUE." in captured.err
+    assert captured.out == ""
+
+
+def test_a_file_of_which_nothing_can_be_read_is_wrong_use(
+    trees: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "sentences.conllu").write_text("1\tthe\tthe\tDET\n2\tfilm\tfilm\tNOUN\n")
+    out = folder / "sentences.jsonl"
+    assert run("predict", trees, folder / "sentences.conllu", "--output", out) == 2
+    assert "not one record could be read" in capsys.readouterr().err
+    assert all(json.loads(line)["reason"] for line in out.read_text().splitlines())
 
 
 def test_a_setting_names_the_column(values: Path, folder: Path) -> None:
@@ -200,6 +215,24 @@ def test_from_python(values: Path, trees: Path) -> None:
     assert "never closed" in bad["reason"]
     assert "several records" in two["reason"]
     assert graphfold.load(values).predict([]) == []
+
+
+def test_one_string_is_no_list_of_records(values: Path) -> None:
+    with pytest.raises(DataError, match=r"not one string. Write predict\(\['CCO'\]\)"):
+        graphfold.load(values).predict("CCO")
+
+
+def test_molecules_and_missing_values_from_python(values: Path, trees: Path) -> None:
+    model = graphfold.load(values)
+    text, molecule, nothing, number = model.predict(
+        ["OCC", Chem.MolFromSmiles("CCO"), None, float("nan")]
+    )
+    assert molecule["prediction"] == pytest.approx(text["prediction"], abs=1e-5)
+    assert nothing["reason"] == "None is no molecule"
+    assert number["reason"] == "nan is no molecule"
+    assert (nothing["line"], nothing["prediction"]) == (3, None)
+    (item,) = graphfold.load(trees).predict([None])
+    assert item["reason"] == "None is no string"
 
 
 def test_a_graph_target_of_trees(folder: Path) -> None:

@@ -135,6 +135,24 @@ def test_a_changed_file_is_refused(
     assert run("evaluate", run_path, "--data", table) == 0
 
 
+def test_classes_have_scores_of_their_own(
+    listops_run: Path, molecule_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = evaluate(listops_run, "--split", "test", "--per-class")
+    captured = capsys.readouterr()
+    assert "classes of test\n" in captured.out
+    assert captured.err.startswith("warning: test/precision/")  # of a class that is never predicted
+    scores = {key for key in metrics if key.startswith("test/recall/")}
+    assert scores == {f"test/recall/{digit}" for digit in range(10)}
+    assert sum(metrics[f"test/support/{digit}"] for digit in range(10)) == 12
+    trained = read_json(listops_run / "metrics.json")
+    assert {
+        key: metrics[key] for key in trained if key.startswith("test/")
+    }.items() <= trained.items()
+    assert run("evaluate", molecule_run, "--per-class") == 2
+    assert "predicts no classes" in capsys.readouterr().err
+
+
 def test_split_and_data_exclude_each_other(
     listops_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
