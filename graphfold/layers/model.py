@@ -37,6 +37,10 @@ class Model(nn.Module, ABC):
     head: Head
     network: Any
 
+    def extra_repr(self) -> str:
+        """The number of parameters; the parts say the rest, in a few lines."""
+        return f"{sum(p.numel() for p in self.parameters()):,} parameters"
+
     @property
     @abstractmethod
     def passes(self) -> tuple[Pass, ...]:

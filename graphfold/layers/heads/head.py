@@ -83,6 +83,10 @@ class Head(nn.Module, ABC):
                 f"{type(self).__name__} cannot predict " + " Nor can it: ".join(faults)
             )
 
+    def __repr__(self) -> str:
+        """The targets with their classes or units."""
+        return f"{type(self).__name__}({', '.join(map(str, self.columns))} of each {self.level})"
+
     @property
     def targets(self) -> tuple[str, ...]:
         """The names of the targets."""

@@ -56,6 +56,9 @@ class Predictor:
         self.batch_size = data.batch_size
         self.share = data.share  # "auto" until there is a record to try it with
 
+    def __repr__(self) -> str:
+        return repr(self.trained).replace("TrainedModel", "Predictor", 1)
+
     def predict(self, items: Iterable[Any]) -> list[dict[str, Any]]:
         """One prediction for each item.
 

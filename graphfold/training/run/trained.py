@@ -66,6 +66,16 @@ class TrainedModel:
             ) from error
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
 
+    def __repr__(self) -> str:
+        """Where it comes from, what chose it, and the model with its targets and their units."""
+        config, epoch = self.checkpoint.config, self.checkpoint.progress.get("epoch", 0) + 1
+        versions = ", ".join(f"{k} {v}" for k, v in self.checkpoint.versions.items())
+        metrics = ", ".join(config.get("metrics") or self.model.head.metrics)
+        lines = [f"{self.path} ({versions})", f"epoch {epoch}, the best by {config['monitor']}"]
+        lines += [f"metrics: {metrics}", f"model: {self.model!r}"]
+        text = "\n".join(lines).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {text}\n)"
+
     @property
     def schema(self) -> Schema:
         """The schema that the model was trained with, encoded."""

@@ -235,6 +235,18 @@ def test_molecules_and_missing_values_from_python(values: Path, trees: Path) -> 
     assert item["reason"] == "None is no string"
 
 
+def test_a_model_is_shown_in_a_few_lines(values: Path) -> None:
+    model = graphfold.load(values)
+    text = repr(model)
+    assert text == repr(model.trained).replace("TrainedModel", "Predictor")
+    assert "best.ckpt (python 3." in text
+    assert "the best by val/loss" in text
+    assert "(readout): SumReadout(h -> [num_graphs, 8])" in text
+    assert "(head): RegressionHead(a b float32, c float32 of each graph)" in text
+    assert len(text.splitlines()) < 20
+    assert "Parameter" not in text
+
+
 def test_a_graph_target_of_trees(folder: Path) -> None:
     run_path = train(folder / "listops", *listops("trainer.max_epochs=1"))
     (item,) = graphfold.load(run_path).predict(["3\t( ( ( [MAX 2 ) 3 ) ] )"])
