@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
 from graphfold.training.config.check_config import check_config
+from graphfold.training.config.folder import config_folder
 from graphfold.training.config.overrides import (
     Groups,
     check_keys,
@@ -41,15 +42,6 @@ class Composed:
     config: dict[str, Any]  # resolved: plain values, nothing left to fill in
     folder: Path  # hydra.run.dir
     sweep_folder: Path  # hydra.sweep.dir, for -m
-
-
-def config_folder() -> Path:
-    """The config files: in the package when installed, beside it in an editable install."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "configs", package.parent / "configs"):
-        if (folder / "train.yaml").is_file():
-            return folder
-    raise ConfigError(f"{package / 'configs'}: the config files are gone. Install graphfold again.")
 
 
 def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Composed:
