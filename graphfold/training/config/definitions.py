@@ -60,7 +60,7 @@ def strings_in(module: str, name: str) -> list[str]:
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             value = getattr(node, "value", None)
             items = value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", [])
-            return [item.value for item in items if isinstance(item, ast.Constant)]
+            return [str(item.value) for item in items if isinstance(item, ast.Constant)]
     raise KeyError(f"{module} has no {name}")
 
 

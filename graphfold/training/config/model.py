@@ -9,7 +9,7 @@ from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
 from graphfold.layers.heads.registry import choose_head
-from graphfold.training.config.instantiate import instantiate
+from graphfold.training.config.instantiate import find_target, instantiate
 
 #: In place of a type's name, cells may be given by role; a type's own name comes first.
 LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
@@ -49,7 +49,7 @@ def complete_model_config(
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
-        is_pair = readout["_target_"] == f"{_LAYERS}.PairReadout"
+        is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
         own["cells"] = [_name_types(by_role, schema) for by_role in config["cells"]]
     head = dict(config["head"])
     if head["_target_"] == AUTO:

@@ -13,6 +13,8 @@ from graphfold.dag import TypedDAG
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
 
+_NOT_FINITE = "the model computes no finite number for this record"
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -56,8 +58,11 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
     """
     rows = head.predictions(decoded, names)
     lines = dag.origin[:, 1].tolist()
+    is_finite = decoded.flatten(1).isfinite().all(1)
+    failed = set(head.row_graph(dag)[~is_finite].tolist())
     if head.level == "graph":
-        yield from (Prediction(line, "", row) for line, row in zip(lines, rows, strict=True))
+        for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
+            yield Prediction(line, _NOT_FINITE) if graph in failed else Prediction(line, "", row)
         return
     nodes = torch.arange(dag.num_nodes) if head.level == "node" else dag.output_index
     ptr = (dag.node_ptr if head.level == "node" else dag.output_ptr).tolist()
@@ -65,6 +70,9 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
     position = {node: row for row, node in enumerate(nodes.tolist())}
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     for graph, line in enumerate(lines):
+        if graph in failed:
+            yield Prediction(line, _NOT_FINITE)
+            continue
         mine = range(ptr[graph], ptr[graph + 1])
         listed = [{**facts[int(nodes[row])], **_brief(rows[row])} for row in mine]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]

@@ -71,10 +71,10 @@ class Predictor:
             prediction. `line` is the position in `items`, from 1 on.
 
         Raises:
-            DataError: if `items` is one string, whose characters are no records.
+            DataError: if `items` is a single record, such as one string.
         """
-        if isinstance(items, str):
-            raise DataError(f"predict takes a list, not one string. Write predict([{items!r}]).")
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise DataError(f"predict takes a list, not one record. Write predict([{items!r}]).")
         cut = [self._cut(item, number) for number, item in enumerate(items, start=1)]
         records = (record for record in cut if isinstance(record, Record))
         found = self.predict_records(Path(), records)

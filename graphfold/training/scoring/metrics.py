@@ -96,11 +96,12 @@ class HeadMetrics:
 
     def _loss(self, rows: EvalRows) -> float | None:
         """The loss as in training: a mean over graphs of sums, or a mean over measured rows."""
-        if self.reduction == "per_graph":
-            total = rows.loss.double().sum().item()
-            return total / rows.num_graphs if rows.num_graphs else None
-        losses = rows.loss[self.head.is_measured(rows.target)]
-        return losses.double().mean().item() if len(losses) else None
+        losses, count = rows.loss.double(), rows.num_graphs
+        if self.reduction == "per_node":
+            losses = losses[self.head.is_measured(rows.target)]
+            count = len(losses)
+        loss = losses.sum().item() / count if count else math.nan
+        return loss if math.isfinite(loss) else None
 
 
 def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Metrics]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rdkit import Chem
 from training.tiny_runs import listops, run, train, write_corpora, write_molecules
 
@@ -218,8 +219,23 @@ def test_from_python(values: Path, trees: Path) -> None:
 
 
 def test_one_string_is_no_list_of_records(values: Path) -> None:
-    with pytest.raises(DataError, match=r"not one string. Write predict\(\['CCO'\]\)"):
-        graphfold.load(values).predict("CCO")
+    model = graphfold.load(values)
+    with pytest.raises(DataError, match=r"not one record. Write predict\(\['CCO'\]\)"):
+        model.predict("CCO")
+    for single in (b"CCO", Chem.MolFromSmiles("CCO"), None):
+        with pytest.raises(DataError, match="predict takes a list"):
+            model.predict(single)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["values", "classes", "trees"])
+def test_what_is_not_finite_is_no_prediction(name: str, request: pytest.FixtureRequest) -> None:
+    model = graphfold.load(request.getfixturevalue(name))
+    with torch.no_grad():
+        for parameter in model.trained.model.head.parameters():
+            parameter.fill_(float("nan"))
+    (item,) = model.predict(["(3 (2 the) (4 film))" if name == "trees" else "CCO"])
+    assert item["prediction"] is None
+    assert "no finite number" in item["reason"]
 
 
 def test_molecules_and_missing_values_from_python(values: Path, trees: Path) -> None:

@@ -104,10 +104,13 @@ def test_bad_records_of_other_data(molecule_run: Path, folder: Path) -> None:
     assert metrics["test/coverage"] == pytest.approx(15 / 20)
 
 
-def test_a_setting_changes_how_data_are_read(molecule_run: Path, folder: Path) -> None:
+def test_a_setting_changes_how_data_are_read(
+    molecule_run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (folder / "m.csv").read_text().replace("smiles", "my smiles", 1)
     (folder / "renamed.csv").write_text(text)
     assert run("evaluate", molecule_run, "--data", folder / "renamed.csv") == 2
+    assert "Add --set smiles_column=VALUE." in capsys.readouterr().err
     words = ["--data", folder / "renamed.csv", "--set", "smiles_column='my smiles'"]
     assert evaluate(molecule_run, *words)["test/overlap"] == 30
 

@@ -95,6 +95,12 @@ def test_loss_is_reduced_as_in_training() -> None:
     assert split_metrics(head(), part, "per_node")["loss"] == pytest.approx((0 + 1 + 3) / 3)
 
 
+def test_a_loss_that_is_not_finite_is_undefined() -> None:
+    part = sentiment([0, 1], [0, 1], [0, 1], [True, True])
+    part.loss[1] = float("inf")
+    assert split_metrics(head(), part)["loss"] is None
+
+
 def test_batches_join_in_the_order_of_their_numbers() -> None:
     first = sentiment([0, 1], [0, 1], [0, 1], [True, True])
     second = sentiment([2, 3, 4], [2, 3, 4], [0, 0, 1], [False, True, True])
