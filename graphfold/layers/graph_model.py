@@ -10,7 +10,7 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.layers.assembly import Faults, argument, build, name_of
+from graphfold.layers.assembly import Faults, argument, build, name_of, require_kind
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Model
@@ -98,6 +98,7 @@ class GraphModel(Model):
         width = widths.get(argument(readout, "field"), 1)
         with faults.collect():
             self.readout = build(readout, input_size=width)
+            require_kind(self.readout, Readout, "readout")
             self.head = build(
                 head,
                 input_size=self.readout.output_size,
@@ -105,6 +106,7 @@ class GraphModel(Model):
                 level=self.readout.level,
                 scalers=scalers,
             )
+            require_kind(self.head, Head, "head")
             _require_same_rows(self.readout, self.head)
         faults.report("the model")
 

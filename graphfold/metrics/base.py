@@ -29,12 +29,14 @@ class Metric:
         higher_is_better: whether a larger value is better.
         roots: whether it looks only at the roots, the single output nodes of their graphs; without
             roots there is no such metric.
+        num_classes: how many classes there have to be; None for any number.
     """
 
     compute: Compute
     task: str
     higher_is_better: bool
     roots: bool = False
+    num_classes: int | None = None
 
     @property
     def name(self) -> str:
@@ -57,7 +59,10 @@ class Metric:
 
 
 def metric(
-    task: str, higher_is_better: bool = True, roots: bool = False
+    task: str,
+    higher_is_better: bool = True,
+    roots: bool = False,
+    num_classes: int | None = None,
 ) -> Callable[[Compute], Metric]:
     """Makes a metric of a function `(predicted, target) -> value`; see `Metric`.
 
@@ -69,7 +74,7 @@ def metric(
 
     A config names it by its dotted path: `metrics=[rmse, my_package.median_error]`.
     """
-    return lambda compute: Metric(compute, task, higher_is_better, roots)
+    return lambda compute: Metric(compute, task, higher_is_better, roots, num_classes)
 
 
 def _load(module: str, name: str) -> Metric:

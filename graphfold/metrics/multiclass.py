@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from graphfold.errors import ConfigError
 from graphfold.metrics.base import metric
 from graphfold.metrics.confusion import confusion_matrix, matthews_correlation, scores_by_class
 
@@ -27,18 +26,13 @@ def root_accuracy(probabilities: Tensor, target: Tensor) -> Tensor:
     return (probabilities.argmax(1) == target).double().mean()
 
 
-@metric(task="multiclass", roots=True)
+@metric(task="multiclass", roots=True, num_classes=5)
 def root_binary_accuracy(probabilities: Tensor, target: Tensor) -> Tensor | None:
     """Accuracy of positive against negative over roots of five classes.
 
     Neutral roots (class 2) are left out, as Socher et al. (2013) do; a root is positive if
     p3 + p4 > p0 + p1.
     """
-    if probabilities.shape[1] != 5:
-        raise ConfigError(
-            f"root_binary_accuracy is for the five classes of sentiment, but there are "
-            f"{probabilities.shape[1]}. Take root_accuracy."
-        )
     clear = target != 2
     positive = probabilities[:, 3:].sum(1) > probabilities[:, :2].sum(1)
     right = (positive == (target > 2))[clear]

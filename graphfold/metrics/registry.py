@@ -41,22 +41,26 @@ def find_metric(name: str, task: str | None = None) -> Metric:
     return found
 
 
-def check_metrics(names: Any) -> None:
-    """Raises ConfigError unless `names` is what the config key `metrics` may be; imports them."""
-    if names is None:
-        return
-    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
+def metric_names(value: Any) -> list[str] | None:
+    """The config key `metrics`, checked: a list of names and dotted paths, or None.
+
+    Raises:
+        ConfigError: if it is something else, or names a metric twice.
+    """
+    if value is None:
+        return None
+    names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+    if not names or names != value or len(set(names)) < len(names):
         raise ConfigError(
-            f"metrics is {names!r}, but it is a list of different names, such as [rmse,mae], or "
+            f"metrics is {value!r}, but it is a list of different names, such as [rmse,mae], or "
             "null for those of the head."
         )
-    for name in names:
-        find_metric(str(name))
+    return names
 
 
-def third_party_metrics(names: Iterable[str] | None) -> list[str]:
-    """The names of metrics that lead out of graphfold."""
-    paths = [str(name) for name in names or () if "." in str(name)]
+def third_party_metrics(value: Any) -> list[str]:
+    """The names in the config key `metrics` that lead out of graphfold."""
+    paths = [name for name in metric_names(value) or () if "." in name]
     return [path for path in paths if not path.startswith("graphfold.metrics.")]
 
 

@@ -117,6 +117,19 @@ def test_the_reference_engine_agrees(dag):
     torch.testing.assert_close(model(batch_of(dag, model)), want, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("part", "make", "match"),
+    [
+        ("readout", partial(RootReadout, over="nodes"), "takes no 'over'. .*It takes: input_size"),
+        ("head", partial(RootReadout), "head is a RootReadout. Give a Head."),
+        ("head", partial(ClassificationHead, hidden_size=0), "a layer of width 0 holds nothing"),
+    ],
+)
+def test_a_part_that_cannot_be_one_is_named(part, make, match):
+    with pytest.raises(ConfigError, match=match):
+        tree_model(**{part: make})
+
+
 def test_parts_learn_their_sizes():
     model = tree_model()
     word, pair = (cells[0] for cells in model.network.cells[0].values())

@@ -175,11 +175,15 @@ def test_a_metric_is_computed_and_chooses_the_checkpoint(
         ("metrics=[own_metric.largest_error]", "is for regression predictions, but the head's"),
         ("metrics=[own_metric.smallest_error]", "nothing is there, no metric. Decorate"),
         ("metrics=[acuracy]", "Did you mean 'accuracy'?"),
+        ("monitor=3", "monitor is '3', but these targets have no such metric"),
+        ("model.head=null", "model.head is None, but it is a class with its options"),
+        ("model.readout=sum", "model.readout is 'sum', but it is a class"),
         ("metrics=accuracy", "it is a list of different names, such as [rmse,mae]"),
+        ("metrics=[mcc,3]", "it is a list of different names"),
         ("metrics=[mcc,mcc]", "it is a list of different names"),
     ],
 )
-def test_a_metric_that_does_not_fit_is_refused_before_training(
+def test_what_does_not_fit_is_refused_before_training(
     packages: Path, setting: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = f"data.cache_dir={packages}/cache"

@@ -11,10 +11,10 @@ from torch.nn import functional
 
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
-from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
 from graphfold.layers.heads.similarity import Similarity
-from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
 from graphfold.metrics import confusion_matrix
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ class ClassHead(Head):
         """[num_rows, num_classes] probabilities."""
         return torch.softmax(raw, dim=1)
 
-    def metric_inputs(
-        self, prediction: Tensor, targets: Tensor
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
         known = self.measured(targets)
         return {self.targets[0]: (prediction[known], targets[known])}
 
@@ -95,9 +93,7 @@ class ClassHead(Head):
     def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
         return names.get(column.name, range(self.num_classes))
 
-    def predictions(
-        self, prediction: Tensor, names: ClassNames
-    ) -> list[dict[str, TargetPrediction]]:
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
         labels, name = self.labels(self.columns[0], names), self.targets[0]
         best = prediction.argmax(1).tolist()
         return [

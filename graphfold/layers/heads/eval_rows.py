@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
+#: target -> predictions and targets, each with a row for every measured one.
+MetricInputs: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)

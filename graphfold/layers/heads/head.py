@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers.dropout import Dropout
-from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
 from graphfold.layers.heads.targets import as_numbers, find_targets
 
 if TYPE_CHECKING:
@@ -156,9 +156,7 @@ class Head(nn.Module, ABC):
         known = self.measured(targets)
         return known if known.dim() == 1 else known.any(1)
 
-    def metric_inputs(
-        self, prediction: Tensor, targets: Tensor
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
         """target -> the predictions and targets that its metrics get, where it is measured."""
         known = self.measured(targets)
         return {
@@ -186,9 +184,7 @@ class Head(nn.Module, ABC):
             columns += [f"{column.name}_{extra}" for extra in self.extra_columns]
         return columns
 
-    def predictions(
-        self, prediction: Tensor, names: ClassNames
-    ) -> list[dict[str, TargetPrediction]]:
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
         """What is told of each row, by target, from what `decode` gave."""
         return [
             {n: TargetPrediction(v) for n, v in zip(self.targets, values, strict=True)}
@@ -214,6 +210,9 @@ def mlp(
     input_size: int, output_size: int, hidden_size: int | None, dropout: float
 ) -> nn.Sequential:
     """Dropout and a linear layer; with `hidden_size`, a hidden layer with ReLU before them."""
+    for size in (input_size, hidden_size):
+        if size is not None and size < 1:
+            raise ConfigError(f"a layer of width {size} holds nothing. Set hidden_size from 1 on.")
     layers: list[nn.Module] = [Dropout(dropout)]
     if hidden_size is not None:
         layers += [nn.Linear(input_size, hidden_size), nn.ReLU(), Dropout(dropout)]

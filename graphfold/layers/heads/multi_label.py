@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphfold.dag import Column, Schema
-from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
-from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
 from graphfold.metrics import confusion_matrix
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ class MultiLabelHead(Head):
         """[num_rows, num_targets] probabilities of class 1."""
         return torch.sigmoid(raw)
 
-    def metric_inputs(
-        self, prediction: Tensor, targets: Tensor
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
         inputs = super().metric_inputs(prediction, targets)
         return {name: (p, classes.long()) for name, (p, classes) in inputs.items()}
 
@@ -104,9 +102,7 @@ class MultiLabelHead(Head):
     def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
         return names.get(column.name, (0, 1))
 
-    def predictions(
-        self, prediction: Tensor, names: ClassNames
-    ) -> list[dict[str, TargetPrediction]]:
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
         labels = {column.name: self.labels(column, names) for column in self.columns}
         return [
             {n: _binary(p, *labels[n]) for n, p in zip(self.targets, row, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphfold.dag import Column
+from graphfold.layers.heads.eval_rows import MetricInputs
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#dd6b20", "#718096"
 
@@ -42,9 +43,7 @@ def confusion_plot(confusion: Tensor, labels: Sequence[Any]) -> Figure | None:
     return figure
 
 
-def scatter_plots(
-    columns: Sequence[Column], inputs: Mapping[str, tuple[Tensor, Tensor]]
-) -> Figure | None:
+def scatter_plots(columns: Sequence[Column], inputs: MetricInputs) -> Figure | None:
     """Predicted against measured numbers of the first targets; None if nothing is measured.
 
     Args:
@@ -63,7 +62,7 @@ def scatter_plots(
     return figure
 
 
-def probability_plots(inputs: Mapping[str, tuple[Tensor, Tensor]]) -> Figure | None:
+def probability_plots(inputs: MetricInputs) -> Figure | None:
     """How the probabilities of class 1 are distributed in either class, of the first targets.
 
     Args:
@@ -81,9 +80,7 @@ def probability_plots(inputs: Mapping[str, tuple[Tensor, Tensor]]) -> Figure | N
     return figure
 
 
-def _subplots(
-    inputs: Mapping[str, tuple[Tensor, Tensor]], height: float
-) -> tuple[Figure | None, list[tuple[Axes, str]]]:
+def _subplots(inputs: MetricInputs, height: float) -> tuple[Figure | None, list[tuple[Axes, str]]]:
     """A figure with titled axes for the first targets that have rows; None without any."""
     shown = [name for name, (_, target) in inputs.items() if len(target)][:_MOST_TARGETS]
     if not shown:

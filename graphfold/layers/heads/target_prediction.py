@@ -32,5 +32,9 @@ class TargetPrediction:
             object.__setattr__(self, name, rounded)
 
 
+#: For each row, target -> what is said of it.
+Predictions: TypeAlias = list[dict[str, TargetPrediction]]
+
+
 def _digits(value: Any) -> Any:
     return float(f"{value:.7g}") if isinstance(value, float) else value

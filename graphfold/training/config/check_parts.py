@@ -10,7 +10,7 @@ import torch
 
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError
-from graphfold.metrics.registry import check_metrics
+from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, SHARED
 from graphfold.training.loop.fit import OURS
@@ -33,7 +33,8 @@ def check_parts(config: Mapping[str, Any]) -> None:
             with _collected(faults):
                 attempt(config)
     with _collected(faults):
-        check_metrics(config.get("metrics"))
+        for name in metric_names(config.get("metrics")) or ():
+            find_metric(name)
     with _collected(faults):
         DataModule(**config["data"])
     if faults:

@@ -40,6 +40,12 @@ def complete_model_config(
         ConfigError: if no readout or head fits the targets.
     """
     own = {key: value for key, value in config.items() if key not in SHARED}
+    for name in ("head", "readout"):
+        if name in own and not isinstance(own[name], Mapping):
+            raise ConfigError(
+                f"model.{name} is {own[name]!r}, but it is a class with its options. Set "
+                f"model.{name}._target_, for which auto takes what fits the targets."
+            )
     outputs = set(dag.output_ptr.diff().tolist())
     if "root" in own:  # of blocks
         if own.get("level") == AUTO:

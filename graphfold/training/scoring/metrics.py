@@ -45,10 +45,19 @@ class HeadMetrics:
         """The metrics with some names or dotted paths; None for the head's own.
 
         Raises:
-            ConfigError: if there is no such metric, or it is not for the head's predictions.
+            ConfigError: if there is no such metric, it is not for the head's predictions, or two
+                have one name.
         """
-        chosen = head.metrics if names is None else names
-        return HeadMetrics(head, tuple(find_metric(n, head.task) for n in chosen), reduction)
+        chosen = [find_metric(n, head.task) for n in (head.metrics if names is None else names)]
+        for metric in chosen:
+            if metric.num_classes not in (None, getattr(head, "num_classes", None)):
+                raise ConfigError(
+                    f"metric '{metric.name}' is for {metric.num_classes} classes, which "
+                    f"'{head.targets[0]}' has not. Leave it out."
+                )
+            if [other.name for other in chosen].count(metric.name) > 1:
+                raise ConfigError(f"two metrics are called '{metric.name}'. Leave one out.")
+        return HeadMetrics(head, tuple(chosen), reduction)
 
     def __call__(self, rows: EvalRows) -> Metrics:
         """The metrics of some rows, without the name of their split."""
@@ -82,7 +91,7 @@ class HeadMetrics:
         if wanted is not None and wanted not in names:
             raise ConfigError(
                 f"monitor is '{wanted}', but these targets have no such metric."
-                f"{did_you_mean(wanted, names)} There are: {', '.join(names)}."
+                f"{did_you_mean(str(wanted), names)} There are: {', '.join(names)}."
             )
         return wanted or names[0]
 

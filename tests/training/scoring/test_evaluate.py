@@ -224,6 +224,17 @@ def test_a_checkpoint_that_names_a_foreign_class_is_refused(
         assert "not one of graphfold's registered classes" in error
 
 
+def test_a_checkpoint_with_broken_metrics_is_refused(
+    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = torch.load(listops_run / "checkpoints" / "best.ckpt", weights_only=True)
+    assert '"metrics": null' in content["config"]
+    text = content["config"].replace('"metrics": null', '"metrics": 3')
+    torch.save({**content, "config": text}, tmp_path / "broken.ckpt")
+    assert run("evaluate", tmp_path / "broken.ckpt") == 2
+    assert "metrics is 3, but it is a list" in capsys.readouterr().err
+
+
 def test_a_checkpoint_of_another_model_is_refused(
     listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
