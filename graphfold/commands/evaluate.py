@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `evaluate` and `predict` share."""
+    """The options that `evaluate` and `predict` share."""
     parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
     add_settings(parser)
     parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")

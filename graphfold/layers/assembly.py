@@ -74,7 +74,7 @@ def _parameters(factory: Callable[..., Any]) -> Mapping[str, Parameter]:
 
 
 def argument(factory: Any, name: str) -> Any:
-    """What `factory` has for an argument or attribute: as given, else its default."""
+    """The value of an argument or attribute of `factory`: as given, else its default."""
     if isinstance(factory, nn.Module):
         return getattr(factory, name, None)
     parameter = _parameters(factory).get(name)

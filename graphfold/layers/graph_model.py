@@ -112,7 +112,7 @@ class GraphModel(Model):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """What the scheduler needs to know of the model."""
+        """The passes, which are all that the scheduler needs of the model."""
         return self.network.passes
 
     def state_parts(self) -> list[Callable[..., Any]]:
@@ -120,7 +120,7 @@ class GraphModel(Model):
         return [*self.encoder.modules(), *self.network.modules()]
 
     def states(self, batch: Batch) -> States:
-        """What the passes make of every node."""
+        """The states of all nodes after all passes."""
         x = self.encoder(batch.dag, batch.schedule.sources)
         states: States = self.network(batch, x)
         return states
@@ -176,7 +176,7 @@ class _CellArguments:
 def _misfits(
     schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[str, CellFactory]]
 ) -> Iterator[str]:
-    """What is wrong with the names of types and relations, and with the number of passes."""
+    """The faults of the names of types and relations, and of the number of passes."""
     types = [node_type.name for node_type in schema.types]
     relations = [edge.name for edge in schema.relations]
     if len(passes) != len(cells):

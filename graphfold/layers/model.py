@@ -44,7 +44,7 @@ class Model(nn.Module, ABC):
     @property
     @abstractmethod
     def passes(self) -> tuple[Pass, ...]:
-        """What the scheduler needs to know of the model."""
+        """The passes, which are all that the scheduler needs of the model."""
 
     @property
     def lowering(self) -> Lowering | None:
@@ -77,7 +77,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def states(self, batch: Batch) -> States:
-        """What the passes make of every node."""
+        """The states of all nodes after all passes."""
 
     @abstractmethod
     def rows(self, states: States, batch: Batch) -> Tensor:

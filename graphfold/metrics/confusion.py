@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def confusion_matrix(predicted: Tensor, target: Tensor, num_classes: int) -> Tensor:
-    """How often a class was taken for which.
+    """Counts of true against predicted classes.
 
     Args:
         predicted: the predicted classes.

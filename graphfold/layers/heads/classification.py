@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClassHead(Head):
-    """What heads for one class per row share: softmax and cross entropy.
+    """Base of heads for one class per row: softmax and cross entropy.
 
     Args:
         schema: the schema of the graphs; the target's `size` is the number of classes.

@@ -39,7 +39,7 @@ class EvalRows:
 
     @property
     def has_roots(self) -> bool:
-        """Whether every graph has one output node, its root."""
+        """True if every graph has one output node, its root."""
         return int(self.is_root.sum()) == self.num_graphs
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Head(nn.Module, ABC):
-    """What a model predicts, how wrong it is, and how that is told and drawn.
+    """The predictions of a model: their loss, metrics, form and picture.
 
     One row stands for a graph, a node or an output node, as the readout's `level` says. Nothing
     outside of a head knows what kind of head it is. Training uses
@@ -104,7 +104,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
-        """Whether `auto` takes it for some targets; asked in the order of `registry.HEADS`.
+        """True if `auto` shall take it for some targets; asked in the order of `registry.HEADS`.
 
         Args:
             columns: all targets of the level.
@@ -117,7 +117,7 @@ class Head(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def refuses(cls, column: Column) -> str | None:
-        """Why it cannot predict a target, or None if it can."""
+        """The reason why it cannot predict a target, or None if it can."""
 
     @abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ class Head(nn.Module, ABC):
         return columns
 
     def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
-        """What is told of each row, by target, from what `decode` gave."""
+        """Turns the output of `decode` into one `TargetPrediction` per row and target."""
         return [
             {n: TargetPrediction(v) for n, v in zip(self.targets, values, strict=True)}
             for values in prediction.tolist()

@@ -115,7 +115,7 @@ class MultiLabelHead(Head):
         return [{n: labels[n][int(value)] for n, value in row.items()} for row in rows]
 
     def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
-        """How the probabilities are distributed in either class."""
+        """Histograms of the probabilities in either class."""
         from graphfold.layers.heads.plots import probability_plots
 
         return probability_plots(self.metric_inputs(rows.prediction, rows.target))

@@ -21,7 +21,7 @@ _MOST_TARGETS, _MOST_CLASSES = 4, 30
 
 
 def confusion_plot(confusion: Tensor, labels: Sequence[Any]) -> Figure | None:
-    """Which class is taken for which, as shares of the true class; None of nothing or too many."""
+    """A confusion matrix, as shares of the true class; None of nothing or too many classes."""
     count = len(labels)
     if not bool(confusion.any()) or count > _MOST_CLASSES:
         return None
@@ -63,7 +63,7 @@ def scatter_plots(columns: Sequence[Column], inputs: MetricInputs) -> Figure | N
 
 
 def probability_plots(inputs: MetricInputs) -> Figure | None:
-    """How the probabilities of class 1 are distributed in either class, of the first targets.
+    """Histograms of the probabilities of class 1 in either class, of the first targets.
 
     Args:
         inputs: target -> probabilities of class 1 and classes, each [num_rows].

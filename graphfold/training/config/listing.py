@@ -109,7 +109,7 @@ def _options(folders: Iterable[Path], group: str) -> Iterator[tuple[str, str]]:
 
 
 def _adapter(path: str) -> str:
-    """What an adapter of graphfold reads; of another package the path of its class."""
+    """The summary of an adapter of graphfold; of another package the path of its class."""
     module, _, name = path.partition(":")
     own = module.startswith("graphfold.")
     return definitions(module)[name].summary if own else path

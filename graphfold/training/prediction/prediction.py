@@ -18,7 +18,7 @@ _NOT_FINITE = "the model computes no finite number for this record"
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one record.
+    """The predictions for one record.
 
     Args:
         line: the 1-based line of the record.

@@ -1,4 +1,4 @@
-"""What a command prints: the data in a line, the metrics in a table."""
+"""Output of the commands: the data in a line, the metrics in a table."""
 
 from __future__ import annotations
 

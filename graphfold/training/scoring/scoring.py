@@ -25,7 +25,7 @@ def score(
 
 
 def rows_of(model: Model, batch: Batch, policy: str = "depth") -> EvalRows:
-    """What a model says of one batch, on the CPU; in halves where it does not fit in memory."""
+    """The rows of one batch, on the CPU; in halves where it does not fit in memory."""
     try:
         return _rows_of(model, batch)
     except MEMORY_ERRORS as error:
