@@ -23,6 +23,7 @@ RANKS = {
     "files": 1,
     "dag": 1,
     "batching": 2,
+    "metrics": 2,
     "datasets": 3,
     "layers": 3,
     "blocks": 4,
@@ -174,9 +175,12 @@ def test_help_imports_no_heavy_library(module: str) -> None:
     assert loaded(module, HEAVY) == []
 
 
-@pytest.mark.parametrize("part", ["errors", "dag", "batching", "datasets.adapter", "layers"])
+@pytest.mark.parametrize(
+    "part", ["errors", "dag", "batching", "datasets.adapter", "metrics", "layers"]
+)
 def test_models_need_neither_lightning_nor_rdkit(part: str) -> None:
-    assert loaded(f"graphfold.{part}", ("lightning", "rdkit", "hydra")) == []
+    libraries = ("lightning", "torchmetrics", "matplotlib", "rdkit", "hydra")
+    assert loaded(f"graphfold.{part}", libraries) == []
 
 
 def test_every_imported_library_is_a_declared_dependency() -> None:

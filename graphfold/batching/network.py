@@ -120,10 +120,18 @@ class Network(nn.Module):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)
 
-    def extra_repr(self) -> str:
-        return "\n".join(
-            [f"engine={self.engine}", *(f"{name}: {how}" for name, how in self.ways.items())]
-        )
+    def __repr__(self) -> str:
+        """A line for each cell of each pass: its fields with their widths, and how it last ran."""
+        lines = [f"Network(engine={self.engine}"]
+        for item, by_type in zip(self.passes, self.cells, strict=True):
+            lines.append(f"  {item}")
+            for name, cells in by_type.items():  # type: ignore[operator]
+                cell = cells[0]
+                fields = ", ".join(f"{field} [{width}]" for field, width in cell.fields.items())
+                count = f"{len(cells)} x " if len(cells) > 1 else ""
+                how = f", {self.ways[name]}" if name in self.ways else ""
+                lines.append(f"    {name}: {count}{type(cell).__name__} -> {fields}{how}")
+        return "\n".join([*lines, ")"])
 
     def _turns(self, index: int, num_turns: int = 1) -> list[dict[int, Cell]]:
         """The cells of a pass by op type; of rounds, those of each."""

@@ -20,11 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", choices=["train", "val", "test"], help="default: val and test")
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
+    parser.add_argument(
+        "--per-class", action="store_true", help="also precision, recall and F1 of every class"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics here")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `evaluate` and `predict` share."""
+    """The options that `evaluate` and `predict` share."""
     parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
     add_settings(parser)
     parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")

@@ -1,23 +1,31 @@
-"""Name the experiments, corpora, adapters and models."""
+"""Name what can be chosen: experiments, data, models, every other config group, and the corpora,
+adapters, splits, metrics, heads, readouts and cells that values of the config may name."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from graphfold.commands.loading import loading
-
-HELP = "name experiments, corpora, adapters and models"
+HELP = "name what can be chosen: experiments, data, models, metrics and more"
 USAGE = "graphfold list [options]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`graphfold list` has no options of its own."""
+    """The options of `graphfold list`."""
+    parser.add_argument(
+        "--config-dir", type=Path, metavar="DIR", help="a further folder of config files"
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the page docs/options.md instead"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one block per kind, one line per name."""
-    with loading():
-        from graphfold.training.config.listing import describe_all
+    from graphfold.errors import ConfigError
+    from graphfold.training.config.listing import format_choices, list_choices, options_page
 
-    print(describe_all())
+    if args.config_dir is not None and not args.config_dir.is_dir():
+        raise ConfigError(f"{args.config_dir}: no such folder. Give --config-dir a folder.")
+    print(options_page() if args.markdown else format_choices(list_choices(args.config_dir)))
     return 0

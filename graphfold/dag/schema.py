@@ -51,6 +51,12 @@ class Column:
                 f"{', '.join(DTYPES)}."
             )
 
+    def __str__(self) -> str:
+        """The name, what one row holds, and the unit: logS float32 [log mol/L]."""
+        codes = "" if self.size is None else f" ({self.size} codes)"
+        shape = "".join(f" x {size}" for size in self.shape)
+        return f"{self.name} {self.dtype}{shape}{codes}" + (f" [{self.unit}]" if self.unit else "")
+
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of the tensor that holds the column."""
@@ -123,6 +129,20 @@ class Schema:
             for name in node_type.inputs or ():
                 self.type_index(name)
 
+    def __repr__(self) -> str:
+        """A line for each kind of row that has columns, and for each node type."""
+        spaces = self.spaces() | {"graph": self.graph_features}
+        titles = {"node": "targets of nodes", "graph": "features of graphs", "inputs": "inputs"}
+        titles |= {f"relation:{r.name}": f"relation {r.name}" for r in self.relations}
+        lines = []
+        for item in self.types:
+            arity = "any number of" if item.arity is None else item.arity
+            lines.append(_line(f"type {item.name} ({arity} inputs)", item.features))
+        lines += [_line(title, spaces[key]) for key, title in titles.items() if spaces[key]]
+        if self.graph_targets:
+            lines.append(_line("targets of graphs", self.graph_targets))
+        return "\n  ".join(["Schema(", *lines]) + "\n)"
+
     def spaces(self) -> dict[str, tuple[Column, ...]]:
         """The columns of every kind of row.
 
@@ -176,6 +196,10 @@ class Schema:
             graph_features=_columns(data["graph_features"]),
             graph_targets=_columns(data["graph_targets"]),
         )
+
+
+def _line(title: str, columns: tuple[Column, ...]) -> str:
+    return f"{title}: {', '.join(map(str, columns))}" if columns else title
 
 
 def _refuse_repeated(items: tuple[NodeType | EdgeType | Column, ...]) -> None:

@@ -82,15 +82,19 @@ class Adapter(ABC):
         """An adapter for prediction, of the same schema; it need not find targets in its input."""
         return self
 
-    def record_of(self, text: str) -> Record:
+    def record_of(self, item: Any) -> Record:
         """The one record of a string, which is written as in a file.
 
+        An adapter may read other objects, too.
+
         Raises:
-            RecordError: if the string holds no record, or several.
+            RecordError: if the string holds no record, or several, or it is no string.
         """
+        if not isinstance(item, str):
+            raise RecordError(f"{item!r} is no string", "Give one record, as it stands in a file.")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "text"
-            path.write_text(text, encoding="utf-8")
+            path.write_text(item, encoding="utf-8")
             try:
                 records = list(islice(self.records(path), 2))
             except DataError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter, signature
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from torch import nn
 
-from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
 
 Part = TypeVar("Part")
 
@@ -27,7 +27,7 @@ def build(factory: Callable[..., Part], **offers: Any) -> Part:
     """
     if isinstance(factory, nn.Module):
         return cast(Part, factory)
-    parameters = signature(factory).parameters
+    parameters = _parameters(factory)
     given = factory.keywords if isinstance(factory, partial) else {}
     taken = {name: value for name, value in offers.items() if name in parameters.keys() - given}
     absent = [
@@ -49,11 +49,35 @@ def build(factory: Callable[..., Part], **offers: Any) -> Part:
         ) from error
 
 
+def require_kind(part: object, kind: type, place: str) -> None:
+    """Raises ConfigError if a part of a model is something else than it has to be."""
+    if not isinstance(part, kind):
+        raise ConfigError(f"{place} is a {type(part).__name__}. Give a {kind.__name__}.")
+
+
+def _parameters(factory: Callable[..., Any]) -> Mapping[str, Parameter]:
+    """The parameters of a factory, with the defaults that a partial gives.
+
+    Raises:
+        ConfigError: if a partial gives an argument that there is not.
+    """
+    if isinstance(factory, partial):
+        known = signature(factory.func).parameters
+        takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in known.values())
+        wrong = [name for name in factory.keywords if name not in known and not takes_any]
+        if wrong:
+            raise ConfigError(
+                f"{name_of(factory)} takes no '{wrong[0]}'.{did_you_mean(wrong[0], known)} It "
+                f"takes: {', '.join(known)}."
+            )
+    return signature(factory).parameters
+
+
 def argument(factory: Any, name: str) -> Any:
-    """What `factory` has for an argument or attribute: as given, else its default."""
+    """The value of an argument or attribute of `factory`: as given, else its default."""
     if isinstance(factory, nn.Module):
         return getattr(factory, name, None)
-    parameter = signature(factory).parameters.get(name)
+    parameter = _parameters(factory).get(name)
     return None if parameter is None else parameter.default
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.layers.assembly import Faults, argument, build, name_of
+from graphfold.layers.assembly import Faults, argument, build, name_of, require_kind
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Model
@@ -98,6 +98,7 @@ class GraphModel(Model):
         width = widths.get(argument(readout, "field"), 1)
         with faults.collect():
             self.readout = build(readout, input_size=width)
+            require_kind(self.readout, Readout, "readout")
             self.head = build(
                 head,
                 input_size=self.readout.output_size,
@@ -105,12 +106,13 @@ class GraphModel(Model):
                 level=self.readout.level,
                 scalers=scalers,
             )
+            require_kind(self.head, Head, "head")
             _require_same_rows(self.readout, self.head)
         faults.report("the model")
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """What the scheduler needs to know of the model."""
+        """The passes, which are all that the scheduler needs of the model."""
         return self.network.passes
 
     def state_parts(self) -> list[Callable[..., Any]]:
@@ -118,7 +120,7 @@ class GraphModel(Model):
         return [*self.encoder.modules(), *self.network.modules()]
 
     def states(self, batch: Batch) -> States:
-        """What the passes make of every node."""
+        """The states of all nodes after all passes."""
         x = self.encoder(batch.dag, batch.schedule.sources)
         states: States = self.network(batch, x)
         return states
@@ -174,7 +176,7 @@ class _CellArguments:
 def _misfits(
     schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[str, CellFactory]]
 ) -> Iterator[str]:
-    """What is wrong with the names of types and relations, and with the number of passes."""
+    """The faults of the names of types and relations, and of the number of passes."""
     types = [node_type.name for node_type in schema.types]
     relations = [edge.name for edge in schema.relations]
     if len(passes) != len(cells):

@@ -37,10 +37,14 @@ class Model(nn.Module, ABC):
     head: Head
     network: Any
 
+    def extra_repr(self) -> str:
+        """The number of parameters; the parts say the rest, in a few lines."""
+        return f"{sum(p.numel() for p in self.parameters()):,} parameters"
+
     @property
     @abstractmethod
     def passes(self) -> tuple[Pass, ...]:
-        """What the scheduler needs to know of the model."""
+        """The passes, which are all that the scheduler needs of the model."""
 
     @property
     def lowering(self) -> Lowering | None:
@@ -73,7 +77,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def states(self, batch: Batch) -> States:
-        """What the passes make of every node."""
+        """The states of all nodes after all passes."""
 
     @abstractmethod
     def rows(self, states: States, batch: Batch) -> Tensor:

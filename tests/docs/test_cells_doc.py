@@ -23,7 +23,7 @@ def test_the_blocks_run_and_print_what_they_promise():
         for block in blocks:
             exec(compile(block, "cells.md", "exec"), namespace)
     promised = re.findall(r"^print\(.*\)  # (.*)$", PAGE, re.MULTILINE)
-    assert len(promised) == 4
+    assert len(promised) == 6
     assert printed.getvalue().splitlines() == promised
 
 

@@ -106,7 +106,7 @@ def test_a_molecule_model_predicts_every_graph(dag):
     dag, model = with_empty_graph(dag), molecule_model(scalers={"y": (5.0, 2.0)})
     raw = model(batch_of(dag, model))
     assert raw.shape == (dag.num_graphs, 1)
-    torch.testing.assert_close(model.head.decode(raw)["value"], 2 * raw + 5)
+    torch.testing.assert_close(model.head.decode(raw), 2 * raw + 5)
 
 
 @given(dag=dags(TREES, outputs="last"))
@@ -115,6 +115,19 @@ def test_the_reference_engine_agrees(dag):
     want = model(batch_of(dag, model))
     model.network.engine = "reference"
     torch.testing.assert_close(model(batch_of(dag, model)), want, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("part", "make", "match"),
+    [
+        ("readout", partial(RootReadout, over="nodes"), "takes no 'over'. .*It takes: input_size"),
+        ("head", partial(RootReadout), "head is a RootReadout. Give a Head."),
+        ("head", partial(ClassificationHead, hidden_size=0), "a layer of width 0 holds nothing"),
+    ],
+)
+def test_a_part_that_cannot_be_one_is_named(part, make, match):
+    with pytest.raises(ConfigError, match=match):
+        tree_model(**{part: make})
 
 
 def test_parts_learn_their_sizes():

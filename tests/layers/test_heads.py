@@ -68,7 +68,7 @@ def test_every_head_keeps_the_protocol(make, level, dag):
     assert losses.shape == (count,)
     assert known.shape == targets.shape
     assert not losses[~known.view(count, -1).any(1)].any()
-    assert all(rows.shape[0] == count for rows in head.decode(raw).values())
+    assert head.decode(raw).shape[0] == count
     assert [column.name for column in head.columns] == list(head.targets)
     want = {"graph": list(range(dag.num_graphs)), "node": dag.batch.tolist()}
     want["output"] = dag.batch[dag.output_index].tolist()
@@ -78,7 +78,7 @@ def test_every_head_keeps_the_protocol(make, level, dag):
 @pytest.mark.parametrize("make", HEADS)
 def test_an_unmeasured_row_gets_no_gradient(make):
     head: Head = make("graph")
-    missing = torch.tensor([-1, 1]) if head.kind == "classification" else None
+    missing = torch.tensor([-1, 1]) if isinstance(head, ClassificationHead) else None
     targets = torch.tensor([[NAN, NAN], [1.0, NAN]]) if missing is None else missing
     rows = torch.randn(2, SIZE, requires_grad=True)
     head.losses(head(rows), targets).sum().backward()
@@ -113,10 +113,9 @@ def test_classification_is_cross_entropy():
     raw = head(torch.randn(20, SIZE)).detach().double()
     targets = torch.randint(0, 5, (20,))
     predicted = head.decode(raw)
-    want = metrics.log_loss(targets, predicted["probabilities"], labels=range(5))
+    want = metrics.log_loss(targets, predicted, labels=range(5))
     assert float(head.losses(raw, targets).mean()) == pytest.approx(want)
-    assert predicted["probabilities"].shape == (20, 5)
-    assert torch.equal(predicted["class"], predicted["probabilities"].argmax(1))
+    assert predicted.shape == (20, 5)
     assert head.losses(raw, torch.full((20,), -1)).tolist() == [0.0] * 20
 
 
@@ -127,7 +126,7 @@ def test_multilabel_is_binary_cross_entropy_of_what_is_measured():
     targets = torch.randint(0, 2, (30, 2)).float()
     targets[::3, 0] = NAN
     known = head.measured(targets)
-    probabilities = head.decode(raw)["probabilities"].double()
+    probabilities = head.decode(raw).double()
     total = metrics.log_loss(targets[known], probabilities[known], normalize=False)
     assert float(head.losses(raw, targets).sum()) == pytest.approx(total / 2, rel=1e-4)
 
@@ -136,7 +135,7 @@ def test_regression_learns_standardised_values_and_predicts_in_units():
     scalers = {"energy": (-100.0, 20.0), "solubility": (-3.0, 2.0), "other": (0.0, 9.0)}
     head = RegressionHead(SIZE, SCHEMA, "graph", ["energy", "solubility"], scalers)
     raw = torch.tensor([[0.5, -1.0], [0.0, 0.0]])
-    predicted = head.decode(raw)["value"]
+    predicted = head.decode(raw)
     torch.testing.assert_close(predicted, torch.tensor([[-90.0, -5.0], [-100.0, -3.0]]))
     targets = torch.tensor([[-90.0, -5.0], [-60.0, NAN]])
     torch.testing.assert_close(head.losses(raw, targets), torch.tensor([0.0, 4.0 / 2]))
@@ -146,7 +145,7 @@ def test_regression_learns_standardised_values_and_predicts_in_units():
 
 def test_a_target_that_never_varies_keeps_its_scale():
     head = RegressionHead(SIZE, SCHEMA, "graph", ["energy"], {"energy": (7.0, 0.0)})
-    assert head.decode(torch.tensor([[1.0]]))["value"].item() == 8.0
+    assert head.decode(torch.tensor([[1.0]])).item() == 8.0
 
 
 def relatedness(raw: np.ndarray, y: float) -> float:
@@ -169,7 +168,7 @@ def test_relatedness_is_the_divergence_of_the_paper(y):
     torch.testing.assert_close(got, torch.tensor([want], dtype=torch.float64))
     probabilities = torch.softmax(raw[0], 0)
     value = sum((i + 1) * float(p) for i, p in enumerate(probabilities))
-    assert head.decode(raw)["value"].tolist() == [[pytest.approx(value)]]
+    assert head.decode(raw).tolist() == [[pytest.approx(value)]]
 
 
 def test_similarity_is_that_of_the_paper():

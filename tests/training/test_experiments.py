@@ -13,7 +13,8 @@ from graphfold.batching.native.library import why_missing
 from graphfold.bench.experiment import load_experiment
 from graphfold.errors import DataError
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import compose, config_folder
+from graphfold.training.config.compose import compose
+from graphfold.training.config.folder import config_folder
 
 EXPERIMENTS = sorted(path.stem for path in (config_folder() / "experiment").glob("*.yaml"))
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))

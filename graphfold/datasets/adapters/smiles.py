@@ -98,9 +98,14 @@ class SmilesAdapter(Adapter):
         clone.reads_targets = False
         return clone
 
-    def record_of(self, text: str) -> Record:
-        """The row of a SMILES, without targets."""
-        return Record(1, MoleculeRow(text))
+    def record_of(self, item: Any) -> Record:
+        """The row of a SMILES or of an RDKit molecule, without targets."""
+        if isinstance(item, Chem.Mol):
+            item = Chem.MolToSmiles(item)
+        if not isinstance(item, str):
+            remedy = "Give a SMILES or an RDKit molecule."
+            raise RecordError(f"{item!r} is no molecule", remedy)
+        return Record(1, MoleculeRow(item))
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""

@@ -53,6 +53,11 @@ class FeatureEncoder(nn.Module):
         # Gives types without features the dtype and the device of the others.
         self.register_buffer("like", torch.zeros(0), persistent=False)
 
+    def __repr__(self) -> str:
+        """The width of each type's vectors."""
+        widths = ", ".join(f"{name} [{width}]" for name, width in self.widths.items())
+        return f"{type(self).__name__}({widths})"
+
     def forward(self, dag: TypedDAG, sources: Sequence[Sources] | None = None) -> dict[str, Tensor]:
         """The vectors of all nodes, or of the sources of each type only."""
         found = {}

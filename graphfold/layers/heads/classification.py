@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
 from graphfold.layers.heads.similarity import Similarity
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.metrics import confusion_matrix
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class ClassHead(Head):
-    """What heads for one class per row share: softmax and cross entropy.
+    """Base of heads for one class per row: softmax and cross entropy.
 
     Args:
         schema: the schema of the graphs; the target's `size` is the number of classes.
@@ -24,7 +33,8 @@ class ClassHead(Head):
         ConfigError: if there is no such target, or it does not hold classes.
     """
 
-    kind = "classification"
+    task = "multiclass"
+    metrics_by_target = False
 
     def __init__(self, schema: Schema, level: str, target: str | None) -> None:
         super().__init__(schema, level, None if target is None else [target])
@@ -34,6 +44,14 @@ class ClassHead(Head):
                 f"{len(self.columns)}: {', '.join(self.targets)}. Name one with target=..."
             )
         self.num_classes = self.columns[0].size or 0
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Of graphs; of nodes and of the roots among them."""
+        if self.level == "graph":
+            return ("accuracy", "macro_f1", "mcc")
+        binary = ("root_binary_accuracy",) if self.num_classes == 5 else ()
+        return ("root_accuracy", *binary, "node_accuracy", "macro_f1", "mcc")
 
     @classmethod
     def refuses(cls, column: Column) -> str | None:
@@ -57,8 +75,42 @@ class ClassHead(Head):
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(raw, targets, ignore_index=-1, reduction="none")
 
-    def decode(self, raw: Tensor) -> dict[str, Tensor]:
-        return {"class": raw.argmax(1), "probabilities": torch.softmax(raw, dim=1)}
+    def decode(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_classes] probabilities."""
+        return torch.softmax(raw, dim=1)
+
+    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        known = self.measured(targets)
+        return {self.targets[0]: (prediction[known], targets[known])}
+
+    def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        inputs = self.metric_inputs(prediction, targets)
+        return {
+            name: confusion_matrix(probabilities.argmax(1), classes, self.num_classes)
+            for name, (probabilities, classes) in inputs.items()
+        }
+
+    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
+        return names.get(column.name, range(self.num_classes))
+
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+        labels, name = self.labels(self.columns[0], names), self.targets[0]
+        best = prediction.argmax(1).tolist()
+        return [
+            {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=True)))}
+            for b, p in zip(best, prediction.tolist(), strict=True)
+        ]
+
+    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+        labels, name = self.labels(self.columns[0], names), self.targets[0]
+        return [{name: labels[code]} if code >= 0 else {} for code in targets.tolist()]
+
+    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+        """The confusion matrix."""
+        from graphfold.layers.heads.plots import confusion_plot
+
+        (table,) = self.confusion(rows.prediction, rows.target).values()
+        return confusion_plot(table, self.labels(self.columns[0], names))
 
 
 class ClassificationHead(ClassHead):
@@ -121,6 +173,10 @@ class PairClassificationHead(ClassHead):
     """
 
     pairs = True
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        return pairs
 
     def __init__(
         self,

@@ -1,30 +1,50 @@
-"""Head: from the rows of a readout to losses and predictions. The protocol that training uses."""
+"""Head: from the rows of a readout to losses, metrics, predictions and pictures."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from graphfold.dag import Column, Schema, TypedDAG
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError
 from graphfold.layers.dropout import Dropout
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.layers.heads.targets import as_numbers, find_targets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Head(nn.Module, ABC):
-    """What a model predicts, and how wrong it is.
+    """The predictions of a model: their loss, metrics, form and picture.
 
-    One row stands for a graph, a node or an output node, as the readout's `level` says. Training,
-    metrics and prediction use this and nothing else of a model:
+    One row stands for a graph, a node or an output node, as the readout's `level` says. Nothing
+    outside of a head knows what kind of head it is. Training uses
 
         raw = model(batch)                          # [num_rows, ...]
         targets = model.head.target_rows(batch.dag) # one row each
         losses = model.head.losses(raw, targets)    # [num_rows], 0 where nothing is measured
         graph = model.head.row_graph(batch.dag)     # [num_rows] the graph that each row belongs to
-        predictions = model.head.decode(raw)        # name -> [num_rows, ...]
+
+    scoring and the report
+
+        prediction = model.head.decode(raw)         # [num_rows, ...]
+        model.head.metric_inputs(prediction, targets)  # for the metrics of its `task`
+        model.head.confusion(prediction, targets)      # where it predicts classes
+        model.head.plot(rows, class_names)             # a figure, or None
+
+    and prediction
+
+        model.head.predictions(prediction, class_names)  # a TargetPrediction per row and target
+        model.head.columns_of(class_names)               # the names of a table's columns
+
+    A subclass has to write `refuses`, `forward`, `losses` and `decode`. The other methods are as
+    they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN.
 
     Args:
         schema: the schema of the graphs.
@@ -32,8 +52,12 @@ class Head(nn.Module, ABC):
         targets: names of the targets; None for all targets of that level.
 
     Attributes:
-        kind: "classification" (one of several classes), "multilabel" (yes or no, several times),
-            "regression" or "relatedness".
+        task: the kind of its predictions, which decides what metrics there are; see `Metric`.
+        metrics: the metrics that are computed unless the config names others (names, or dotted
+            paths); the first that there is chooses the best checkpoint.
+        monitor: another metric that chooses the best checkpoint; None for the first of `metrics`.
+        metrics_by_target: whether metrics are also given for each target, as METRIC/TARGET.
+        extra_columns: names of what a prediction has beside value and probabilities.
         pairs: whether a row of the readout must be a pair.
         level: as given.
         columns: the schema's columns of the targets, with their units.
@@ -44,7 +68,9 @@ class Head(nn.Module, ABC):
             of them; it names them all.
     """
 
-    kind: ClassVar[str]
+    task: ClassVar[str] = "regression"
+    metrics_by_target: ClassVar[bool] = True
+    extra_columns: ClassVar[tuple[str, ...]] = ()
     pairs: ClassVar[bool] = False
 
     def __init__(self, schema: Schema, level: str, targets: Sequence[str] | None) -> None:
@@ -57,45 +83,61 @@ class Head(nn.Module, ABC):
                 f"{type(self).__name__} cannot predict " + " Nor can it: ".join(faults)
             )
 
+    def __repr__(self) -> str:
+        """The targets with their classes or units."""
+        return f"{type(self).__name__}({', '.join(map(str, self.columns))} of each {self.level})"
+
     @property
     def targets(self) -> tuple[str, ...]:
         """The names of the targets."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """See the class."""
+        return ("rmse", "mae", "mse", "r2", "pearson", "spearman")
+
+    @property
+    def monitor(self) -> str | None:
+        """See the class."""
+        return None
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        """True if `auto` shall take it for some targets; asked in the order of `registry.HEADS`.
+
+        Args:
+            columns: all targets of the level.
+            level: what has targets, "graph" or "node".
+            pairs: whether a row is a pair.
+            task: the adapter's option of that name, "regression" or "classification".
+        """
+        return False
+
     @classmethod
     @abstractmethod
     def refuses(cls, column: Column) -> str | None:
-        """Why it cannot predict a target, or None if it can."""
+        """The reason why it cannot predict a target, or None if it can."""
 
     @abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
         """[num_rows, ...] the raw outputs, from the rows of the readout [num_rows, input_size]."""
 
     @abstractmethod
-    def measured(self, targets: Tensor) -> Tensor:
-        """Bool, like `targets`: which of them are known."""
-
-    @abstractmethod
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         """[num_rows] the loss of each row; 0, without a gradient, where nothing is measured."""
 
     @abstractmethod
-    def decode(self, raw: Tensor) -> dict[str, Tensor]:
-        """Predictions by name, one row each, in the targets' own units.
-
-        "class" [num_rows] and "probabilities" [num_rows, num_classes] for classification;
-        "probabilities" [num_rows, num_targets] for multilabel; "value" [num_rows, num_targets] for
-        regression and relatedness.
-        """
+    def decode(self, raw: Tensor) -> Tensor:
+        """[num_rows, ...] predictions: values in the targets' own units, or probabilities."""
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
-        """[num_rows, num_targets] the targets, aligned with the raw outputs.
+        """[num_rows, num_targets] the targets as numbers, NaN where missing, one row per raw row.
 
-        Classification gives [num_rows] codes, -1 where missing; the others numbers, NaN where
-        missing.
+        Heads of one class per row give [num_rows] codes instead, -1 where missing.
         """
         space = "graph" if self.level == "graph" else "node"
-        rows = [_as_number(dag.columns[space][column.name], column) for column in self.columns]
+        rows = [as_numbers(dag.columns[space][column.name], column) for column in self.columns]
         stacked = torch.stack(rows, dim=1)
         return stacked[dag.output_index] if self.level == "output" else stacked
 
@@ -105,59 +147,72 @@ class Head(nn.Module, ABC):
             return torch.arange(dag.num_graphs, device=dag.batch.device)
         return dag.batch if self.level == "node" else dag.batch[dag.output_index]
 
+    def measured(self, targets: Tensor) -> Tensor:
+        """Bool, like `targets`: which of them are known."""
+        return ~targets.isnan()
 
-def find_targets(schema: Schema, level: str, names: Sequence[str] | None) -> tuple[Column, ...]:
-    """The target columns of a level, by name; None for all of them.
+    def is_measured(self, targets: Tensor) -> Tensor:
+        """[num_rows] bool, whether any target of a row is known."""
+        known = self.measured(targets)
+        return known if known.dim() == 1 else known.any(1)
 
-    Raises:
-        ConfigError: if the level has no targets, or lacks some of the names; it names them all.
-    """
-    here, elsewhere = schema.graph_targets, schema.node_targets
-    if level != "graph":
-        here, elsewhere = elsewhere, here
-    columns = {column.name: column for column in here}
-    names = list(columns) if names is None else list(names)
-    if not names:
-        raise ConfigError(
-            f"there is no target for one row per {level}: the schema has "
-            f"{_listed(schema.graph_targets)} for graphs and {_listed(schema.node_targets)} for "
-            "nodes. Choose a readout of the level that has targets."
-        )
-    others = {column.name for column in elsewhere}
-    faults = [_unknown(name, level, columns, others) for name in names if name not in columns]
-    if faults:
-        raise ConfigError(" ".join(faults))
-    return tuple(columns[name] for name in names)
+    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        """target -> the predictions and targets that its metrics get, where it is measured."""
+        known = self.measured(targets)
+        return {
+            name: (prediction[known[:, i], i], targets[known[:, i], i])
+            for i, name in enumerate(self.targets)
+        }
 
+    def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """target -> [num_classes, num_classes] (see `confusion_matrix`); empty without classes."""
+        return {}
 
-def _unknown(name: str, level: str, columns: dict[str, Column], others: set[str]) -> str:
-    if name in others:
-        kind, remedy = ("nodes", "NodeReadout or OutputReadout")
-        if level != "graph":
-            kind, remedy = ("whole graphs", "a readout with one row per graph")
-        return f"'{name}' is a target of {kind}, but a row stands for one {level}. Use {remedy}."
-    return (
-        f"the schema has no target '{name}' for a {level}.{did_you_mean(name, columns)} "
-        f"It has: {', '.join(columns) or 'none'}."
-    )
+    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
+        """The classes of a target, by name where they have one; empty if it has none."""
+        return ()
 
+    def columns_of(self, names: ClassNames) -> list[str]:
+        """The columns of a table of predictions.
 
-def _as_number(values: Tensor, column: Column) -> Tensor:
-    """A target as floats, NaN where it is missing."""
-    if values.is_floating_point():
-        return values
-    missing = values < 0 if column.missing == -1 else torch.zeros_like(values, dtype=torch.bool)
-    return values.to(torch.get_default_dtype()).masked_fill(missing, float("nan"))
+        TARGET_pred, TARGET_prob_CLASS and TARGET_EXTRA, target by target; `predictions` fills them.
+        """
+        columns = []
+        for column in self.columns:
+            columns.append(f"{column.name}_pred")
+            columns += [f"{column.name}_prob_{label}" for label in self.labels(column, names)]
+            columns += [f"{column.name}_{extra}" for extra in self.extra_columns]
+        return columns
 
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+        """Turns the output of `decode` into one `TargetPrediction` per row and target."""
+        return [
+            {n: TargetPrediction(v) for n, v in zip(self.targets, values, strict=True)}
+            for values in prediction.tolist()
+        ]
 
-def _listed(columns: Sequence[Column]) -> str:
-    return ", ".join(f"'{column.name}'" for column in columns) or "none"
+    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+        """The measured values of each row, by target, in the form of `predictions`."""
+        known = self.measured(targets).tolist()
+        return [
+            {n: v for n, v, k in zip(self.targets, values, is_known, strict=True) if k}
+            for values, is_known in zip(targets.tolist(), known, strict=True)
+        ]
+
+    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+        """A picture of predictions against targets for the report; None of nothing."""
+        from graphfold.layers.heads.plots import scatter_plots  # loads matplotlib
+
+        return scatter_plots(self.columns, self.metric_inputs(rows.prediction, rows.target))
 
 
 def mlp(
     input_size: int, output_size: int, hidden_size: int | None, dropout: float
 ) -> nn.Sequential:
     """Dropout and a linear layer; with `hidden_size`, a hidden layer with ReLU before them."""
+    for size in (input_size, hidden_size):
+        if size is not None and size < 1:
+            raise ConfigError(f"a layer of width {size} holds nothing. Set hidden_size from 1 on.")
     layers: list[nn.Module] = [Dropout(dropout)]
     if hidden_size is not None:
         layers += [nn.Linear(input_size, hidden_size), nn.ReLU(), Dropout(dropout)]

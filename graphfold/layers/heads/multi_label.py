@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from graphfold.dag import Column, Schema
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.metrics import confusion_matrix
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class MultiLabelHead(Head):
@@ -34,7 +41,7 @@ class MultiLabelHead(Head):
         ConfigError: if there are no such targets, or one is not binary.
     """
 
-    kind = "multilabel"
+    task = "binary"
 
     def __init__(
         self,
@@ -48,6 +55,18 @@ class MultiLabelHead(Head):
         super().__init__(schema, level, targets)
         self.layers = mlp(input_size, len(self.columns), hidden_size, dropout)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Areas first, by which the field judges."""
+        return ("roc_auc", "pr_auc", "accuracy", "mcc")
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        # Yes or no of molecules is judged by ROC-AUC, as the field does, even for a single target.
+        is_assay = task == "classification" or len(columns) > 1
+        is_binary = all(column.size == 2 for column in columns)
+        return not pairs and level == "graph" and is_assay and is_binary
+
     @classmethod
     def refuses(cls, column: Column) -> str | None:
         if column.dtype == "bool" or (column.size == 2 and not column.shape):
@@ -59,14 +78,50 @@ class MultiLabelHead(Head):
         raw: Tensor = self.layers(rows)
         return raw
 
-    def measured(self, targets: Tensor) -> Tensor:
-        return ~targets.isnan()
-
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         known = self.measured(targets)
         wanted = targets.to(raw.dtype).nan_to_num(0.0)
         losses = functional.binary_cross_entropy_with_logits(raw, wanted, reduction="none")
         return torch.where(known, losses, 0.0).mean(1)
 
-    def decode(self, raw: Tensor) -> dict[str, Tensor]:
-        return {"probabilities": torch.sigmoid(raw)}
+    def decode(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets] probabilities of class 1."""
+        return torch.sigmoid(raw)
+
+    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        inputs = super().metric_inputs(prediction, targets)
+        return {name: (p, classes.long()) for name, (p, classes) in inputs.items()}
+
+    def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        inputs = self.metric_inputs(prediction, targets)
+        return {
+            name: confusion_matrix((p > 0.5).long(), classes, 2)
+            for name, (p, classes) in inputs.items()
+        }
+
+    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
+        return names.get(column.name, (0, 1))
+
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+        labels = {column.name: self.labels(column, names) for column in self.columns}
+        return [
+            {n: _binary(p, *labels[n]) for n, p in zip(self.targets, row, strict=True)}
+            for row in prediction.tolist()
+        ]
+
+    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+        labels = {column.name: self.labels(column, names) for column in self.columns}
+        rows = super().measured_values(targets, names)
+        return [{n: labels[n][int(value)] for n, value in row.items()} for row in rows]
+
+    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+        """Histograms of the probabilities in either class."""
+        from graphfold.layers.heads.plots import probability_plots
+
+        return probability_plots(self.metric_inputs(rows.prediction, rows.target))
+
+
+def _binary(probability: float, no: Any, yes: Any) -> TargetPrediction:
+    """Class 1 above one half."""
+    both = {no: 1 - probability, yes: probability}
+    return TargetPrediction(yes if probability > 0.5 else no, both)

@@ -36,7 +36,6 @@ class RegressionHead(Head):
         ConfigError: if there are no such targets, one is not a float, or one has no scaler.
     """
 
-    kind = "regression"
     mean: Tensor  # [num_targets]
     std: Tensor  # [num_targets]
 
@@ -56,6 +55,18 @@ class RegressionHead(Head):
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("std", torch.tensor(std))
 
+    @property
+    def monitor(self) -> str | None:
+        """The loss where there are several targets.
+
+        It is in units of each target's deviation; a mean of errors would mix the targets' units.
+        """
+        return "loss" if len(self.columns) > 1 else None
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        return not pairs and all(column.torch_dtype.is_floating_point for column in columns)
+
     @classmethod
     def refuses(cls, column: Column) -> str | None:
         if column.dtype in ("float32", "float64") and not column.shape:
@@ -67,17 +78,15 @@ class RegressionHead(Head):
         raw: Tensor = self.layers(rows)
         return raw
 
-    def measured(self, targets: Tensor) -> Tensor:
-        return ~targets.isnan()
-
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         wanted = (targets.to(raw.dtype) - self.mean) / self.std
         # An unmeasured target is set to the prediction itself: no error and no gradient.
         wanted = torch.where(self.measured(targets), wanted, raw.detach())
         return (raw - wanted).square().mean(1)
 
-    def decode(self, raw: Tensor) -> dict[str, Tensor]:
-        return {"value": raw * self.std + self.mean}
+    def decode(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets] in the targets' own units."""
+        return raw * self.std + self.mean
 
 
 def _scales(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,6 @@ class RelatednessHead(Head):
         DataError: in `losses`, if a score lies outside the scale.
     """
 
-    kind = "relatedness"
     pairs = True
     scores: Tensor  # [high - low + 1], r in the equations
 
@@ -62,6 +63,15 @@ class RelatednessHead(Head):
         scores = torch.arange(low, high + 1, dtype=torch.get_default_dtype())
         self.register_buffer("scores", scores, persistent=False)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Correlation first, as in the paper."""
+        return ("pearson", "spearman", "rmse", "mae", "mse", "r2")
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        return pairs and any(column.torch_dtype.is_floating_point for column in columns)
+
     @classmethod
     def refuses(cls, column: Column) -> str | None:
         if column.dtype in ("float32", "float64") and not column.shape:
@@ -73,18 +83,15 @@ class RelatednessHead(Head):
         raw: Tensor = self.layers(self.similarity(rows))
         return raw
 
-    def measured(self, targets: Tensor) -> Tensor:
-        return ~targets.isnan()
-
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         known = self.measured(targets).squeeze(1)
         p = self._distribution(targets.squeeze(1).to(raw.dtype), known)
         divergence = (torch.xlogy(p, p) - p * torch.log_softmax(raw, dim=1)).sum(1)
         return torch.where(known, divergence, 0.0)
 
-    def decode(self, raw: Tensor) -> dict[str, Tensor]:
-        expected = torch.softmax(raw, dim=1) @ self.scores.to(raw.dtype)
-        return {"value": expected.unsqueeze(1)}
+    def decode(self, raw: Tensor) -> Tensor:
+        """[num_rows, 1] the expected score."""
+        return (torch.softmax(raw, dim=1) @ self.scores.to(raw.dtype)).unsqueeze(1)
 
     def _distribution(self, y: Tensor, known: Tensor) -> Tensor:
         """[num_rows, num_scores] the sparse target distribution; lowest score where unknown."""

@@ -35,6 +35,11 @@ class Readout(nn.Module, ABC):
         self.field = field
         self.output_size = input_size
 
+    def __repr__(self) -> str:
+        """The shape of what it gives."""
+        shape = f"num_{self.level}s, {'2, ' if self.pairs else ''}{self.output_size}"
+        return f"{type(self).__name__}({self.field} -> [{shape}])"
+
     @abstractmethod
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """[num_rows, output_size], or [num_rows, 2, output_size] for pairs."""

@@ -14,6 +14,7 @@ from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
+from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, SHARED
 from graphfold.training.config.overrides import adapter_name
@@ -41,6 +42,9 @@ def check_parts(config: Mapping[str, Any]) -> None:
     if not of_steps:
         with _collected(faults):
             _try_optimizer(config)
+    with _collected(faults):
+        for name in metric_names(config.get("metrics")) or ():
+            find_metric(name)
     with _collected(faults):
         _refuse_unmet_needs(config)
         _refuse_absent_files(DataModule(**config["data"]))

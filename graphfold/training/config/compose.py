@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
 from graphfold.training.config.check_config import check_config, flatten
+from graphfold.training.config.folder import config_folder
 from graphfold.training.config.overrides import (
     Groups,
     add_adapter_options,
@@ -48,15 +49,6 @@ class Composed:
     folder: Path  # hydra.run.dir
     sweep_folder: Path  # hydra.sweep.dir, for -m
     changes: dict[str, Any] = field(default_factory=dict)  # to the config of a resumed run
-
-
-def config_folder() -> Path:
-    """The config files: in the package when installed, beside it in an editable install."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "configs", package.parent / "configs"):
-        if (folder / "train.yaml").is_file():
-            return folder
-    raise ConfigError(f"{package / 'configs'}: the config files are gone. Install graphfold again.")
 
 
 def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Composed:

@@ -8,7 +8,8 @@ from typing import Any
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
-from graphfold.training.config.instantiate import instantiate
+from graphfold.layers.heads.registry import choose_head
+from graphfold.training.config.instantiate import find_target, instantiate
 
 #: In place of a type's name, cells may be given by role; a type's own name comes first.
 LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
@@ -39,6 +40,12 @@ def complete_model_config(
         ConfigError: if no readout or head fits the targets.
     """
     own = {key: value for key, value in config.items() if key not in SHARED}
+    for name in ("head", "readout"):
+        if name in own and not isinstance(own[name], Mapping):
+            raise ConfigError(
+                f"model.{name} is {own[name]!r}, but it is a class with its options. Set "
+                f"model.{name}._target_, for which auto takes what fits the targets."
+            )
     outputs = set(dag.output_ptr.diff().tolist())
     if "root" in own:  # of blocks
         if own.get("level") == AUTO:
@@ -48,11 +55,16 @@ def complete_model_config(
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
-        is_pair = readout["_target_"] == f"{_LAYERS}.PairReadout"
+        is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
         own["cells"] = [_name_types(by_role, schema) for by_role in config["cells"]]
     head = dict(config["head"])
     if head["_target_"] == AUTO:
-        head["_target_"] = f"{_LAYERS}.{_choose_head(schema, is_pair, task)}"
+        targets = schema.graph_targets or schema.node_targets
+        if not targets:
+            raise ConfigError("the data has no target to learn from. Set the adapter's targets.")
+        level = "graph" if schema.graph_targets else "node"
+        chosen = choose_head(targets, level, is_pair, task)
+        head["_target_"] = f"{_LAYERS}.{chosen.__name__}"
     return {**own, "head": head}
 
 
@@ -94,19 +106,3 @@ def _choose_readout(schema: Schema, outputs: set[int]) -> str:
 
 def _has_node_targets_only(schema: Schema) -> bool:
     return bool(schema.node_targets) and not schema.graph_targets
-
-
-def _choose_head(schema: Schema, is_pair: bool, task: str | None) -> str:
-    targets = schema.graph_targets or schema.node_targets
-    if not targets:
-        raise ConfigError("the data has no target to learn from. Set the adapter's target options.")
-    is_float = [column.torch_dtype.is_floating_point for column in targets]
-    if is_pair:
-        return "RelatednessHead" if any(is_float) else "PairClassificationHead"
-    if all(is_float):
-        return "RegressionHead"
-    # Yes or no of molecules is judged by ROC-AUC, as the field does, even for a single target.
-    is_assay = task == "classification" or len(targets) > 1
-    if is_assay and schema.graph_targets and all(column.size == 2 for column in targets):
-        return "MultiLabelHead"
-    return "ClassificationHead"

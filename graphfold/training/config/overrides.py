@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,16 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"--set cannot read '{override.input_line}'. {_HOW}")
         settings[override.key_or_group.removeprefix("data.")] = override.value()
     return settings
+
+
+@contextmanager
+def in_words_of_set() -> Iterator[None]:
+    """Errors within ask for --set KEY=VALUE in place of keys of the config."""
+    try:
+        yield
+    except GraphfoldError as error:
+        error.message = re.sub(r"\bSet data\.(\w+)", r"Add --set \1=VALUE", error.message)
+        raise
 
 
 def refuse_sweeps(overrides: Sequence[Override]) -> None:

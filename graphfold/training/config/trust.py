@@ -13,6 +13,7 @@ from typing import Any
 
 from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.errors import CheckpointError, ConfigError
+from graphfold.metrics.registry import third_party_metrics
 from graphfold.training.config.instantiate import find_target, targets
 from graphfold.training.config.model import AUTO
 
@@ -48,13 +49,15 @@ def refuse_untrusted(
     Args:
         config: the config of the run.
         trusted: packages that the user trusts.
-        parts: the parts that will be built, besides the adapter.
+        parts: the parts that will be built, besides metrics and adapter.
 
     Raises:
         CheckpointError: naming the class or the adapter, and the package to trust.
     """
     for part in parts:
         refuse_unregistered(config.get(part), trusted, part)
+    for path in third_party_metrics(config.get("metrics")):
+        refuse_unregistered({"_target_": path}, trusted, "metrics")
     package = adapter_package(config.get("data", {}))
     if package is not None and package not in trusted:
         raise CheckpointError(
@@ -91,9 +94,10 @@ def third_party(node: Any) -> list[str]:
 
 
 def named_packages(config: Mapping[str, Any]) -> list[str]:
-    """The third-party packages whose classes a run uses for its model and its data."""
+    """The third-party packages that a run uses for its model, its metrics and its data."""
     adapter = adapter_package(config["data"])
-    return sorted({*third_party(config["model"]), *([adapter] if adapter else [])})
+    metrics = {path.partition(".")[0] for path in third_party_metrics(config.get("metrics"))}
+    return sorted({*third_party(config["model"]), *metrics, *([adapter] if adapter else [])})
 
 
 def adapter_package(data: Mapping[str, Any]) -> str | None:

@@ -29,7 +29,6 @@ from graphfold.training.process.quiet import choose_warnings, quiet_lightning, s
 from graphfold.training.run.best_and_last import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.scoring.metrics import lower_is_better
 
 #: What an epoch goes through.
 PARTS = ("train", "val")
@@ -58,8 +57,8 @@ def fit(
     """
     for part in PARTS:  # refuses, here and not in a process of its own, too many devices
         data.loader(part, learner.model.passes, world_size=config["trainer"]["devices"])
-    keeper = BestAndLast(folder, learner.monitor)
-    callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner.monitor), keeper]
+    keeper = BestAndLast(folder, learner.monitor, learner.mode)
+    callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner), keeper]
     with quiet_lightning(), _interrupts():
         trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
         model = learner.model
@@ -151,7 +150,7 @@ class Loaders(LightningDataModule):
         )
 
 
-def _callbacks(config: Mapping[str, Any], monitor: str) -> list[Callback]:
+def _callbacks(config: Mapping[str, Any], learner: Learner) -> list[Callback]:
     """The callbacks of the config; early stopping learns which metric to watch."""
     made = []
     for name, node in (config["callbacks"] or {}).items():
@@ -159,8 +158,8 @@ def _callbacks(config: Mapping[str, Any], monitor: str) -> list[Callback]:
             continue
         callback = instantiate(node, f"callbacks.{name}")
         if getattr(callback, "func", None) is EarlyStopping:
-            mode = "min" if lower_is_better(monitor) else "max"
-            callback = callback(monitor=monitor, mode=mode, check_finite=False, strict=False)
+            watched = {"monitor": learner.monitor, "mode": learner.mode}
+            callback = callback(**watched, check_finite=False, strict=False)
         made.append(callback)
     return made
 

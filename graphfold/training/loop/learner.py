@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -12,13 +12,15 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import ParallelStrategy
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Batch
 from graphfold.layers import ColumnEncoder, Model
+from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.loop.optimizer import build_optimizer, skips_absent_rows
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
-from graphfold.training.scoring.metrics import Metrics
-from graphfold.training.scoring.scoring import Rows, gather, is_measured, rows_of, split_metrics
+from graphfold.training.scoring.metrics import HeadMetrics, Metrics
+from graphfold.training.scoring.scoring import gather, rows_of
 
 
 class Learner(LightningModule):
@@ -38,6 +40,8 @@ class Learner(LightningModule):
         make_optimizer: called with the parameters.
         make_lr_scheduler: called with the optimizer; stepped once per epoch. None for no schedule.
         reduction: "per_graph" or "per_node".
+        metrics: names or dotted paths of metrics; None for those of the model's head.
+        monitor: the metric that chooses the best epoch, such as val/rmse.
         accumulate: batches per step.
         clip: largest norm of the gradient, or None.
         policy: scheduling policy, for halves of a batch.
@@ -49,6 +53,8 @@ class Learner(LightningModule):
         make_optimizer: Callable[..., Optimizer],
         make_lr_scheduler: Callable[..., Any] | None = None,
         reduction: str = "per_graph",
+        metrics: Sequence[str] | None = None,
+        monitor: str = "val/loss",
         accumulate: int = 1,
         clip: float | None = None,
         policy: str = "depth",
@@ -62,11 +68,17 @@ class Learner(LightningModule):
         self.accumulate = accumulate
         self.clip = clip
         self.policy = policy
-        self.monitor = ""
+        self.monitor = monitor
+        self.head_metrics = HeadMetrics.of(model.head, metrics, reduction)
         self.metrics: Metrics = {}
-        self._val_rows: list[tuple[int, Rows]] = []
+        self._val_rows: list[tuple[int, EvalRows]] = []
         self._first_count = self._count = self._epoch_count = 0.0
         self._epoch_loss = torch.zeros(())
+
+    @property
+    def mode(self) -> str:
+        """The direction of the monitored metric: "min" if the least value is best, or "max"."""
+        return self.head_metrics.mode(self.monitor)
 
     @property
     def running_loss(self) -> float:
@@ -79,7 +91,10 @@ class Learner(LightningModule):
         optimizer = build_optimizer(self.make_optimizer, parameters, self._sparse_tables())
         if self.make_lr_scheduler is None:
             return optimizer
-        scheduler = self.make_lr_scheduler(optimizer)
+        options = {}
+        if getattr(self.make_lr_scheduler, "func", None) is ReduceLROnPlateau:
+            options = {"mode": self.mode, **self.make_lr_scheduler.keywords}  # type: ignore[attr-defined]
+        scheduler = self.make_lr_scheduler(optimizer, **options)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler}}
 
     def on_train_epoch_start(self) -> None:
@@ -146,8 +161,7 @@ class Learner(LightningModule):
         """Computes the metrics over all rows of all processes, each counted once."""
         rows = gather(self._val_rows)
         self._val_rows = []
-        metrics = split_metrics(self.model.head, rows, self.reduction)
-        self.metrics = {f"val/{name}": value for name, value in metrics.items()}
+        self.metrics = {f"val/{name}": value for name, value in self.head_metrics(rows).items()}
         nan = float("nan")
         self.log_dict({k: nan if v is None else v for k, v in self.metrics.items()})
 
@@ -157,7 +171,7 @@ class Learner(LightningModule):
         self.log("train/loss", loss / self._epoch_count if self._epoch_count else float("nan"))
         scheduler = self.lr_schedulers()
         assert not isinstance(scheduler, list)
-        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        if isinstance(scheduler, ReduceLROnPlateau):
             value = self.metrics.get(self.monitor)
             if value is not None:
                 scheduler.step(value)
@@ -215,7 +229,7 @@ class Learner(LightningModule):
         head = self.model.head
         count = batch.num_graphs
         if self.reduction == "per_node":
-            count = int(is_measured(head, head.target_rows(batch.dag)).sum())
+            count = int(head.is_measured(head.target_rows(batch.dag)).sum())
         return self._over_processes(count)
 
     def _over_processes(self, value: float) -> float:

@@ -14,9 +14,9 @@ import torch
 
 from graphfold.dag import select
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.errors import DataError
 from graphfold.files import write_json
-from graphfold.layers import Model
+from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
 from graphfold.training.config.instantiate import instantiate
@@ -43,7 +43,6 @@ from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring.evaluate import score_part
 from graphfold.training.scoring.graph_hash import hash_graphs
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
-from graphfold.training.scoring.scoring import Rows, metric_names
 
 
 def train_command(
@@ -174,7 +173,7 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     """Scores the best checkpoint, writes metrics.json and report.html, prints the table."""
     trained = TrainedModel.load(folder.best, trusted)
     metrics: Metrics = {}
-    rows: dict[str, Rows] = {}
+    rows: dict[str, EvalRows] = {}
     for part in ("val", "test"):
         if len(data.split.part(part)):
             scores, rows[part] = score_part(trained, data, part)
@@ -208,10 +207,12 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
         instantiate(config["optimizer"], "optimizer"),
         instantiate(config["lr_scheduler"], "lr_scheduler"),
         reduction=config["loss"]["reduction"],
+        metrics=config.get("metrics"),
         accumulate=config["trainer"]["accumulate_grad_batches"],
         clip=config["trainer"]["gradient_clip_val"],
     )
-    learner.monitor = _monitor(config["monitor"], model, data)
+    has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
+    learner.monitor = learner.head_metrics.choose_monitor(config["monitor"], has_roots)
     return learner, {**config, "model": model_config, "monitor": learner.monitor}
 
 
@@ -220,18 +221,6 @@ def seed_generators(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.manual_seed(seed)
-
-
-def _monitor(wanted: str | None, model: Model, data: DataModule) -> str:
-    """The metric that chooses the best checkpoint."""
-    has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
-    names = [f"val/{name}" for name in metric_names(model.head, has_roots)]
-    if wanted is not None and wanted not in names:
-        raise ConfigError(
-            f"monitor is '{wanted}', but these targets have no such metric."
-            f"{did_you_mean(wanted, names)} There are: {', '.join(names)}."
-        )
-    return wanted or names[0]
 
 
 def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:

@@ -9,14 +9,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from graphfold.datasets.files.tables import open_table
 from graphfold.errors import DataError
 from graphfold.files import check_output, whole_file
-from graphfold.layers import Head
-from graphfold.training.config.overrides import parse_settings
+from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor, load
 from graphfold.training.process.process import prepare_process
@@ -28,10 +28,17 @@ def predict_command(args: argparse.Namespace) -> int:
     settings = parse_settings(args.settings)
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
-    predictor = load(args.run_path, args.trust, **settings)
-    prepare_process(predictor.trained.checkpoint.config)
-    good, bad = predict_file(predictor, args.input, args.output)
+    with in_words_of_set():
+        predictor = load(args.run_path, args.trust, **settings)
+        prepare_process(predictor.trained.checkpoint.config)
+        good, bad = predict_file(predictor, args.input, args.output)
     print(f"{good} predicted, {bad} could not be read (see their reason)", file=sys.stderr)
+    if bad and not good:
+        raise DataError(
+            f"{args.input}: not one record could be read with the run's adapter; the reason is "
+            "beside each. Give a file of the format that the run was trained on, or say with --set "
+            "how to read it."
+        )
     return 0
 
 
@@ -72,25 +79,15 @@ def _json_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
 def _csv_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
     """The input's columns, then the predictions, then the reason."""
     table, head = open_table(path), predictor.trained.model.head
-    names = _new_columns(head, predictor)
-    yield _csv_line([*table.columns, *_free(names, table.columns)]), False
+    names = [*head.columns_of(predictor.adapter.class_names), "reason"]
+    header = _csv_line([*table.columns, *_free(names, table.columns)])
     records = predictor.adapter.records(path)
-    predictions = predictor.predict_records(path, records)
+    first = list(islice(records, 1))  # a missing column is found here, before the header is written
+    yield header, False
+    predictions = predictor.predict_records(path, chain(first, records))
     for row, prediction in zip(table.rows(), predictions, strict=True):
         cells = [*row.cells, *_values(prediction, len(names) - 1), prediction.reason]
         yield _csv_line(cells), bool(prediction.reason)
-
-
-def _new_columns(head: Head, predictor: Predictor) -> list[str]:
-    """TARGET_pred, and TARGET_prob_CLASS for each class, of every target; then reason."""
-    names = []
-    for target in head.targets:
-        names.append(f"{target}_pred")
-        if head.kind in ("classification", "multilabel"):
-            count = getattr(head, "num_classes", 2)
-            labels = predictor.adapter.class_names.get(target, range(count))
-            names += [f"{target}_prob_{label}" for label in labels]
-    return [*names, "reason"]
 
 
 def _free(names: Sequence[str], taken: Sequence[str]) -> list[str]:
@@ -110,8 +107,8 @@ def _values(prediction: Prediction, count: int) -> list[Any]:
     if prediction.reason:
         return [""] * count
     cells: list[Any] = []
-    for target, value in prediction.values.items():
-        cells += [value, *prediction.probabilities.get(target, {}).values()]
+    for told in prediction.targets.values():
+        cells += [told.value, *told.probabilities.values(), *told.extra.values()]
     return cells
 
 

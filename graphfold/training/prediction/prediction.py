@@ -11,43 +11,43 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.layers import Head
+from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
 
-#: target -> the names of its classes, where they have names.
-ClassNames = Mapping[str, Sequence[str]]
+_NOT_FINITE = "the model computes no finite number for this record"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one record.
+    """The predictions for one record.
 
     Args:
         line: the 1-based line of the record.
         reason: why there is no prediction; empty if there is one.
-        values: target -> class or number, of the whole graph or of its root.
-        probabilities: target -> class -> probability, where classes are predicted.
+        targets: what is said of each target, of the whole graph or of its root.
         nodes: of every node, where nodes are predicted: type, span, text, prediction, probability.
     """
 
     line: int
     reason: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    probabilities: Mapping[str, Mapping[Any, float]] = field(default_factory=dict)
+    targets: Mapping[str, TargetPrediction] = field(default_factory=dict)
     nodes: Sequence[Mapping[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; with one target its name is left out."""
-        result: dict[str, Any] = {"line": self.line, "prediction": _unwrap(self.values)}
-        if self.probabilities:
-            named = {t: {str(c): p for c, p in of.items()} for t, of in self.probabilities.items()}
+        result = {"line": self.line, "prediction": _unwrap(_values(self.targets))}
+        named = {
+            target: {str(label): p for label, p in told.probabilities.items()}
+            for target, told in self.targets.items()
+        }
+        if any(named.values()):
             result["probabilities"] = _unwrap(named)
+        result |= _extra(self.targets)
         if self.nodes is not None:
             result["nodes"] = list(self.nodes)
         return {**result, "reason": self.reason}
 
 
-def describe(
-    dag: TypedDAG, head: Head, decoded: Mapping[str, Tensor], names: ClassNames
-) -> Iterator[Prediction]:
+def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> Iterator[Prediction]:
     """One prediction for each graph.
 
     Args:
@@ -56,10 +56,13 @@ def describe(
         decoded: what `head.decode` gave, on the CPU.
         names: the names of classes.
     """
-    rows = _Rows(head, decoded, names)
+    rows = head.predictions(decoded, names)
     lines = dag.origin[:, 1].tolist()
+    is_finite = decoded.flatten(1).isfinite().all(1)
+    failed = set(head.row_graph(dag)[~is_finite].tolist())
     if head.level == "graph":
-        yield from (Prediction(line, "", *rows.at(row)) for row, line in enumerate(lines))
+        for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
+            yield Prediction(line, _NOT_FINITE) if graph in failed else Prediction(line, "", row)
         return
     nodes = torch.arange(dag.num_nodes) if head.level == "node" else dag.output_index
     ptr = (dag.node_ptr if head.level == "node" else dag.output_ptr).tolist()
@@ -67,47 +70,14 @@ def describe(
     position = {node: row for row, node in enumerate(nodes.tolist())}
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     for graph, line in enumerate(lines):
+        if graph in failed:
+            yield Prediction(line, _NOT_FINITE)
+            continue
         mine = range(ptr[graph], ptr[graph + 1])
-        listed = [{**facts[int(nodes[row])], **rows.brief(row)} for row in mine]
+        listed = [{**facts[int(nodes[row])], **_brief(rows[row])} for row in mine]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
-        root = rows.at(position[roots[0]]) if len(roots) == 1 else ({}, {})
-        yield Prediction(line, "", *root, listed)
-
-
-class _Rows:
-    """The rows of a head as plain values."""
-
-    def __init__(self, head: Head, decoded: Mapping[str, Tensor], names: ClassNames) -> None:
-        self.head = head
-        self.names = names
-        self.values = decoded["value"].tolist() if "value" in decoded else []
-        self.probabilities = decoded["probabilities"].tolist() if "probabilities" in decoded else []
-
-    def at(self, row: int) -> tuple[dict[str, Any], dict[str, dict[Any, float]]]:
-        """The values and the probabilities of a row, by target."""
-        targets = self.head.targets
-        if self.values:
-            return dict(zip(targets, map(_digits, self.values[row]), strict=True)), {}
-        by_target = self.probabilities[row]
-        if self.head.kind == "classification":
-            by_target = [by_target]
-        else:
-            by_target = [[1 - p, p] for p in by_target]
-        values, probabilities = {}, {}
-        for target, of_classes in zip(targets, by_target, strict=True):
-            labels = self.names.get(target, range(len(of_classes)))
-            best = max(range(len(of_classes)), key=of_classes.__getitem__)
-            values[target] = labels[best]
-            probabilities[target] = dict(zip(labels, map(_digits, of_classes), strict=True))
-        return values, probabilities
-
-    def brief(self, row: int) -> dict[str, Any]:
-        """The prediction of a node, with the probability of its class."""
-        values, probabilities = self.at(row)
-        facts = {"prediction": _unwrap(values)}
-        if probabilities:
-            facts["probability"] = _unwrap({t: probabilities[t][values[t]] for t in values})
-        return facts
+        root = rows[position[roots[0]]] if len(roots) == 1 else {}
+        yield Prediction(line, "", root, listed)
 
 
 def _node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
@@ -127,13 +97,25 @@ def _node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
         yield facts
 
 
+def _brief(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    """The prediction of a node, with the probability of its class."""
+    sure = {n: told.probabilities[told.value] for n, told in targets.items() if told.probabilities}
+    facts = {"prediction": _unwrap(_values(targets))}
+    return facts | ({"probability": _unwrap(sure)} if sure else {}) | _extra(targets)
+
+
+def _values(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    return {name: told.value for name, told in targets.items()}
+
+
+def _extra(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    """Further numbers by name, and under the name by target."""
+    names = dict.fromkeys(name for told in targets.values() for name in told.extra)
+    return {n: _unwrap({t: told.extra[n] for t, told in targets.items()}) for n in names}
+
+
 def _unwrap(by_target: Mapping[str, Any]) -> Any:
     """The one value; a dict if there are several; None if there is none."""
     if len(by_target) > 1:
         return dict(by_target)
     return next(iter(by_target.values()), None)
-
-
-def _digits(value: float) -> float:
-    """A float32 without the digits that it does not have."""
-    return float(f"{value:.7g}")

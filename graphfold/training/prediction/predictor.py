@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, Record, read_records
-from graphfold.errors import RecordError
+from graphfold.errors import DataError, RecordError
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
 from graphfold.training.prediction.prediction import Prediction, describe
@@ -56,14 +56,25 @@ class Predictor:
         self.batch_size = data.batch_size
         self.share = data.share  # "auto" until there is a record to try it with
 
-    def predict(self, items: Sequence[str]) -> list[dict[str, Any]]:
-        """One prediction for each string: a SMILES, or a tree as it stands in a file.
+    def __repr__(self) -> str:
+        return repr(self.trained).replace("TrainedModel", "Predictor", 1)
+
+    def predict(self, items: Iterable[Any]) -> list[dict[str, Any]]:
+        """One prediction for each item.
+
+        Args:
+            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file.
 
         Returns:
             For each, what `graphfold predict` writes of a record: `prediction`, `probabilities`
             and `nodes` where there are any, and `reason`, which is empty or says why there is no
             prediction. `line` is the position in `items`, from 1 on.
+
+        Raises:
+            DataError: if `items` is a single record, such as one string.
         """
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise DataError(f"predict takes a list, not one record. Write predict([{items!r}]).")
         cut = [self._cut(item, number) for number, item in enumerate(items, start=1)]
         records = (record for record in cut if isinstance(record, Record))
         found = self.predict_records(Path(), records)
@@ -83,8 +94,8 @@ class Predictor:
         while chunk := list(islice(rest, self.batch_size)):
             yield from self._predict_chunk(path, chunk)
 
-    def _cut(self, item: str, number: int) -> Record | Prediction:
-        """The record in a string, or the answer that says why there is none."""
+    def _cut(self, item: Any, number: int) -> Record | Prediction:
+        """The record in an item, or the answer that says why there is none."""
         try:
             return replace(self.adapter.record_of(item), line=number)
         except RecordError as error:
@@ -112,14 +123,12 @@ class Predictor:
             decoded = self._decode(batch.to(trained.device))
         return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
 
-    def _decode(self, batch: Batch) -> dict[str, Tensor]:
+    def _decode(self, batch: Batch) -> Tensor:
         """The decoded rows on the CPU; in halves where the batch does not fit in memory."""
         model = self.trained.model
         try:
-            decoded = model.head.decode(model(batch))
-            return {name: rows.float().cpu() for name, rows in decoded.items()}
+            return model.head.decode(model(batch)).float().cpu()
         except MEMORY_ERRORS as error:
             if not is_out_of_memory(error) or batch.num_graphs < 2:
                 raise
-        parts = [self._decode(half) for half in halves(batch, model.plan, "depth")]
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        return torch.cat([self._decode(half) for half in halves(batch, model.plan, "depth")])

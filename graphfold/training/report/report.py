@@ -10,14 +10,14 @@ import yaml
 
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.files import write_text
+from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.prediction.predictor import Predictor
 from graphfold.training.report.figures import draw_curves, draw_predictions
-from graphfold.training.report.tables import describe_data, format_value, without_repeats
+from graphfold.training.report.tables import by_part, describe_data, format_value
 from graphfold.training.report.worst_examples import draw_worst
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
-from graphfold.training.scoring.metrics import Metrics
-from graphfold.training.scoring.scoring import Rows
+from graphfold.training.scoring.metrics import Metrics, class_metrics
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -45,7 +45,7 @@ def write_report(
     folder: RunFolder,
     trained: TrainedModel,
     data: DataModule,
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, EvalRows],
     metrics: Metrics,
     history: list[Metrics],
 ) -> None:
@@ -65,7 +65,7 @@ def write_report(
         _head(name, trained, history),
         _tiles(str(config["monitor"]), metrics),
         _section("Curves", f'<div class="card">{draw_curves(history, config["monitor"])}</div>'),
-        _section("Metrics of the best checkpoint", _table(metrics)),
+        _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
     ]
     head, names = trained.model.head, Predictor(trained).adapter.class_names
     if "test" in rows:
@@ -73,6 +73,9 @@ def write_report(
         parts.append(
             _section("Predictions on test", f'<div class="card">{figure}</div>') if figure else ""
         )
+        if head.confusion(rows["test"].prediction, rows["test"].target):
+            scores = class_metrics(head, rows["test"], names)
+            parts.append(_section("Classes of test", _table_of(scores)))
         worst = draw_worst(trained, data, rows["test"])
         parts.append(_section("Worst examples", worst) if worst else "")
     parts.append(
@@ -118,13 +121,12 @@ def _folded(title: str, text: str) -> str:
     )
 
 
-def _table(metrics: Metrics) -> str:
-    shown = without_repeats(metrics)
-    names = list(dict.fromkeys(key.partition("/")[2] for key in shown))
-    parts = list(dict.fromkeys(key.partition("/")[0] for key in shown))
-    lines = [f"<tr><th></th>{''.join(f'<th>{part}</th>' for part in parts)}</tr>"]
+def _table_of(columns: Mapping[str, Metrics]) -> str:
+    """A column for each part or score, a row for each metric or class."""
+    names = dict.fromkeys(name for values in columns.values() for name in values)
+    lines = [f"<tr><th></th>{''.join(f'<th>{column}</th>' for column in columns)}</tr>"]
     for name in names:
-        values = [shown.get(f"{part}/{name}") for part in parts]
+        values = [columns[column].get(name) for column in columns]
         cells = "".join(f"<td>{format_value(value)}</td>" for value in values)
         lines.append(f"<tr><td>{escape(name)}</td>{cells}</tr>")
     return f'<div class="card"><table>{"".join(lines)}</table></div>'

@@ -1,4 +1,4 @@
-"""What a command prints: the data in a line, the metrics in a table."""
+"""Output of the commands: the data in a line, the metrics in a table."""
 
 from __future__ import annotations
 
@@ -30,15 +30,26 @@ def describe_data(data: DataModule) -> str:
 
 def metrics_table(metrics: Mapping[str, float | None]) -> str:
     """The metrics, a row for each name and a column for each part."""
-    cells: dict[str, dict[str, str]] = {}
+    return format_table(by_part(metrics))
+
+
+def by_part(metrics: Mapping[str, float | None]) -> dict[str, dict[str, float | None]]:
+    """part -> metric -> value, of what is keyed PART/METRIC."""
+    parts: dict[str, dict[str, float | None]] = {}
     for key, value in without_repeats(metrics).items():
         part, _, name = key.partition("/")
-        cells.setdefault(name, {})[part] = format_value(value)
-    parts = list(dict.fromkeys(key.partition("/")[0] for key in metrics))
-    width = max((len(name) for name in cells), default=0)
-    lines = [" " * width + "".join(f"{part:>12}" for part in parts)]
-    for name, row in cells.items():
-        lines.append(f"{name:<{width}}" + "".join(f"{row.get(part, ''):>12}" for part in parts))
+        parts.setdefault(part, {})[name] = value
+    return parts
+
+
+def format_table(columns: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Numbers for a terminal: a column for each part or score, a row for each metric or class."""
+    names = list(dict.fromkeys(name for values in columns.values() for name in values))
+    width = max(map(len, names), default=0)
+    lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
+    for name in names:
+        cells = [format_value(v[name]) if name in v else "" for v in columns.values()]
+        lines.append(f"{name:<{width}}" + "".join(f"{cell:>12}" for cell in cells))
     return "\n".join(lines)
 
 

@@ -10,18 +10,19 @@ from torch import Tensor
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import Head
-from graphfold.training.prediction.prediction import ClassNames, Prediction
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor
 from graphfold.training.report.tables import format_value
 from graphfold.training.report.tree_drawing import draw_tree
 from graphfold.training.run.trained import TrainedModel
-from graphfold.training.scoring.scoring import Rows
 
 #: How many are drawn, and how many words a tree that is drawn may have.
 _COUNT, _MOST_WORDS = 8, 16
 
 
-def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
+def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     """The records of the test part with the largest loss, as HTML; nothing if none can be drawn.
 
     Args:
@@ -49,7 +50,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: Rows) -> str:
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
 
 
-def _largest_losses(data: DataModule, rows: Rows) -> tuple[Tensor, Tensor]:
+def _largest_losses(data: DataModule, rows: EvalRows) -> tuple[Tensor, Tensor]:
     """Positions in the test part, and losses, of the worst records that can be drawn."""
     total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
     total[_num_words(data.raw)[data.split.test] > _MOST_WORDS] = 0.0
@@ -72,12 +73,13 @@ def _is_molecule(dag: TypedDAG) -> bool:
 
 def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) -> tuple[str, str]:
     """One graph and the words under it."""
-    wanted = _wanted(dag, head, names)
+    wanted = head.measured_values(head.target_rows(dag), names)
     file, line = dag.place(0)
     caption = f"{file.rpartition('/')[2]}:{line}"
     if head.level == "graph":
-        for index, (target, value) in enumerate(prediction.values.items()):
-            caption += f" · {target}: {_shown(value)}, measured {wanted[index] or 'nothing'}"
+        for target, told in prediction.targets.items():
+            measured = wanted[0].get(target, "nothing")
+            caption += f" · {target}: {_shown(told.value)}, measured {_shown(measured)}"
     if _is_molecule(dag):
         from graphfold.datasets.molecules.molecule_drawing import draw_molecule
 
@@ -85,28 +87,15 @@ def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) 
     predicted: list[str | None] = [None] * dag.num_nodes
     correct: list[str | None] = [None] * dag.num_nodes
     nodes = range(dag.num_nodes) if head.level == "node" else dag.output_index.tolist()
+    target = head.targets[0]
+    measured = [_shown(row[target]) if target in row else None for row in wanted]
     if prediction.nodes is not None:
         for row, (node, facts) in enumerate(zip(nodes, prediction.nodes, strict=True)):
-            predicted[node], correct[node] = str(facts["prediction"]), wanted[row]
-    elif len(nodes) == 1 and len(wanted) == 1:
-        (value,) = prediction.values.values()
-        predicted[nodes[0]], correct[nodes[0]] = _shown(value), wanted[0]
+            predicted[node], correct[node] = str(facts["prediction"]), measured[row]
+    elif len(nodes) == 1:
+        predicted[nodes[0]] = _shown(prediction.targets[target].value)
+        correct[nodes[0]] = measured[0]
     return draw_tree(dag, predicted, correct), caption
-
-
-def _wanted(dag: TypedDAG, head: Head, names: ClassNames) -> list[str | None]:
-    """What was measured: of each row for one class, of each target for a graph of several."""
-    rows = head.target_rows(dag)
-    if head.kind == "classification":
-        labels = names.get(head.targets[0], range(int(rows.max()) + 1))
-        return [None if code < 0 else str(labels[code]) for code in rows.tolist()]
-    measured = head.measured(rows)[0].tolist()
-    is_class = head.kind == "multilabel"
-    values = rows[0].tolist()
-    return [
-        (str(int(value)) if is_class else _shown(value)) if known else None
-        for value, known in zip(values, measured, strict=True)
-    ]
 
 
 def _shown(value: object) -> str:

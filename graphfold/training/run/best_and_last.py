@@ -18,7 +18,7 @@ from graphfold.training.loop.learner import Learner
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.generators import capture_generators, restore_generators
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.scoring.metrics import Metrics, lower_is_better
+from graphfold.training.scoring.metrics import Metrics
 
 _PREFIX = "model."
 
@@ -34,11 +34,13 @@ class BestAndLast(CheckpointCallback):
         folder: the run folder.
         monitor: the metric that chooses the best epoch. Epochs where it is undefined are compared
             by val/loss, and lose to those where it is defined.
+        mode: "min" if the least value of the metric is best, or "max".
     """
 
-    def __init__(self, folder: RunFolder, monitor: str) -> None:
+    def __init__(self, folder: RunFolder, monitor: str, mode: str) -> None:
         self.folder = folder
         self.monitor = monitor
+        self.mode = mode
         self.history: list[Metrics] = []
         self.best: list[float] | None = None  # [whether the metric is defined, its goodness]
         self.is_finished = False
@@ -95,7 +97,7 @@ class BestAndLast(CheckpointCallback):
         self._generators = checkpoint["generators"]
 
     def _goodness(self, metrics: Metrics) -> list[float]:
-        value, sign = metrics.get(self.monitor), -1.0 if lower_is_better(self.monitor) else 1.0
+        value, sign = metrics.get(self.monitor), -1.0 if self.mode == "min" else 1.0
         if value is not None:
             return [1.0, sign * value]
         loss = metrics.get("val/loss")

@@ -14,14 +14,15 @@ from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
 from graphfold.layers import Model
+from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.model import build_model
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.precision import autocast, parameter_dtype
 from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.scoring.metrics import Metrics
-from graphfold.training.scoring.scoring import Rows, score, split_metrics
+from graphfold.training.scoring.metrics import HeadMetrics, Metrics
+from graphfold.training.scoring.scoring import score
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,15 @@ class TrainedModel:
             ) from error
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
 
-    @property
-    def reduction(self) -> str:
-        """How the loss is averaged."""
-        return str(self.checkpoint.config["loss"]["reduction"])
+    def __repr__(self) -> str:
+        """Where it comes from, what chose it, and the model with its targets and their units."""
+        config, epoch = self.checkpoint.config, self.checkpoint.progress.get("epoch", 0) + 1
+        versions = ", ".join(f"{k} {v}" for k, v in self.checkpoint.versions.items())
+        metrics = ", ".join(config.get("metrics") or self.model.head.metrics)
+        lines = [f"{self.path} ({versions})", f"epoch {epoch}, the best by {config['monitor']}"]
+        lines += [f"metrics: {metrics}", f"model: {self.model!r}"]
+        text = "\n".join(lines).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {text}\n)"
 
     @property
     def schema(self) -> Schema:
@@ -78,7 +84,7 @@ class TrainedModel:
         """The data of the run, some of whose settings are changed."""
         return DataModule(**{**self.checkpoint.config["data"], **settings})
 
-    def score(self, data: DataModule, part: str) -> Rows:
+    def score(self, data: DataModule, part: str) -> EvalRows:
         """All predictions for a part, from the batches that training scores it with."""
         share = choose_sharing(data, self.model, training=False)
         loader = data.loader(
@@ -91,9 +97,11 @@ class TrainedModel:
         with autocast(self.device, self.checkpoint.config["trainer"]):
             return score(self.model, loader, self.device)
 
-    def metrics(self, rows: Rows) -> Metrics:
+    def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""
-        return split_metrics(self.model.head, rows, self.reduction)
+        config = self.checkpoint.config
+        reduction = str(config["loss"]["reduction"])
+        return HeadMetrics.of(self.model.head, config.get("metrics"), reduction)(rows)
 
 
 def choose_device(trainer: Mapping[str, Any]) -> torch.device:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_json
-from graphfold.training.config.overrides import parse_settings
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process
-from graphfold.training.report.tables import describe_data, metrics_table
+from graphfold.training.report.tables import describe_data, format_table, metrics_table
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
 from graphfold.training.scoring.graph_hash import hash_graphs
-from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
-from graphfold.training.scoring.scoring import Rows
+from graphfold.training.scoring.metrics import Metrics, class_metrics, warn_of_undefined
 
 
 def evaluate_command(args: argparse.Namespace) -> int:
@@ -30,10 +30,15 @@ def evaluate_command(args: argparse.Namespace) -> int:
         settings["on_error"] = args.on_error
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
-    metrics = evaluate(args.run_path, args.data, args.split, settings, args.trust, verbose=True)
+    with in_words_of_set():
+        found = _evaluate(
+            args.run_path, args.data, args.split, settings, args.trust, args.per_class, True
+        )
     if args.json is not None:
-        write_json(args.json, metrics)
-    print(metrics_table(metrics))
+        write_json(args.json, found.flat())
+    print(metrics_table(found.metrics))
+    for part, scores in found.classes.items():
+        print(f"\nclasses of {part}\n{format_table(scores)}")
     return 0
 
 
@@ -43,7 +48,7 @@ def evaluate(
     split: str | None = None,
     settings: Mapping[str, Any] | None = None,
     trusted: Collection[str] = (),
-    verbose: bool = False,
+    per_class: bool = False,
 ) -> Metrics:
     """Scores a trained model, with the threads of its run.
 
@@ -55,7 +60,8 @@ def evaluate(
         split: train, val or test of the run's own data; None for val and test.
         settings: keys of the config group `data` that differ from the run's.
         trusted: third-party packages that may be imported.
-        verbose: whether to print what data were read.
+        per_class: whether precision, recall, F1 and support of every class are there, too, as
+            test/precision/CLASS and so on.
 
     Returns:
         One flat mapping with the keys of metrics.json; undefined metrics are None.
@@ -63,42 +69,78 @@ def evaluate(
     Raises:
         GraphfoldError: if run or data cannot be used, or the run's data changed.
     """
+    return _evaluate(run, path, split, settings or {}, trusted, per_class, False).flat()
+
+
+class _Evaluation(NamedTuple):
+    metrics: Metrics
+    classes: dict[str, dict[str, Metrics]]  # part -> score -> class -> value
+
+    def flat(self) -> Metrics:
+        """The metrics, and PART/SCORE/CLASS."""
+        return self.metrics | {
+            f"{part}/{score}/{name}": value
+            for part, scores in self.classes.items()
+            for score, values in scores.items()
+            for name, value in values.items()
+        }
+
+
+def _evaluate(
+    run: Path,
+    path: Path | None,
+    split: str | None,
+    settings: Mapping[str, Any],
+    trusted: Collection[str],
+    per_class: bool,
+    verbose: bool,
+) -> _Evaluation:
+    """As `evaluate`; if verbose, prints what data were read."""
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
     prepare_process(trained.checkpoint.config)
     if path is None:
-        data = trained.data(settings or {})
+        data = trained.data(settings)
         data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
-        metrics = _score_parts(trained, data, [split] if split else ["val", "test"])
+        metrics, rows = _score_parts(trained, data, [split] if split else ["val", "test"])
     else:
-        data = trained.data({**(settings or {}), "path": str(path)})
+        data = trained.data({**settings, "path": str(path)})
         data.prepare_for_scoring(trained.spec)
-        metrics = _score_new(trained, data)
+        metrics, rows = _score_new(trained, data)
     if verbose:
         print(describe_data(data))
-    warn_of_undefined(metrics)
-    return metrics
+    classes = {}
+    if per_class:
+        names = data.source.spec().make().class_names
+        classes = {part: class_metrics(trained.model.head, of, names) for part, of in rows.items()}
+    found = _Evaluation(metrics, classes)
+    warn_of_undefined(found.flat())
+    return found
 
 
-def score_part(trained: TrainedModel, data: DataModule, part: str) -> tuple[Metrics, Rows]:
+def score_part(trained: TrainedModel, data: DataModule, part: str) -> tuple[Metrics, EvalRows]:
     """The metrics of one part, as metrics.json has them, and the rows behind them."""
     rows = trained.score(data, part)
     scores = {**trained.metrics(rows), "coverage": coverage(data)}
     return {f"{part}/{name}": value for name, value in scores.items()}, rows
 
 
-def _score_parts(trained: TrainedModel, data: DataModule, parts: list[str]) -> Metrics:
+def _score_parts(
+    trained: TrainedModel, data: DataModule, parts: list[str]
+) -> tuple[Metrics, dict[str, EvalRows]]:
     metrics: Metrics = {}
+    rows: dict[str, EvalRows] = {}
     for part in parts:
         if len(data.split.part(part)):
-            metrics |= score_part(trained, data, part)[0]
+            scores, rows[part] = score_part(trained, data, part)
+            metrics |= scores
     if not metrics:
         raise DataError(f"the {' and '.join(parts)} part of the run has no record. Choose another.")
-    return metrics
+    return metrics, rows
 
 
-def _score_new(trained: TrainedModel, data: DataModule) -> Metrics:
+def _score_new(trained: TrainedModel, data: DataModule) -> tuple[Metrics, dict[str, EvalRows]]:
     metrics, rows = score_part(trained, data, "test")
     is_seen = torch.isin(hash_graphs(data.raw), trained.checkpoint.training_records)
     unseen = trained.metrics(rows.at(~is_seen))
@@ -106,4 +148,4 @@ def _score_new(trained: TrainedModel, data: DataModule) -> Metrics:
     for name, value in unseen.items():
         metric, slash, task = name.partition("/")
         metrics[f"test/{metric}_unseen{slash}{task}"] = value
-    return metrics
+    return metrics, {"test": rows}

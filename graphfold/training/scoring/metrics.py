@@ -1,114 +1,153 @@
-"""Metrics over a whole split, from all its predictions at once."""
+"""The metrics of a split, by the names that metrics.json has them under."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-import torch
 from torch import Tensor
-from torchmetrics import functional
+
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers import Head
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.metrics import Metric, find_metric, scores_by_class
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
-Metrics = dict[str, float | None]
-
-#: Metrics of which less is better; of all others more is.
-ERRORS = ("loss", "mse", "rmse", "mae")
+Metrics: TypeAlias = dict[str, float | None]
 
 
 class UndefinedMetricWarning(UserWarning):
     """A metric that the data leaves undefined; it is reported as null."""
 
 
-def lower_is_better(metric: str) -> bool:
-    """Whether less of a metric is better; "val/rmse/logS" is judged by "rmse"."""
-    return any(part in ERRORS for part in metric.split("/"))
+@dataclass(frozen=True)
+class HeadMetrics:
+    """The metrics that a run computes for a head, and the loss beside them.
 
-
-def classification_metrics(probability: Tensor, target: Tensor) -> Metrics:
-    """Accuracy, and F1 averaged over the classes that occur.
-
-    Shape:
-        probability: [num_rows, num_classes]
-        target: [num_rows] int64
+    Args:
+        head: what predicts.
+        metrics: what is computed.
+        reduction: how the loss is averaged, "per_graph" or "per_node".
     """
-    predicted = probability.argmax(1)
-    return {
-        "accuracy": mean(predicted == target),
-        "macro_f1": _when(
-            len(target) > 0,
-            lambda: functional.classification.multiclass_f1_score(
-                predicted, target, num_classes=probability.shape[1], average="macro"
-            ),
-        ),
-    }
+
+    head: Head
+    metrics: tuple[Metric, ...]
+    reduction: str = "per_graph"
+
+    @staticmethod
+    def of(
+        head: Head, names: Sequence[str] | None = None, reduction: str = "per_graph"
+    ) -> HeadMetrics:
+        """The metrics with some names or dotted paths; None for the head's own.
+
+        Raises:
+            ConfigError: if there is no such metric, it is not for the head's predictions, or two
+                have one name.
+        """
+        chosen = [find_metric(n, head.task) for n in (head.metrics if names is None else names)]
+        for metric in chosen:
+            if metric.num_classes not in (None, getattr(head, "num_classes", None)):
+                raise ConfigError(
+                    f"metric '{metric.name}' is for {metric.num_classes} classes, which "
+                    f"'{head.targets[0]}' has not. Leave it out."
+                )
+            if [other.name for other in chosen].count(metric.name) > 1:
+                raise ConfigError(f"two metrics are called '{metric.name}'. Leave one out.")
+        return HeadMetrics(head, tuple(chosen), reduction)
+
+    def __call__(self, rows: EvalRows) -> Metrics:
+        """The metrics of some rows, without the name of their split."""
+        result: Metrics = {}
+        for metric in self.metrics:
+            if metric.roots and not rows.has_roots:
+                continue
+            at = rows.is_root if metric.roots else slice(None)
+            inputs = self.head.metric_inputs(rows.prediction[at], rows.target[at])
+            by_target = {name: metric(*both) for name, both in inputs.items()}
+            result[metric.name] = _mean(by_target.values())
+            if self.head.metrics_by_target:
+                result |= {f"{metric.name}/{name}": value for name, value in by_target.items()}
+        return result | {"loss": self._loss(rows)}
+
+    def names(self, has_roots: bool) -> list[str]:
+        """The names of all values; what usually chooses a checkpoint comes first."""
+        names = [metric.name for metric in self.metrics if has_roots or not metric.roots]
+        if self.head.metrics_by_target:
+            names += [f"{name}/{target}" for name in names for target in self.head.targets]
+        names.append("loss")
+        return sorted(names, key=lambda name: name != self.head.monitor)
+
+    def choose_monitor(self, wanted: str | None, has_roots: bool) -> str:
+        """The metric under val/ that chooses the best checkpoint.
+
+        Raises:
+            ConfigError: if there is no metric of the name that is wanted.
+        """
+        names = [f"val/{name}" for name in self.names(has_roots)]
+        if wanted is not None and wanted not in names:
+            raise ConfigError(
+                f"monitor is '{wanted}', but these targets have no such metric."
+                f"{did_you_mean(str(wanted), names)} There are: {', '.join(names)}."
+            )
+        return wanted or names[0]
+
+    def mode(self, monitor: str) -> str:
+        """The direction of one of `names` with its split: "min" if less is better, or "max"."""
+        name = monitor.split("/")[1]
+        if name == "loss":
+            return "min"
+        better = {metric.name: metric.higher_is_better for metric in self.metrics}
+        return "max" if better[name] else "min"
+
+    def _loss(self, rows: EvalRows) -> float | None:
+        """The loss as in training: a mean over graphs of sums, or a mean over measured rows."""
+        losses, count = rows.loss.double(), rows.num_graphs
+        if self.reduction == "per_node":
+            losses = losses[self.head.is_measured(rows.target)]
+            count = len(losses)
+        loss = losses.sum().item() / count if count else math.nan
+        return loss if math.isfinite(loss) else None
 
 
-def binary_metrics(probability: Tensor, target: Tensor) -> Metrics:
-    """Areas under the ROC and the precision-recall curve, and accuracy.
+def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Metrics]:
+    """Precision, recall, F1 and support of every class.
 
-    Shape:
-        probability: [num_rows] of class 1
-        target: [num_rows] int64, 0 or 1
+    Returns:
+        score -> class -> value; with several targets a class is named TARGET/CLASS.
+
+    Raises:
+        ConfigError: if the head predicts no classes.
     """
-    both = 0 < int(target.sum()) < len(target)
-    return {
-        "roc_auc": _when(both, lambda: functional.classification.binary_auroc(probability, target)),
-        "pr_auc": _when(
-            bool(target.sum()),
-            lambda: functional.classification.binary_average_precision(probability, target),
-        ),
-        "accuracy": mean((probability > 0.5) == target.bool()),
-    }
+    tables = _confusions(head, rows, names)
+    if not tables:
+        raise ConfigError("the run predicts no classes, so there are no metrics of classes.")
+    scores: dict[str, Metrics] = {}
+    for target, labels, confusion in tables:
+        for score, values in scores_by_class(confusion).items():
+            prefix = f"{target}/" if len(tables) > 1 else ""
+            plain = [None if math.isnan(value) else value for value in values.tolist()]
+            named = {f"{prefix}{label}": v for label, v in zip(labels, plain, strict=True)}
+            scores.setdefault(score, {}).update(named)
+    return scores
 
 
-def regression_metrics(predicted: Tensor, target: Tensor) -> Metrics:
-    """Errors and correlations, in the target's own units.
-
-    Shape:
-        predicted, target: [num_rows]
-    """
-    predicted, target = predicted.double(), target.double()
-    error = predicted - target
-    varied = len(target) > 1 and bool((target != target[0]).any())
-    answered = varied and bool((predicted != predicted[0]).any())
-    return {
-        "rmse": _when(len(target) > 0, lambda: error.square().mean().sqrt()),
-        "mae": mean(error.abs()),
-        "mse": mean(error.square()),
-        "r2": _when(varied, lambda: functional.r2_score(predicted, target)),
-        "pearson": _when(answered, lambda: _correlation(predicted, target)),
-        "spearman": _when(answered, lambda: _correlation(_ranks(predicted), _ranks(target))),
-    }
+def _confusions(
+    head: Head, rows: EvalRows, names: ClassNames
+) -> list[tuple[str, Sequence[object], Tensor]]:
+    """Target, names of its classes and confusion matrix, of each target with classes."""
+    tables = head.confusion(rows.prediction, rows.target)
+    columns = {column.name: column for column in head.columns}
+    return [(name, head.labels(columns[name], names), table) for name, table in tables.items()]
 
 
-def _correlation(first: Tensor, second: Tensor) -> Tensor:
-    return torch.corrcoef(torch.stack([first, second]))[0, 1]
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """The rank of each value; equal values share the mean of theirs."""
-    _, group, count = torch.unique(values, return_inverse=True, return_counts=True)
-    ranks: Tensor = (count.cumsum(0) - (count - 1) / 2)[group]
-    return ranks
-
-
-def mean(values: Tensor) -> float | None:
-    """The mean of some numbers or truths; None of nothing."""
-    return values.double().mean().item() if len(values) else None
-
-
-def average(metrics: Mapping[str, Metrics]) -> Metrics:
-    """Per task `metric/TASK`, and the mean over the tasks that have a value without suffix."""
-    tasks = list(metrics.values())
-    result: Metrics = {}
-    for name in tasks[0] if tasks else ():
-        known = [task[name] for task in tasks if task[name] is not None]
-        result[name] = sum(v for v in known if v is not None) / len(known) if known else None
-    for task, values in metrics.items():
-        result |= {f"{name}/{task}": value for name, value in values.items()}
-    return result
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the targets that have a value."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def warn_of_undefined(metrics: Mapping[str, float | None]) -> None:
@@ -121,19 +160,3 @@ def warn_of_undefined(metrics: Mapping[str, float | None]) -> None:
             UndefinedMetricWarning,
             stacklevel=2,
         )
-
-
-def _when(defined: bool, compute: Callable[[], Tensor]) -> float | None:
-    if not defined:
-        return None
-    with _without_advice():
-        value = compute().item()
-    return value if torch.isfinite(torch.tensor(value)) else None
-
-
-@contextmanager
-def _without_advice() -> Iterator[None]:
-    """Silences the library's remarks on input that was checked before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

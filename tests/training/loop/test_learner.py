@@ -20,7 +20,8 @@ from graphfold.training.loop.fit import Loaders
 from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.train import make_learner
 from graphfold.training.process.quiet import quiet_lightning
-from graphfold.training.scoring.scoring import rows_of, split_metrics
+from graphfold.training.scoring.metrics import HeadMetrics
+from graphfold.training.scoring.scoring import rows_of
 
 Step = Callable[..., torch.Tensor]
 
@@ -169,7 +170,7 @@ def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path)
     head = learner.model.head
     rows = rows_of(learner.model, batch)
     per_node, per_graph = (
-        split_metrics(head, rows, name)["loss"] for name in ("per_node", "per_graph")
+        HeadMetrics.of(head, None, name)(rows)["loss"] for name in ("per_node", "per_graph")
     )
     assert per_node == pytest.approx(4 * (per_graph or 0.0))
 
@@ -209,3 +210,22 @@ def test_tables_have_sparse_gradients_where_nothing_needs_dense_ones(
         assert sum(len(group["params"]) for group in optimizer.param_groups) == len(
             list(learner.parameters())
         )
+
+
+@pytest.mark.parametrize(
+    ("monitor", "given", "mode"),
+    [
+        ("val/root_accuracy", "", "max"),
+        ("val/loss", "", "min"),
+        ("val/loss", "+lr_scheduler.mode=max", "max"),
+    ],
+)
+def test_the_plateau_is_one_of_the_monitored_metric(
+    monitor: str, given: str, mode: str, tmp_path: Path, corpora: Path
+) -> None:
+    words = [*SST, "lr_scheduler=plateau", f"monitor={monitor}", *([given] if given else [])]
+    config = compose([*words, f"data.root={corpora}", f"data.cache_dir={tmp_path}"]).config
+    data = DataModule(**config["data"])
+    data.prepare()
+    learner, _ = make_learner(config, data)
+    assert learner.configure_optimizers()["lr_scheduler"]["scheduler"].mode == mode

@@ -57,7 +57,7 @@ def test_metrics_are_one_flat_object(finished: Path) -> None:
     assert set(metrics) == {
         f"{part}/{name}"
         for part in ("val", "test")
-        for name in ("accuracy", "macro_f1", "loss", "coverage")
+        for name in ("accuracy", "macro_f1", "mcc", "loss", "coverage")
     }
     assert metrics["test/coverage"] == 1.0
 
@@ -262,7 +262,7 @@ def test_monitor_must_be_a_metric_of_the_task(
 
 
 def test_an_undefined_monitor_falls_back_to_the_loss() -> None:
-    keeper = BestAndLast(RunFolder(Path()), "val/roc_auc")
+    keeper = BestAndLast(RunFolder(Path()), "val/roc_auc", "max")
     undefined = keeper._goodness({"val/roc_auc": None, "val/loss": 0.1})
     better = keeper._goodness({"val/roc_auc": None, "val/loss": 0.05})
     defined = keeper._goodness({"val/roc_auc": 0.2, "val/loss": 9.0})

@@ -104,7 +104,7 @@ def test_a_model_shows_it(tmp_path: Path) -> None:
     model = make_learner(config, data)[0].model
     assert describe_ways(model) == ""
     model(model.plan(data.encoded("val")))
-    assert "pair: compiled" in repr(model)
+    assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled" in repr(model)
     model.network.ways |= {f"type {number}": "compiled" for number in range(9)}
     model.network.ways["odd"] = "as it is (it is\n  odd)"
     assert describe_ways(model) == "11 types compiled; odd as it is (it is odd)"

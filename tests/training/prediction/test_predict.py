@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from rdkit import Chem
 from training.tiny_runs import listops, run, train, write_corpora, write_molecules
 
 import graphfold
 from graphfold.datasets.adapters.conllu import UPOS
+from graphfold.errors import DataError
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
 
@@ -130,7 +133,20 @@ def test_nothing_is_written_when_the_file_is_at_fault(
         assert not out.exists()
     (tmp_path / "other.csv").write_text("SMILE\nCC\n")
     assert run("predict", values, tmp_path / "other.csv") == 2
-    assert "no column 'smiles'" in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert "no column 'smiles'" in captured.err
+    assert "Add --set smiles_column=VALUE." in captured.err
+    assert captured.out == ""
+
+
+def test_a_file_of_which_nothing_can_be_read_is_wrong_use(
+    trees: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "sentences.conllu").write_text("1\tthe\tthe\tDET\n2\tfilm\tfilm\tNOUN\n")
+    out = folder / "sentences.jsonl"
+    assert run("predict", trees, folder / "sentences.conllu", "--output", out) == 2
+    assert "not one record could be read" in capsys.readouterr().err
+    assert all(json.loads(line)["reason"] for line in out.read_text().splitlines())
 
 
 def test_a_setting_names_the_column(values: Path, folder: Path) -> None:
@@ -200,6 +216,51 @@ def test_from_python(values: Path, trees: Path) -> None:
     assert "never closed" in bad["reason"]
     assert "several records" in two["reason"]
     assert graphfold.load(values).predict([]) == []
+
+
+def test_one_string_is_no_list_of_records(values: Path) -> None:
+    model = graphfold.load(values)
+    with pytest.raises(DataError, match=r"not one record. Write predict\(\['CCO'\]\)"):
+        model.predict("CCO")
+    for single in (b"CCO", Chem.MolFromSmiles("CCO"), None):
+        with pytest.raises(DataError, match="predict takes a list"):
+            model.predict(single)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["values", "classes", "trees"])
+def test_what_is_not_finite_is_no_prediction(name: str, request: pytest.FixtureRequest) -> None:
+    model = graphfold.load(request.getfixturevalue(name))
+    with torch.no_grad():
+        for parameter in model.trained.model.head.parameters():
+            parameter.fill_(float("nan"))
+    (item,) = model.predict(["(3 (2 the) (4 film))" if name == "trees" else "CCO"])
+    assert item["prediction"] is None
+    assert "no finite number" in item["reason"]
+
+
+def test_molecules_and_missing_values_from_python(values: Path, trees: Path) -> None:
+    model = graphfold.load(values)
+    text, molecule, nothing, number = model.predict(
+        ["OCC", Chem.MolFromSmiles("CCO"), None, float("nan")]
+    )
+    assert molecule["prediction"] == pytest.approx(text["prediction"], abs=1e-5)
+    assert nothing["reason"] == "None is no molecule"
+    assert number["reason"] == "nan is no molecule"
+    assert (nothing["line"], nothing["prediction"]) == (3, None)
+    (item,) = graphfold.load(trees).predict([None])
+    assert item["reason"] == "None is no string"
+
+
+def test_a_model_is_shown_in_a_few_lines(values: Path) -> None:
+    model = graphfold.load(values)
+    text = repr(model)
+    assert text == repr(model.trained).replace("TrainedModel", "Predictor")
+    assert "best.ckpt (python 3." in text
+    assert "the best by val/loss" in text
+    assert "(readout): SumReadout(h -> [num_graphs, 8])" in text
+    assert "(head): RegressionHead(a b float32, c float32 of each graph)" in text
+    assert len(text.splitlines()) < 20
+    assert "Parameter" not in text
 
 
 def test_a_graph_target_of_trees(folder: Path) -> None:

@@ -61,6 +61,7 @@ def test_a_page_of_molecules(task: str, tmp_path: Path) -> None:
     text, page = page_of(folder)
     assert page.tags.count("figure") == 6  # the test part has six
     assert "measured" in text
+    assert ("<th>recall</th>" in text) == (task == "classification")
     assert f"target_columns:\n  - {column}" in text
 
 

@@ -104,10 +104,13 @@ def test_bad_records_of_other_data(molecule_run: Path, folder: Path) -> None:
     assert metrics["test/coverage"] == pytest.approx(15 / 20)
 
 
-def test_a_setting_changes_how_data_are_read(molecule_run: Path, folder: Path) -> None:
+def test_a_setting_changes_how_data_are_read(
+    molecule_run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (folder / "m.csv").read_text().replace("smiles", "my smiles", 1)
     (folder / "renamed.csv").write_text(text)
     assert run("evaluate", molecule_run, "--data", folder / "renamed.csv") == 2
+    assert "Add --set smiles_column=VALUE." in capsys.readouterr().err
     words = ["--data", folder / "renamed.csv", "--set", "smiles_column='my smiles'"]
     assert evaluate(molecule_run, *words)["test/overlap"] == 30
 
@@ -133,6 +136,24 @@ def test_a_changed_file_is_refused(
     assert run("evaluate", run_path) == 2
     assert "m.csv: the file changed since the run split it" in capsys.readouterr().err
     assert run("evaluate", run_path, "--data", table) == 0
+
+
+def test_classes_have_scores_of_their_own(
+    listops_run: Path, molecule_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = evaluate(listops_run, "--split", "test", "--per-class")
+    captured = capsys.readouterr()
+    assert "classes of test\n" in captured.out
+    assert captured.err.startswith("warning: test/precision/")  # of a class that is never predicted
+    scores = {key for key in metrics if key.startswith("test/recall/")}
+    assert scores == {f"test/recall/{digit}" for digit in range(10)}
+    assert sum(metrics[f"test/support/{digit}"] for digit in range(10)) == 12
+    trained = read_json(listops_run / "metrics.json")
+    assert {
+        key: metrics[key] for key in trained if key.startswith("test/")
+    }.items() <= trained.items()
+    assert run("evaluate", molecule_run, "--per-class") == 2
+    assert "predicts no classes" in capsys.readouterr().err
 
 
 def test_split_and_data_exclude_each_other(
@@ -201,6 +222,17 @@ def test_a_checkpoint_that_names_a_foreign_class_is_refused(
         error = capsys.readouterr().err
         assert target in error
         assert "not one of graphfold's registered classes" in error
+
+
+def test_a_checkpoint_with_broken_metrics_is_refused(
+    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = torch.load(listops_run / "checkpoints" / "best.ckpt", weights_only=True)
+    assert '"metrics": null' in content["config"]
+    text = content["config"].replace('"metrics": null', '"metrics": 3')
+    torch.save({**content, "config": text}, tmp_path / "broken.ckpt")
+    assert run("evaluate", tmp_path / "broken.ckpt") == 2
+    assert "metrics is 3, but it is a list" in capsys.readouterr().err
 
 
 def test_a_checkpoint_of_another_model_is_refused(

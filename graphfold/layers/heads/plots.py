@@ -1,0 +1,92 @@
+"""Pictures of predictions against targets; importing this loads matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graphfold.dag import Column
+from graphfold.layers.heads.eval_rows import MetricInputs
+
+BLUE, ORANGE, GREY = "#2b6cb0", "#dd6b20", "#718096"
+
+#: How many targets, or classes, a figure shows.
+_MOST_TARGETS, _MOST_CLASSES = 4, 30
+
+
+def confusion_plot(confusion: Tensor, labels: Sequence[Any]) -> Figure | None:
+    """A confusion matrix, as shares of the true class; None of nothing or too many classes."""
+    count = len(labels)
+    if not bool(confusion.any()) or count > _MOST_CLASSES:
+        return None
+    share = (confusion / confusion.sum(1, keepdim=True).clamp(min=1)).numpy()
+    figure = Figure(figsize=(5.0, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(False)
+    image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(image, label="share of the class", shrink=0.8)
+    axes.set(xlabel="predicted class", ylabel="class")
+    texts = [str(label) for label in labels]
+    if count <= 20:
+        axes.set_xticks(range(count), texts, rotation=90 if max(map(len, texts)) > 2 else 0)
+        axes.set_yticks(range(count), texts)
+    if count <= 12:
+        for (row, column), value in np.ndenumerate(share):
+            colour = "white" if value > 0.5 else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
+    return figure
+
+
+def scatter_plots(columns: Sequence[Column], inputs: MetricInputs) -> Figure | None:
+    """Predicted against measured numbers of the first targets; None if nothing is measured.
+
+    Args:
+        columns: the targets, for their units.
+        inputs: target -> predictions and targets, each [num_rows].
+    """
+    units = {column.name: column.unit for column in columns}
+    figure, subplots = _subplots(inputs, 3.2)
+    for axes, name in subplots:
+        predicted, target = inputs[name]
+        ends = [float(target.min()), float(target.max())]
+        axes.plot(ends, ends, color=GREY, linewidth=1)
+        axes.scatter(target.numpy(), predicted.numpy(), s=9, color=BLUE, alpha=0.5, linewidths=0)
+        axes.set_xlabel(f"measured ({units[name]})" if units[name] else "measured")
+        axes.set_ylabel("predicted")
+    return figure
+
+
+def probability_plots(inputs: MetricInputs) -> Figure | None:
+    """Histograms of the probabilities of class 1 in either class, of the first targets.
+
+    Args:
+        inputs: target -> probabilities of class 1 and classes, each [num_rows].
+    """
+    figure, subplots = _subplots(inputs, 2.8)
+    bins = torch.linspace(0, 1, 21).tolist()
+    for axes, name in subplots:
+        probability, target = inputs[name]
+        for label, colour in ((0, BLUE), (1, ORANGE)):
+            own = probability[target == label].numpy()
+            axes.hist(own, bins, color=colour, alpha=0.6, label=f"class {label}")
+        axes.set_xlabel("predicted probability of class 1")
+        axes.legend()
+    return figure
+
+
+def _subplots(inputs: MetricInputs, height: float) -> tuple[Figure | None, list[tuple[Axes, str]]]:
+    """A figure with titled axes for the first targets that have rows; None without any."""
+    shown = [name for name, (_, target) in inputs.items() if len(target)][:_MOST_TARGETS]
+    if not shown:
+        return None, []
+    figure = Figure(figsize=(3.4 * len(shown), height), layout="constrained")
+    row = list(figure.subplots(1, len(shown), squeeze=False)[0])
+    for axes, name in zip(row, shown, strict=True):
+        axes.set_title(name if len(name) <= 40 else f"{name[:39]}…")
+    return figure, list(zip(row, shown, strict=True))

@@ -1,0 +1,59 @@
+"""Targets: the columns of a schema that a head predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import Column, Schema
+from graphfold.errors import ConfigError, did_you_mean
+
+
+def find_targets(schema: Schema, level: str, names: Sequence[str] | None) -> tuple[Column, ...]:
+    """The target columns of a level, by name; None for all of them.
+
+    Raises:
+        ConfigError: if the level has no targets, or lacks some of the names; it names them all.
+    """
+    here, elsewhere = schema.graph_targets, schema.node_targets
+    if level != "graph":
+        here, elsewhere = elsewhere, here
+    columns = {column.name: column for column in here}
+    names = list(columns) if names is None else list(names)
+    if not names:
+        raise ConfigError(
+            f"there is no target for one row per {level}: the schema has "
+            f"{_listed(schema.graph_targets)} for graphs and {_listed(schema.node_targets)} for "
+            "nodes. Choose a readout of the level that has targets."
+        )
+    others = {column.name for column in elsewhere}
+    faults = [_unknown(name, level, columns, others) for name in names if name not in columns]
+    if faults:
+        raise ConfigError(" ".join(faults))
+    return tuple(columns[name] for name in names)
+
+
+def as_numbers(values: Tensor, column: Column) -> Tensor:
+    """A target as floats, NaN where it is missing."""
+    if values.is_floating_point():
+        return values
+    missing = values < 0 if column.missing == -1 else torch.zeros_like(values, dtype=torch.bool)
+    return values.to(torch.get_default_dtype()).masked_fill(missing, float("nan"))
+
+
+def _unknown(name: str, level: str, columns: dict[str, Column], others: set[str]) -> str:
+    if name in others:
+        kind, remedy = ("nodes", "NodeReadout or OutputReadout")
+        if level != "graph":
+            kind, remedy = ("whole graphs", "a readout with one row per graph")
+        return f"'{name}' is a target of {kind}, but a row stands for one {level}. Use {remedy}."
+    return (
+        f"the schema has no target '{name}' for a {level}.{did_you_mean(name, columns)} "
+        f"It has: {', '.join(columns) or 'none'}."
+    )
+
+
+def _listed(columns: Sequence[Column]) -> str:
+    return ", ".join(f"'{column.name}'" for column in columns) or "none"
