@@ -15,7 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphfold.errors import ConfigError, did_you_mean
 
-_HOW = "Write KEY=VALUE, and quote a value with a comma or blank: data.target_columns=['a, b',c]."
+_HOW = (
+    "Write KEY=VALUE, and quote a value with a comma, blank or bracket, and all of it in a shell: "
+    "\"data.target_columns=['a, b','c (d)']\"."
+)
 
 
 def parse_overrides(words: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:
