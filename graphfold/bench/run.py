@@ -26,7 +26,6 @@ BENCHMARKS = {
     "blocks": "graphfold.bench.blocks",
     "kernels": "graphfold.bench.kernels",
     "schedule": "graphfold.bench.schedule",
-    "loader": "graphfold.bench.loader",
     "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
     "predict": "graphfold.bench.predict",

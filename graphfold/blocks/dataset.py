@@ -22,7 +22,7 @@ class BlockDataset(GraphDataset):
     """The examples of a model, as graphs in one piece.
 
     `dataset[numbers]` is a planned batch of the examples with these numbers; it is cut out and
-    planned by array operations, in loader workers if there are any.
+    planned by array operations.
 
     Args:
         model: the model.
@@ -62,9 +62,7 @@ class BlockDataset(GraphDataset):
     def __len__(self) -> int:
         return self.dag.num_graphs
 
-    def loader(
-        self, batch_size: int, shuffle: bool = False, num_workers: int = 0, seed: int = 0
-    ) -> GraphLoader:
+    def loader(self, batch_size: int, shuffle: bool = False, seed: int = 0) -> GraphLoader:
         """Batches of the examples, once each.
 
         Args:
@@ -72,7 +70,6 @@ class BlockDataset(GraphDataset):
             shuffle: whether they come in another order each time. The first time has that of
                 `seed` and epoch 0, the next that of epoch 1; `loader.sampler.set_epoch` chooses
                 which comes next.
-            num_workers: processes that make batches; 0 for none but this one.
             seed: of the orders.
         """
         sampler = EpochSampler(
@@ -82,7 +79,7 @@ class BlockDataset(GraphDataset):
             shuffle=shuffle,
             seed=seed,
         )
-        return GraphLoader(self, sampler, num_workers)
+        return GraphLoader(self, sampler)
 
 
 class EpochSampler(BatchSampler):

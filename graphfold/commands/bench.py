@@ -8,7 +8,6 @@ NAME is a benchmark:
   blocks      a Tree-LSTM of combinators, against the same of cells
   kernels     reductions over children, one kernel against the other
   schedule    planning batches, by policy: speed, and launches against the least there can be
-  loader      selecting and planning batches, with and without workers
   memory      bytes that a training step holds, per node
   train       graphfold train against a bare loop
   predict     one tree at a time, from its text to its prediction

@@ -143,12 +143,6 @@ def test_memory(bench: Bench) -> None:
         assert row["peak_bytes_per_node"] > row["bytes_per_node"] > 0
 
 
-def test_loader(bench: Bench) -> None:
-    rows = bench("loader", "--batch-size", "4")
-    assert {row["workload"] for row in rows} == {"sst", "lipophilicity"}
-    assert variants(rows, workload="sst") == ["graphfold", "two_workers"]
-
-
 def test_train(bench: Bench) -> None:
     rows = bench("train", "--batch-size", "4", "--hidden-size", "4", "logger=none")
     assert variants(rows) == ["graphfold", "with_loader", "graphfold_train"]

@@ -161,7 +161,9 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
         clip=config["trainer"]["gradient_clip_val"],
     )
     learner.monitor = _monitor(config["monitor"], model, data)
-    return learner, {**config, "model": model_config, "monitor": learner.monitor}
+    settings = {**config["data"], **data.inferred_options}
+    complete = {"data": settings, "model": model_config, "monitor": learner.monitor}
+    return learner, {**config, **complete}
 
 
 def seed_generators(seed: int) -> None:

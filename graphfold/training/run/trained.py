@@ -89,7 +89,7 @@ class TrainedModel:
             lowering=self.model.lowering,
         )
         with autocast(self.device, self.checkpoint.config["trainer"]):
-            return score(self.model, loader, self.device)
+            return score(self.model, loader, self.device, loader.policy)
 
     def metrics(self, rows: Rows) -> Metrics:
         """The metrics of a part, without its name."""
@@ -109,9 +109,11 @@ def refuse_untrusted(checkpoint: Checkpoint, trusted: Collection[str]) -> None:
 
 
 def named_packages(config: Mapping[str, Any]) -> list[str]:
-    """The third-party packages whose classes a run uses for its model and its data."""
+    """The third-party packages whose code a run uses for its model and its data."""
+    split = str(config["data"].get("split"))
+    own = [split.partition(".")[0]] if "." in split else []
     adapter = adapter_package(config["data"])
-    return sorted({*third_party(config["model"]), *([adapter] if adapter else [])})
+    return sorted({*third_party(config["model"]), *own, *([adapter] if adapter else [])})
 
 
 def adapter_package(data: Mapping[str, Any]) -> str | None:
