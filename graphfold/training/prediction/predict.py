@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphfold.datasets.files.tables import open_table
 from graphfold.errors import DataError
 from graphfold.files import check_output, whole_file
 from graphfold.layers import Head
@@ -71,7 +70,7 @@ def _json_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
 
 def _csv_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
     """The input's columns, then the predictions, then the reason."""
-    table, head = open_table(path), predictor.trained.model.head
+    table, head = predictor.adapter.open_table(path), predictor.trained.model.head
     names = _new_columns(head, predictor)
     yield _csv_line([*table.columns, *_free(names, table.columns)]), False
     records = predictor.adapter.records(path)
