@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from training.tiny_runs import MOLECULES, bracket_tree, conllu, listops, read_json, run, train
+
+from graphfold.batching import Pass, Schedule, lowered_batch
+from graphfold.dag import TypedDAG
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
 
@@ -181,6 +186,28 @@ def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
     assert all(set(record["probabilities"]) == set("ABCDE") for record in found)
     assert len({json.dumps(record["probabilities"]) for record in found}) == 1
     assert [node["text"] for node in found[0]["nodes"][:2]] == ["good", "film"]
+
+
+def test_the_policy_reaches_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = []
+    original = lowered_batch.build_schedule
+
+    def noted(dag: TypedDAG, passes: Sequence[Pass], policy: str, *more: Any) -> Schedule:
+        policies.append(policy)
+        return original(dag, passes, policy, *more)
+
+    monkeypatch.setattr(lowered_batch, "build_schedule", noted)
+    new = tmp_path / "new.tsv"
+    new.write_text("5\t( ( ( [MAX 2 ) 5 ) ] )\n")
+    folder = train(tmp_path / "run", *listops("data.policy=critical_path"))
+    assert run("evaluate", folder) == 0
+    assert run("predict", folder, new, "--output", tmp_path / "p.jsonl") == 0
+    assert set(policies) == {"critical_path"}
+    policies.clear()
+    assert (
+        run("predict", folder, new, "--set", "policy=auto", "--output", tmp_path / "p.jsonl") == 0
+    )
+    assert policies == ["depth", "critical_path", "depth"]
 
 
 def test_the_training_log_names_the_policy(

@@ -86,10 +86,10 @@ class SmilesAdapter(Adapter):
         self.smiles_column = smiles_column
         self.header = header
         _check_class_names(class_names or {}, names)
-        self.class_names = {k: tuple(map(str, cells)) for k, cells in (class_names or {}).items()}
+        own_names = {name: tuple(map(str, cells)) for name, cells in (class_names or {}).items()}
+        self.class_names = own_names
         self.explicit_hydrogens = explicit_hydrogens
         self.directed_bonds = directed_bonds
-        own_names: Mapping[str, tuple[str, ...]] = self.class_names
         self.targets = tuple(
             TableTarget(
                 name,

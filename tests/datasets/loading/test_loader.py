@@ -12,7 +12,7 @@ from postfix_adapter import NAME, random_expressions, write_expressions
 from graphfold.batching import Batch, Pass, Rounds, Up, build_schedule
 from graphfold.batching.scheduling import policy_choice
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.dag import TypedDAG
+from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.features.feature_spec import FeatureSpec
@@ -131,6 +131,22 @@ def test_the_policy_with_the_fewest_calls_is_chosen(
     assert loader.policy == "one_by_one"
     plan = next(iter(loader)).schedule.passes[1]
     assert len(plan.groups) == next(iter(loader)).dag.num_nodes
+
+
+def test_mixed_types_need_fewer_calls_on_the_critical_path() -> None:
+    types = (NodeType("leaf", 0), NodeType("a", 1), NodeType("b", 1))
+    builder = GraphBuilder(Schema(types))
+    for chain in ("abab", "bab"):  # by depth, an `a` and a `b` are never the same call
+        node = builder.node("leaf")
+        for name in chain:
+            node = builder.node(name, inputs=[node])
+        builder.output(node)
+        builder.finish()
+    loader = make_loader(GraphDataset(builder.build(), [Up()]))
+    loader.choose_policy("auto")
+    assert loader.calls == {"critical_path": 5, "depth": 8}
+    assert loader.policy == "critical_path"
+    assert len(next(iter(loader)).schedule.passes[0].groups) == 5
 
 
 def test_rounds_alone_are_not_tried(dataset: GraphDataset) -> None:
