@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ class GraphfoldError(ValueError):
     """
 
     def __init__(self, message: str, **facts: object) -> None:
+        message = "\n".join(map(shorten_quotes, message.split("\n")))
         super().__init__(message)
         self.message = message
         self.facts = facts
@@ -87,7 +89,7 @@ class RecordError(GraphfoldError):
         path: str | Path | None = None,
         line: int | None = None,
     ) -> None:
-        self.fault = readable(fault)
+        self.fault = readable(shorten_quotes(fault))
         self.remedy = remedy
         self.path = None if path is None else str(path)
         self.line = line
@@ -102,6 +104,11 @@ class RecordError(GraphfoldError):
     def at(self, path: str | Path, line: int) -> RecordError:
         """This error with its place; a file or line that it already names is kept."""
         return RecordError(self.fault, self.remedy, self.path or path, self.line or line)
+
+    @property
+    def place_and_fault(self) -> str:
+        """The message without the remedy, for those who skip bad records already."""
+        return self.message.removesuffix(f". {self.remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return RecordError, (self.fault, self.remedy, self.path, self.line)
@@ -121,6 +128,19 @@ class LeftOut(RecordError):
         return LeftOut, (self.fault, self.remedy, self.path, self.line)
 
 
+def shorten_quotes(text: str) -> str:
+    """A line of a message, in which no quotation is longer than 200 characters.
+
+    A line of more than 4,000 characters loses its middle.
+    """
+    text = _LONG_QUOTE.sub(lambda match: f"'{match[1][:197]}...'", text)
+    return text if len(text) <= 4_000 else f"{text[:2_000]}{_GAP}{text[-1_900:]}"
+
+
+# An apostrophe, as in "graphfold's", opens no quotation.
+_LONG_QUOTE = re.compile(r"(?<![\w'])'([^'\n]{201,})'(?!\w)")
+
+
 def readable(text: str, most: int = 600) -> str:
     """Text out of a file as a message may hold it.
 
@@ -138,6 +158,11 @@ def readable(text: str, most: int = 600) -> str:
 
 
 _GAP = " ... "
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun, such as "1 record" or "2 records"."""
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def add_note(error: Exception, note: str) -> None:

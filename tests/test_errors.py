@@ -34,6 +34,22 @@ def test_of_long_text_the_middle_is_left_out() -> None:
     assert readable(shown, most=25) == shown
 
 
+@pytest.mark.parametrize("make", [GraphfoldError, RecordError])
+def test_long_quotations_are_shortened(make: type[GraphfoldError]) -> None:
+    long = "x" * 100_000
+    error = make(f"f.csv:3: the option 'a' is '{long}', which is not one of graphfold's: '{long}'")
+    assert error.message.count("x" * 197 + "...'") == 2
+    assert error.message.startswith("f.csv:3: the option 'a' is 'x")
+    assert len(error.message) < 600
+    assert pickle.loads(pickle.dumps(error)).message == error.message
+
+
+def test_text_between_apostrophes_is_no_quotation() -> None:
+    message = "graphfold's classes are " + "these and " * 30 + "the user's"
+    assert GraphfoldError(message).message == message
+    assert len(GraphfoldError("y, " * 100_000).message) < 4_000
+
+
 def test_a_fault_stays_as_it_is_on_its_way_to_the_user() -> None:
     error = RecordError("\n" * 1000)
     assert len(error.fault) <= 600

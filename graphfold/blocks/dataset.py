@@ -37,7 +37,7 @@ class BlockDataset(GraphDataset):
     """The examples of a model, as graphs in one piece.
 
     `dataset[numbers]` is a planned batch of the examples with these numbers; it is cut out and
-    planned by array operations, in loader workers if there are any.
+    planned by array operations.
 
     Args:
         model: the model.
@@ -91,9 +91,7 @@ class BlockDataset(GraphDataset):
             )
         return super().__getitem__(numbers)
 
-    def loader(
-        self, batch_size: int, shuffle: bool = False, num_workers: int = 0, seed: int = 0
-    ) -> GraphLoader:
+    def loader(self, batch_size: int, shuffle: bool = False, seed: int = 0) -> GraphLoader:
         """Batches of the examples, once each.
 
         Args:
@@ -101,7 +99,6 @@ class BlockDataset(GraphDataset):
             shuffle: whether they come in another order each time. The first time has that of
                 `seed` and epoch 0, the next that of epoch 1; `loader.sampler.set_epoch` chooses
                 which comes next.
-            num_workers: processes that make batches; 0 for none but this one.
             seed: of the orders.
         """
         sampler = EpochSampler(
@@ -111,7 +108,7 @@ class BlockDataset(GraphDataset):
             shuffle=shuffle,
             seed=seed,
         )
-        return GraphLoader(self, sampler, num_workers)
+        return GraphLoader(self, sampler)
 
 
 class EpochSampler(BatchSampler):

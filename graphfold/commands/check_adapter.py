@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from graphfold.commands.loading import loading
 from graphfold.commands.options import add_settings
@@ -15,6 +16,12 @@ USAGE = "graphfold check-adapter NAME [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold check-adapter`."""
     parser.add_argument("name", metavar="NAME", help="an adapter or a corpus, see graphfold list")
+    parser.add_argument(
+        "--config-dir",
+        type=Path,
+        metavar="DIR",
+        help="NAME is a config of its own, DIR/data/NAME.yaml",
+    )
     parser.add_argument("--data", type=Path, metavar="PATH", help="the file to read")
     add_settings(parser)
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
@@ -30,11 +37,26 @@ def run(args: argparse.Namespace) -> int:
         from graphfold.training.config.overrides import parse_settings
 
     check_output(args.json)
-    settings = parse_settings(args.settings)
+    name, settings = args.name, parse_settings(args.settings)
+    if args.config_dir is not None:
+        name, own = _from_config(name, args.config_dir, args.data)
+        settings = {**own, **settings}
     if args.on_error is not None:
         settings["on_error"] = args.on_error
-    card = check_data(args.name, args.data, settings)
+    card = check_data(name, args.data, settings)
     if args.json is not None:
         write_json(args.json, card)
     print(format_card(card))
     return 0
+
+
+def _from_config(name: str, folder: Path, path: Path | None) -> tuple[str, dict[str, Any]]:
+    """The adapter or corpus of a config in the user's folder, and its settings."""
+    from graphfold.training.config.compose import compose
+
+    given = [] if path is None else ["data.path=placeholder"]
+    settings = compose([f"data={name}", *given], folder).config["data"]
+    if path is not None:
+        del settings["path"]
+    source = {key: settings.pop(key, None) for key in ("corpus", "adapter")}
+    return source["corpus"] or source["adapter"], settings

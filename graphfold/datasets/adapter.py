@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
+from graphfold.datasets.files.tables import Table, open_table
 from graphfold.errors import DataError, GraphError, LeftOut, RecordError, SchemaError
 
 
@@ -21,7 +22,7 @@ class Record:
 
     Args:
         line: the 1-based line where it begins.
-        content: whatever the adapter's `parse` needs; it travels to worker processes.
+        content: what the adapter's `parse` needs; it travels to worker processes.
         fault: why it cannot even be read as text, so that `parse` need not see it.
     """
 
@@ -41,8 +42,8 @@ class Adapter(ABC):
         libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
             are rebuilt when it changes.
         class_names: target -> the names of its classes, where they have names.
-        reads_tables: whether record i is row i of `datasets.files.tables.open_table`, so that
-            predictions are written as a table with the columns of the input.
+        reads_tables: whether record i is row i of `open_table(path)`, so that predictions are
+            written as a table with the columns of the input.
     """
 
     schema: Schema
@@ -77,6 +78,23 @@ class Adapter(ABC):
             RecordError: if the record cannot be read; the caller adds file and line.
             LeftOut: if it can be read but is not asked for.
         """
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """Options that the user left open and the files decide, such as the names of classes.
+
+        They are kept with the run, so that other files are read in the same way.
+
+        Args:
+            paths: all files to train on, to choose the model by and to test it with.
+
+        Raises:
+            DataError: if a file cannot be used as a whole.
+        """
+        return {}
+
+    def open_table(self, path: Path) -> Table:
+        """The table whose rows are the records; only for adapters that read tables."""
+        return open_table(path)
 
     def without_targets(self) -> Adapter:
         """An adapter for prediction, of the same schema; it need not find targets in its input."""

@@ -19,10 +19,10 @@ from graphfold.errors import ConfigError, DataError, RecordError
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
 
 
-def block(language):
-    """The only code block of a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    return found
+def block(language, number=0):
+    """A code block of a language."""
+    found = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return found[number]
 
 
 @pytest.fixture
@@ -53,15 +53,15 @@ def test_the_graphs_are_valid_and_the_values_right(folder):
     path = folder / "formulas.tsv"
     dag = read_records(adapter, path, adapter.records(path)).dag
     validate(dag)
-    assert dag.graph_column("value").tolist() == [1, 0, 1]
-    assert [dag.place(graph)[1] for graph in range(3)] == [1, 2, 4]
-    assert dag.strings("type:gate", "form") == ["or", "or", "xor", "and", "or", "xor"]
+    assert dag.graph_column("value").tolist() == [1, 0, -1, 1]
+    assert [dag.place(graph)[1] for graph in range(4)] == [1, 2, 3, 4]
+    assert dag.strings("type:gate", "form") == ["or", "or", "xor", "and", "and", "or", "xor"]
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("x\tT", "the value 'x' is neither 0 nor 1"),
+        ("x\tT", "the value 'x' is none of 0, 1 and [?]"),
         ("1\tT nor", "'nor' is neither T, F nor one of and, or, xor"),
         ("1\tT and", "'and' has 1 operands, but needs two"),
         ("1\tT F", "2 values are left over"),
@@ -97,7 +97,36 @@ def test_the_config_of_the_page_serves_the_data(folder):
     assert config.pop("defaults") == ["_base"]
     data = DataModule(**config, cache_dir=folder / "cache", fractions=(0.5, 0.25, 0.25))
     data.prepare()
-    assert data.encoded().graph_column("value").tolist() == [1, 0, 1]
+    assert data.encoded().graph_column("value").tolist() == [1, 0, -1, 1]
+
+
+def test_an_unknown_value_is_predicted(folder):
+    """The same adapter predicts: a record without a target is a record."""
+    adapter = make_adapter("formulas.FormulaAdapter").without_targets()
+    dag = read_records(adapter, Path(), [adapter.record_of("?\tT F or")]).dag
+    assert dag.graph_column("value").tolist() == [-1]
+
+
+def test_the_reader_and_the_split_of_the_page(folder, monkeypatch):
+    about = folder / "own-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+    name, _, target = block("toml", 1).splitlines()[-1].partition(" = ")
+    (about / "entry_points.txt").write_text(f"[graphfold.readers]\n{name[1:-1]} = {target[1:-1]}\n")
+    (folder / "my_tables.py").write_text(block("python", 1))
+    (folder / "my_splits.py").write_text(block("python", 2))
+    rows = [f"{'C' * k:<12}{k}" for k in range(1, 11)]
+    (folder / "m.fixed").write_text("\n".join([f"{'smiles':<12}y", *rows]) + "\n")
+    data = DataModule(
+        adapter="smiles",
+        path="m.fixed",
+        target_columns=["y"],
+        split="my_splits.by_size",
+        cache_dir=folder / "cache",
+    )
+    data.prepare()
+    assert data.encoded("train").graph_column("y").tolist() == list(range(1, 9))
+    assert (data.split.method, data.split.sizes()["test"]) == ("by_size", 1)
 
 
 def test_options_are_checked(folder):

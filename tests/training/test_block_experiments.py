@@ -73,11 +73,10 @@ def test_molecules_are_predicted_as_a_table(
     assert [bool(row.split(",")[2]) for row in rows] == [True, False, True]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
 def test_a_resumed_run_ends_as_an_unbroken_one(
-    workers: int, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    common = [*SST, f"data.root={corpora}", f"data.num_workers={workers}"]
+    common = [*SST, f"data.root={corpora}"]
     whole, broken = train(tmp_path / "whole", *common), tmp_path / "broken"
     original, count = Learner.training_step, 0
 

@@ -1,4 +1,4 @@
-"""Where the tokens of a sentence stand in its text."""
+"""Alignment of the tokens of a sentence with its text."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from graphfold.errors import RecordError
@@ -22,7 +22,7 @@ class BracketText:
     """The text of one record, and where it begins in its file.
 
     Args:
-        text: from the first bracket of the tree to whatever follows its last one.
+        text: from the first bracket of the tree to what follows its last one.
         line: the 1-based line of its first character.
         column: the 1-based column of its first character.
     """
@@ -70,21 +70,27 @@ class BracketTree:
 class _Open:
     """A bracket that is not closed yet."""
 
-    __slots__ = ("children", "label", "start", "word")
+    __slots__ = ("children", "label", "start", "token")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.label: str | None = None
-        self.word: str | None = None
+        self.token: tuple[str, Span] | None = None  # a word, of which no node is made yet
         self.children: list[int] = []
 
 
-def read_tree(source: BracketText, drops_outer: bool) -> BracketTree:
+def read_tree(
+    source: BracketText, drops_outer: bool, is_label: Callable[[str], bool] | None = None
+) -> BracketTree:
     """Reads `(label word)` and `(label child ...)`, in linear time and without recursion.
 
     Args:
         source: the text of one tree.
         drops_outer: an outer bracket without label around one tree, as in Penn files, is dropped.
+        is_label: if given, a node may lack its label: the first token of a bracket is a label only
+            if this says so and something follows it. Words need no brackets of their own then,
+            `(good film)` or `((Good) (film))`, and a bracket without label around one tree is
+            dropped.
 
     Raises:
         RecordError: with line and column, if the brackets do not make one tree.
@@ -96,48 +102,88 @@ def read_tree(source: BracketText, drops_outer: bool) -> BracketTree:
         if token == "(":
             if not stack and len(tree):
                 raise source.fault("a second tree", start, "follows the first")
-            if stack and stack[-1].word is not None:
-                raise _mixed(source, stack[-1], stack[-1].word)
+            if stack:
+                _settle_token(source, tree, stack[-1], is_label, None)
             stack.append(_Open(start))
         elif token == ")":
             if not stack:
                 raise source.fault("closing bracket", start, "closes nothing")
             bracket = stack.pop()
-            if bracket.label is None and drops_outer and not stack and len(bracket.children) == 1:
+            single = len(bracket.children) == 1 and bracket.token is None and bracket.label is None
+            if is_label is not None and single:
+                node = bracket.children[0]
+            elif single and drops_outer and not stack:
                 continue
-            node = _close(source, tree, bracket, match.end())
+            else:
+                node = _close(source, tree, bracket, match.end(), is_label is not None)
             if stack:
                 stack[-1].children.append(node)
         elif not stack:
             raise source.fault(f"text '{token}'", start, "is outside the tree")
         else:
-            _read_word(source, stack[-1], token)
+            _read_token(source, tree, stack[-1], (token, match.span()), is_label)
     if stack:
         raise source.fault("bracket opened", stack[-1].start, "is never closed")
     return tree
 
 
-def _read_word(source: BracketText, bracket: _Open, token: str) -> None:
-    if bracket.children:
+def _read_token(
+    source: BracketText,
+    tree: BracketTree,
+    bracket: _Open,
+    token: tuple[str, Span],
+    is_label: Callable[[str], bool] | None,
+) -> None:
+    if is_label is None and bracket.children:
+        raise _mixed(source, bracket, token[0])
+    if is_label is None and bracket.label is None:
+        bracket.label = token[0]
+        return
+    _settle_token(source, tree, bracket, is_label, token[0])
+    bracket.token = token
+
+
+def _settle_token(
+    source: BracketText,
+    tree: BracketTree,
+    bracket: _Open,
+    is_label: Callable[[str], bool] | None,
+    word: str | None,
+) -> None:
+    """Decides what the last token was, now that a word or (None) a bracket follows it."""
+    if bracket.token is None:
+        return
+    token, span = bracket.token
+    bracket.token = None
+    if is_label is None and word is None:
         raise _mixed(source, bracket, token)
-    if bracket.label is None:
-        bracket.label = token
-    elif bracket.word is None:
-        bracket.word = token
-    else:
-        words = f"holds two words, '{bracket.word}' and '{token}'"
+    if is_label is None:
+        words = f"holds two words, '{token}' and '{word}'"
         raise source.fault("bracket opened", bracket.start, words)
+    if bracket.label is None and not bracket.children and is_label(token):
+        bracket.label = token
+    else:
+        bracket.children.append(tree.add(None, token, [], span))
 
 
-def _close(source: BracketText, tree: BracketTree, bracket: _Open, end: int) -> int:
-    label, word, start = bracket.label, bracket.word, bracket.start
-    if label is None:
-        fault = "has no label" if bracket.children else "is empty"
-        raise source.fault("bracket opened", start, fault)
-    if word is None and not bracket.children:
+def _close(
+    source: BracketText, tree: BracketTree, bracket: _Open, end: int, may_lack_label: bool
+) -> int:
+    label, start = bracket.label, bracket.start
+    if label is None and bracket.token is None and not bracket.children:
+        raise source.fault("bracket opened", start, "is empty")
+    if label is None and not may_lack_label:
+        raise source.fault("bracket opened", start, "has no label")
+    if bracket.token is None and not bracket.children:
         fault = f"has the label '{label}', but neither a word nor a child"
         raise source.fault("bracket opened", start, fault)
-    return tree.add(label, word, bracket.children, (start, end))
+    if bracket.token is None:
+        return tree.add(label, None, bracket.children, (start, end))
+    word, span = bracket.token
+    if not bracket.children:
+        return tree.add(label, word, [], (start, end))
+    bracket.children.append(tree.add(None, word, [], span))
+    return tree.add(label, None, bracket.children, (start, end))
 
 
 def _mixed(source: BracketText, bracket: _Open, word: str) -> RecordError:

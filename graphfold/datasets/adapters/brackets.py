@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import copy
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
@@ -17,8 +21,15 @@ from graphfold.datasets.adapters.bracket_tree import (
     remove_traces,
     strip_functions,
 )
+from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
 from graphfold.errors import ConfigError, LeftOut, RecordError
+
+#: What stands in place of a label that is a target and not known.
+MISSING_LABELS = ("_", "?", "-1")
+
+
+MOST_CLASSES = 100_000
 
 
 class BracketsAdapter(Adapter):
@@ -35,13 +46,20 @@ class BracketsAdapter(Adapter):
     in lines that begin with a bracket and are not indented, brackets alone tell where a tree ends.
 
     Schema: the type `word` (no inputs; the string `form`) and the type `phrase` (its children in
-    order). Without `num_classes` both have the string `label`. With it, `label` is a node target of
-    integers. Nodes are the words in order, then the phrases, children first; the output is the
-    root. Spans are characters of the record, from the first bracket of the tree.
+    order). `label` is a node target of integers, or else a string of both types. Nodes are the
+    words in order, then the phrases, children first; the output is the root. Spans are characters
+    of the record, from the first bracket of the tree.
+
+    For prediction, labels that are targets may be absent, `_`, `?` or -1, and so may the brackets
+    of words: `(_ (_ good) (_ film))`, `((good) (film))` and `(good film)` are the same tree.
 
     Args:
         num_classes: labels are integers from 0 to `num_classes - 1`, one on every node; None for
             labels of any kind.
+        labels: whether labels of any kind are a "feature" of the nodes or their "target"; a target
+            may be missing, `_` or `?`.
+        label_names: the labels that are targets, in the order of their codes; by default, those in
+            the files in alphabetical order.
         binarize: split phrases of more than two children, so that `phrase` has the arity 2; the
             second slot of a phrase with one child is absent. A new node of `NP` is labelled `@NP`,
             and has no target.
@@ -58,14 +76,20 @@ class BracketsAdapter(Adapter):
     def __init__(
         self,
         num_classes: int | None = None,
+        labels: Literal["feature", "target"] = "feature",
+        label_names: Sequence[str] | None = None,
         binarize: bool = False,
         branching: str = "right",
         collapse_unary: bool = False,
         remove_traces: bool = False,
         strip_functions: bool = False,
     ) -> None:
-        if num_classes is not None and (not isinstance(num_classes, int) or num_classes < 1):
-            raise ConfigError(f"num_classes is {num_classes!r}. Give a positive integer, or null.")
+        is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
+        if num_classes is not None and not is_number:
+            raise ConfigError(
+                f"num_classes is {num_classes!r}. Give a positive integer up to {MOST_CLASSES}, or "
+                "null."
+            )
         if branching not in ("right", "left"):
             raise ConfigError(f"branching is '{branching}'. Give 'right' or 'left'.")
         if num_classes is not None and (remove_traces or strip_functions):
@@ -78,29 +102,89 @@ class BracketsAdapter(Adapter):
         self.collapse_unary = collapse_unary
         self.remove_traces = remove_traces
         self.strip_functions = strip_functions
-        self.codes = None if num_classes is None else {str(k): k for k in range(num_classes)}
-        self.schema = _schema(num_classes, 2 if binarize else None)
+        self.names = _names(num_classes, labels, label_names)
+        self.is_numbered = num_classes is not None
+        self.reads_targets = True
+        self.codes = None if self.names is None else {name: k for k, name in enumerate(self.names)}
+        if self.names and not self.is_numbered:
+            self.class_names = {"label": self.names}
+        self.schema = _schema(self.names, 2 if binarize else None)
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
+        if self.names is None or self.names:
+            return {}
+        found: set[str] = set()
+        for path in paths:
+            for record in self.records(path):
+                with suppress(RecordError):  # `parse` will raise it again, with its place
+                    tree = self._transform(read_tree(record.content, drops_outer=True))
+                    found.update(label for label in tree.labels if label is not None)
+        return {"label_names": sorted(found - {*MISSING_LABELS})}
+
+    def without_targets(self) -> BracketsAdapter:
+        """A copy for prediction: the same schema, but labels that are targets may be absent."""
+        clone = copy.copy(self)
+        clone.reads_targets = self.codes is None
+        return clone
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per tree, `content` being its `BracketText`; see `Adapter.records`."""
-        indent = find_tree_indent(_texts(scan_lines(path), {}))
+        indent = find_tree_indent(line.text for line in scan_lines(path))
         faults: dict[int, RecordError] = {}
-        trees = cut_trees(_texts(scan_lines(path), faults), indent)
+        trees = cut_trees(_texts(scan_lines(path), faults), indent, RecordLimit(path))
         records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
         yield from at_least_one(records, path, "trees")
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one tree; see `Adapter.parse`."""
-        tree = read_tree(record.content, drops_outer=self.codes is None)
-        if self.codes is not None:
-            _check_labels(record.content, tree, self.codes)
+        if self.codes is None or self.reads_targets:
+            tree = read_tree(record.content, drops_outer=not self.is_numbered)
+        else:
+            tree = self._read_for_prediction(record.content, self.codes)
+        if self.is_numbered:
+            self._check_labels(record.content, tree)
         tree = self._transform(tree)
+        if not self.is_numbered:
+            self._check_labels(record.content, tree)
         if not len(tree):
             raise LeftOut(
                 "the tree holds nothing but empty elements", "Set remove_traces=false to keep it."
             )
         _write(tree, graph, self.codes, pad=self.binarize)
         graph.finish(line=record.line)
+
+    def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
+        """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
+        known = {*codes, *MISSING_LABELS}
+        if self.is_numbered:
+            number = re.compile("-?[0-9]+").fullmatch
+            tree = read_tree(source, True, lambda token: token in known or bool(number(token)))
+            labels = {label for label in tree.labels if label is not None}
+            if labels <= known:
+                return tree
+            if labels & known:
+                self._refuse_label(source, tree, known | {None})
+        return read_tree(source, True, known.__contains__)
+
+    def _check_labels(self, source: BracketText, tree: BracketTree) -> None:
+        """Raises RecordError for a label that is read as a target and is none of its classes."""
+        if self.codes is None or not self.reads_targets:
+            return
+        missing = () if self.is_numbered else (*MISSING_LABELS, None)
+        self._refuse_label(source, tree, {*self.codes, *missing})
+
+    def _refuse_label(
+        self, source: BracketText, tree: BracketTree, allowed: Container[str | None]
+    ) -> None:
+        names = self.names or ()
+        wanted = f"an integer from 0 to {len(names) - 1}"
+        if not self.is_numbered:
+            wanted = f"one of the labels {', '.join(names)}"
+        for label, span in zip(tree.labels, tree.spans, strict=True):
+            if label not in allowed:
+                fault = f"has the label '{label}', which is not {wanted}"
+                raise source.fault("bracket opened", span[0], fault)
 
     def _transform(self, tree: BracketTree) -> BracketTree:
         if self.remove_traces:
@@ -114,14 +198,27 @@ class BracketsAdapter(Adapter):
         return tree
 
 
-def _schema(num_classes: int | None, arity: int | None) -> Schema:
-    label = () if num_classes is not None else (Column("label", "string"),)
+def _names(
+    num_classes: int | None, labels: str, label_names: Sequence[str] | None
+) -> tuple[str, ...] | None:
+    """The labels that are targets, in order of their codes: none yet, or None if they are not."""
+    if num_classes is not None and label_names is None:
+        return tuple(map(str, range(num_classes)))
+    if label_names is not None and (num_classes is not None or labels != "target"):
+        raise ConfigError(
+            "label_names names targets. Leave num_classes out, and set labels=target."
+        )
+    return tuple(label_names or ()) if labels == "target" else None
+
+
+def _schema(names: tuple[str, ...] | None, arity: int | None) -> Schema:
+    label = () if names is not None else (Column("label", "string"),)
     return Schema(
         types=(
             NodeType("word", arity=0, features=(Column("form", "string"), *label)),
             NodeType("phrase", arity=arity, features=label),
         ),
-        node_targets=() if num_classes is None else (Column("label", "int64", size=num_classes),),
+        node_targets=() if names is None else (Column("label", "int64", size=len(names)),),
     )
 
 
@@ -138,13 +235,6 @@ def _first_fault(tree: BracketText, faults: dict[int, RecordError]) -> RecordErr
         return None
     numbers = range(tree.line, tree.line + tree.text.count("\n") + 1)
     return next((faults[number] for number in numbers if number in faults), None)
-
-
-def _check_labels(source: BracketText, tree: BracketTree, codes: dict[str, int]) -> None:
-    for label, span in zip(tree.labels, tree.spans, strict=True):
-        if label not in codes:
-            wanted = f"the label '{label}', which is not an integer from 0 to {len(codes) - 1}"
-            raise source.fault("bracket opened", span[0], f"has {wanted}")
 
 
 def _write(tree: BracketTree, graph: GraphBuilder, codes: dict[str, int] | None, pad: bool) -> None:

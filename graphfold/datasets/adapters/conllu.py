@@ -12,6 +12,7 @@ from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.adapters.alignment import Span, align
 from graphfold.datasets.adapters.conllu_sentence import Sentence, Token, read_sentence
 from graphfold.datasets.adapters.dependency_tree import find_dependents, parse_head
+from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
 from graphfold.errors import ConfigError, RecordError, did_you_mean
 
@@ -153,12 +154,15 @@ def _schema(features: tuple[str, ...], is_enhanced: bool) -> Schema:
 
 def _sentences(path: Path) -> Iterator[Record]:
     lines: list[Line] = []
+    limit = RecordLimit(path)
     for line in scan_lines(path):
         if line.text.strip(" \t"):
+            limit.add(line.number, len(line.text))
             lines.append(line)
         elif lines:
             yield _sentence(lines)
             lines = []
+            limit.begin()
     if lines:
         yield _sentence(lines)
 

@@ -36,7 +36,7 @@ COLUMNS = Token._fields[1:]
 
 
 class MultiwordToken(NamedTuple):
-    """A stretch of text that stands for several words, such as French `du` for `de le`."""
+    """A stretch of text that is several words, such as French `du` for `de le`."""
 
     first: int  # number of its first word, from 1
     last: int
@@ -54,7 +54,7 @@ class Sentence:
     text: str | None = None  # from the comment `# text = ...`
 
     def surface(self) -> list[tuple[str, int]]:
-        """What stands in the text: each form, and how many words it stands for."""
+        """The forms in the text, each with the number of its words."""
         spans = {token.first: token for token in self.multiword}
         surface = []
         number = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphfold.errors import RecordError
+from graphfold.errors import RecordError, shortened
 
 #: Makes the error about a token (1-based) from what is wrong with the sentence.
 Fault = Callable[[int, str], RecordError]
@@ -24,7 +24,9 @@ def parse_head(text: str, token: int, num_tokens: int, fault: Fault) -> int:
     # By length first: Python refuses to read a number of thousands of digits.
     if len(digits) > len(str(num_tokens)) or int(digits) > num_tokens:
         count = f"{num_tokens} token" + "s" * (num_tokens != 1)
-        raise fault(token, f"token {token} has head {digits}, but the sentence has {count}")
+        raise fault(
+            token, f"token {token} has head {shortened(digits)}, but the sentence has {count}"
+        )
     head = int(digits)
     if head == token:
         raise fault(token, f"token {token} is its own head")

@@ -18,7 +18,7 @@ DIGITS = tuple("0123456789")
 
 Span = tuple[int, int]
 
-#: What a part of a bracket stands for: a digit, an operator or `]`, an operator with values so far.
+#: The meaning of a part of a bracket: a digit, an operator or `]`, an operator with values so far.
 Meaning = int | str | tuple[str, list[int]]
 
 _MEANINGS: Mapping[str, int | str] = {
@@ -176,7 +176,7 @@ def _unknown(token: str, column: int) -> RecordError:
 
 
 def _combine(bracket: _Open, first_column: int) -> Meaning:
-    """What a closed bracket means: an operator with its values so far, or an answer."""
+    """The meaning of a closed bracket: an operator with its values so far, or an answer."""
     count = len(bracket.meanings)
     place = f"bracket opened at column {bracket.begin + first_column}"
     if count != 2:

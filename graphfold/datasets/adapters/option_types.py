@@ -1,4 +1,4 @@
-"""Whether the values of a config fit the function or class that they are meant for."""
+"""Checks the values of a config against the function or class that they are meant for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def option_faults(owner: str, call: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
-    """What is wrong with options that are meant for a function or class; nothing if all fit.
+    """Faults of options that are meant for a function or class; none if all fit.
 
     Args:
         owner: whose options they are, for the messages.
@@ -53,7 +53,7 @@ def option_faults(owner: str, call: Callable[..., Any], options: Mapping[str, An
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether `value` is of the type `hint`; a hint that a config cannot express fits anything."""
+    """Compares a value with a type hint; a hint that a config cannot express fits anything."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(fits(value, part) for part in parts)
@@ -76,7 +76,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def describe(hint: Any) -> str:
-    """What values a hint allows, in words."""
+    """The values that a hint allows, in words."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(describe(part) for part in parts)

@@ -50,7 +50,7 @@ class PairsAdapter(Adapter):
     (Marelli et al. 2014, https://aclanthology.org/L14-1314): for both sentences `a.toks` (words
     between blanks), `a.parents` (the head of each word; 1 is the first word, 0 the root) and
     `a.rels` (their relations); `b.*` likewise. These may be absent: the sentences `a.txt` and
-    `b.txt` (then the words stand for them), the scores `sim.txt` and the numbers `id.txt`. The
+    `b.txt` (then the words are joined), the scores `sim.txt` and the numbers `id.txt`. The
     judgment of a pair is looked up by its number in the files `SICK_*.txt` two folders above
     (`sick/` for `sick/parsed/train`), if there are any.
 
@@ -121,7 +121,7 @@ def _pairs(folder: Path) -> Iterator[Record]:
 
 
 def _first_fault(files: Mapping[str, Path], row: tuple[Line, ...]) -> RecordError | None:
-    """Why a line cannot be read as text, with its file; None where all of them can."""
+    """The first line that is no text, with its file; None where all of them are."""
     for file, line in zip(files.values(), row, strict=True):
         if line.fault is not None:
             return line.fault.at(file, line.number)

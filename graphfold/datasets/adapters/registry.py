@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from graphfold.datasets.adapters.option_types import option_faults
+from graphfold.datasets.import_path import import_path
 from graphfold.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def adapter_class(name: str) -> type[Adapter]:
         )
     path = paths.get(name, name)
     module_name, _, class_name = path.replace(":", ".").rpartition(".")
-    found = getattr(_import(name, module_name), class_name, None)
+    found = import_path(path, f"adapter '{name}'")
     if not (isinstance(found, type) and issubclass(found, Adapter)):
         fault = "has no such class" if found is None else "does not derive it from Adapter"
         raise ConfigError(
@@ -96,17 +96,3 @@ def make_adapter(name: str, **options: Any) -> Adapter:
     if faults:
         raise ConfigError("\n".join(faults), adapter=name)
     return cls(**options)
-
-
-def _import(name: str, module_name: str) -> Any:
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or module_name
-        if not f"{module_name}.".startswith(f"{missing}."):
-            remedy = f"Install '{missing}', which it imports."
-        else:
-            remedy = "Correct the path, or install the package that holds it."
-        raise ConfigError(
-            f"adapter '{name}': there is no module '{missing}'. {remedy}", adapter=name
-        ) from error

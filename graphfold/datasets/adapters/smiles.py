@@ -12,8 +12,8 @@ from rdkit import Chem
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.files.table_target import TableTarget
-from graphfold.datasets.files.tables import open_table
+from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
+from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
 from graphfold.datasets.molecules.bond_features import BOND_FEATURES
 from graphfold.datasets.molecules.directed_bonds import (
@@ -23,11 +23,11 @@ from graphfold.datasets.molecules.directed_bonds import (
     add_directed_bonds,
 )
 from graphfold.datasets.molecules.molecule import label_stereo, read_molecule
-from graphfold.errors import ConfigError, LeftOut, RecordError
+from graphfold.errors import ConfigError, LeftOut, RecordError, did_you_mean
 
 
 class MoleculeRow(NamedTuple):
-    """What `SmilesAdapter.parse` needs of one row of a table.
+    """The cells of one row of a table that `SmilesAdapter.parse` needs.
 
     Args:
         smiles: the SMILES cell.
@@ -41,7 +41,7 @@ class MoleculeRow(NamedTuple):
 
 
 class SmilesAdapter(Adapter):
-    """Reads molecules from a table (CSV, TSV, Parquet or `.smi`; see `open_table`).
+    """Reads molecules from a table (CSV, TSV, SDF, Parquet or `.smi`; see `open_table`).
 
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
     them outputs; the relation `bond`, with both directions of each bond; the graph feature
@@ -49,10 +49,15 @@ class SmilesAdapter(Adapter):
     With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`.
 
     Args:
-        smiles_column: the column of the SMILES; a `.smi` file has only one.
+        smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
         target_columns: the columns of the targets; one name, or several.
         task: "regression": targets are finite numbers; "classification": they are classes.
-        num_classes: how many classes there are (0, 1, ...); None for 2. Only for classification.
+        num_classes: how many classes there are (0, 1, ...); None for 2, or for as many as there are
+            in a column of text. Only for classification.
+        class_names: target -> the names of its classes in the cells, in order; by default, the
+            different cells of a column without numbers, in alphabetical order.
+        header: whether the first line of a CSV or TSV file names the columns; otherwise they are
+            `column_1`, `column_2` and so on.
         explicit_hydrogens: whether hydrogens are atoms of the graph.
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         units: target -> unit, such as {"expt": "kcal/mol"}.
@@ -70,6 +75,8 @@ class SmilesAdapter(Adapter):
         target_columns: Sequence[str] | str = (),
         task: Literal["regression", "classification"] = "regression",
         num_classes: int | None = None,
+        class_names: Mapping[str, Sequence[str]] | None = None,
+        header: bool = True,
         explicit_hydrogens: bool = False,
         directed_bonds: bool = False,
         units: Mapping[str, str] | None = None,
@@ -77,10 +84,21 @@ class SmilesAdapter(Adapter):
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
         _refuse_repeated((smiles_column, *names))
         self.smiles_column = smiles_column
+        self.header = header
+        _check_class_names(class_names or {}, names)
+        own_names = {name: tuple(map(str, cells)) for name, cells in (class_names or {}).items()}
+        self.class_names = own_names
         self.explicit_hydrogens = explicit_hydrogens
         self.directed_bonds = directed_bonds
         self.targets = tuple(
-            TableTarget(name, task, num_classes, (units or {}).get(name)) for name in names
+            TableTarget(
+                name,
+                task,
+                num_classes,
+                (units or {}).get(name),
+                own_names.get(name, ()),
+            )
+            for name in names
         )
         self.reads_targets = True
         atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
@@ -91,6 +109,34 @@ class SmilesAdapter(Adapter):
             graph_features=(Column("smiles", "string"),),
             graph_targets=tuple(target.column for target in self.targets),
         )
+
+    def open_table(self, path: Path) -> Table:
+        """The table with or without a header, as the options say."""
+        return open_table(path, self.header)
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """`class_names` of the targets whose cells are text in all files; see `Adapter`."""
+        cells: dict[str, set[str]] = {
+            target.name: set()
+            for target in self.targets
+            if target.task == "classification"
+            and not target.class_names
+            and target.num_classes is None
+        }
+        for path in paths if cells else ():
+            table = self.open_table(path)
+            columns = dict(zip(cells, table.find([*cells], "data.target_columns"), strict=True))
+            for row in table.rows():
+                for name, column in list(columns.items()):
+                    cell = row.cells[column].strip()
+                    if TableTarget.is_number(cell):
+                        del columns[name], cells[name]
+                    elif cell not in MISSING_CELLS:
+                        cells[name].add(cell)
+                if not columns:
+                    break
+        found = {name: sorted(texts) for name, texts in cells.items() if len(texts) > 1}
+        return {"class_names": {**self.class_names, **found}} if found else {}
 
     def without_targets(self) -> SmilesAdapter:
         """A copy for prediction: the same schema, but targets are neither needed nor read."""
@@ -109,8 +155,8 @@ class SmilesAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""
-        table = open_table(path)
-        smiles_column = self.smiles_column if table.has_names else table.columns[0]
+        table = self.open_table(path)
+        smiles_column = table.smiles_column or self.smiles_column
         (smiles,) = table.find([smiles_column], "data.smiles_column")
         names = [target.name for target in self.targets] if self.reads_targets else []
         targets = table.find(names, "data.target_columns")
@@ -149,22 +195,22 @@ def add_molecule(graph: GraphBuilder, molecule: Chem.Mol, directed_bonds: bool) 
     atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
     bonds = _bonds(molecule, atoms)
     label_stereo(molecule, atoms, bonds)
-    of_atoms: dict[str, Any] = {p.name: p.codes(atoms) for p in ATOM_FEATURES}
-    of_bonds: dict[str, Any] = {p.name: _twice(p.codes(bonds)) for p in BOND_FEATURES}
+    atom_codes: dict[str, Any] = {p.name: p.codes(atoms) for p in ATOM_FEATURES}
+    bond_codes: dict[str, Any] = {p.name: _twice(p.codes(bonds)) for p in BOND_FEATURES}
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
     sources = [atom for pair in ends for atom in pair]
     targets = [atom for begin, end in ends for atom in (end, begin)]
     spans = [(index, index + 1) for index in range(len(atoms))]
-    graph.nodes("atom", len(atoms), spans, **of_atoms)
+    graph.nodes("atom", len(atoms), spans, **atom_codes)
     if directed_bonds:
-        add_directed_bonds(graph, sources, targets, of_atoms, of_bonds)
+        add_directed_bonds(graph, sources, targets, atom_codes, bond_codes)
         return
     # Neighbours in the order of what they are: so equal surroundings look equal, and can be shared.
-    columns = chain(of_bonds.values(), ([c[s] for s in sources] for c in of_atoms.values()))
+    columns = chain(bond_codes.values(), ([c[s] for s in sources] for c in atom_codes.values()))
     keys = list(zip(*columns, strict=True))
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    of_bonds = {name: [codes[i] for i in order] for name, codes in of_bonds.items()}
-    graph.edges("bond", [sources[i] for i in order], [targets[i] for i in order], **of_bonds)
+    bond_codes = {name: [codes[i] for i in order] for name, codes in bond_codes.items()}
+    graph.edges("bond", [sources[i] for i in order], [targets[i] for i in order], **bond_codes)
 
 
 def _bonds(molecule: Chem.Mol, atoms: Sequence[Chem.Atom]) -> list[Chem.Bond]:
@@ -183,6 +229,19 @@ _MANY_BONDS = 1_000
 def _twice(codes: list[int]) -> list[int]:
     """Each code for both directions, which stand next to each other."""
     return list(chain.from_iterable(zip(codes, codes, strict=True)))
+
+
+def _check_class_names(class_names: Mapping[str, Any], targets: Sequence[str]) -> None:
+    for name, cells in class_names.items():
+        if isinstance(cells, str) or not isinstance(cells, Sequence) or len({*cells}) < 2:
+            raise ConfigError(
+                f"class_names gives '{name}' {cells!r}. Give a list of two or more different names."
+            )
+        if name not in targets:
+            raise ConfigError(
+                f"class_names names '{name}', which is no target.{did_you_mean(name, targets)} The "
+                f"targets are: {', '.join(targets) or 'none'}."
+            )
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a named corpus consists of, and how its files are found."""
+"""Named corpora: their files, and how these are found."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Corpus:
         files: its files; none for a corpus that is made on the spot.
         source: where the files are to be had.
         maker: for a corpus that is made on the spot, "module:function"; it takes the cache folder
-            and options of its own, and returns a (path, part) for each file that it made.
+            and its own options, and returns a (path, part) for each file that it made.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Corpus:
         return tuple(file.variant for file in self.files if file.variant is not None)
 
     def spec(self, variant: str | None = None) -> AdapterSpec:
-        """How the files of a variant are read; None is the first variant.
+        """The adapter of a variant, with its options; None is the first variant.
 
         Raises:
             ConfigError: if the corpus has no such variant.

@@ -1,6 +1,6 @@
 """The table of named corpora. Each is a folder under `data.root`, or made on the spot.
 
-A folder with files of the same names loads the same, whatever they hold. No corpus is downloaded:
+A folder with files of the same names loads in the same way. No corpus is downloaded:
 where its files are absent, the error says where they are to be had.
 """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from graphfold.datasets.adapters.registry import AdapterSpec, adapter_class
 from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.storage.cache import storing
+from graphfold.datasets.storage.fingerprint import refuse_pipe
 from graphfold.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """What to read: a corpus, or files of one's own.
+    """The source of data: a corpus, or files of one's own.
 
     Args:
         corpus: the name of a corpus.
@@ -46,7 +47,9 @@ class DataSource:
             raise ConfigError(
                 "there is nothing to read. Set data.corpus, or both data.adapter and data.path."
             )
-        for name in self.path if isinstance(self.path, Mapping) else ():
+        for name, path in self.path.items() if isinstance(self.path, Mapping) else ():
+            if not isinstance(path, str | Path):
+                raise ConfigError(f"data.path has {path!r} for '{name}'. Give the path of a file.")
             if name not in PARTS:
                 raise ConfigError(
                     f"data.path has a file for '{name}'.{did_you_mean(name, PARTS)} The parts are "
@@ -85,6 +88,13 @@ class DataSource:
         found = find_files(corpus, root, self.variant, every_variant)
         return [DataFile(f.path, self._with_options(f.adapter), f.part) for f in found]
 
+    def with_inferred_options(self, files: Sequence[DataFile]) -> DataSource:
+        """The same with the options that the files decide, see `Adapter.infer_options`."""
+        for file in files:
+            refuse_pipe(file.path)
+        found = self.spec().make().infer_options([file.path for file in files])
+        return replace(self, options={**self.options, **found})
+
     def _corpus(self) -> Corpus | None:
         return None if self.corpus is None else find_corpus(self.corpus)
 
@@ -110,7 +120,7 @@ class DataSource:
         return {key: value for key, value in self.options.items() if key in names}
 
     def _refuse_unknown_options(self) -> None:
-        """An option that nobody has is refused; unset (null) it may stand in any config."""
+        """Refuses an unknown option; unset (null) it may stand in any config."""
         corpus, name = self._corpus(), self._default_spec().name
         known = [*parameters(adapter_class(name))]
         faults = []

@@ -159,7 +159,7 @@ def _targets(schema: Schema) -> list[tuple[str, Column]]:
 
 
 def _features(schema: Schema) -> dict[str, str]:
-    """What a model sees, in words: everything but the targets and the features of graphs."""
+    """The inputs of a model, in words: everything but targets and features of graphs."""
     facts = {}
     for number, node_type in enumerate(schema.types):
         facts[f"node type '{node_type.name}'"] = f"number {number} with arity {node_type.arity}"

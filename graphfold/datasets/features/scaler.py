@@ -17,10 +17,6 @@ class Scaler(NamedTuple):
         """Values in the target's unit -> scaled values."""
         return (values - self.mean) / self.std
 
-    def unscale(self, values: Tensor) -> Tensor:
-        """Scaled values -> values in the target's unit."""
-        return values * self.std + self.mean
-
 
 def fit_scaler(values: Tensor) -> Scaler:
     """The scaler of all measured values of a column; NaN is a missing one.

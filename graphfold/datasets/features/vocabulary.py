@@ -44,7 +44,7 @@ class Vocabulary:
 
         Args:
             codes: the column; -1 where a value is missing.
-            words: what the codes stand for.
+            words: the words of the codes.
         """
         missing = torch.tensor([UNKNOWN])  # code -1 picks the last entry
         return torch.cat([self.ids(words), missing])[codes]
@@ -70,7 +70,7 @@ def fit_vocabulary(
 
     Args:
         codes: the column of the training part; -1 where a value is missing.
-        words: what the codes stand for.
+        words: the words of the codes.
         min_count: how often a word must occur.
         max_size: the most words to keep, the unknown one not counted; None for all.
         lowercase: count and look up words in lower case.

@@ -6,12 +6,9 @@ import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from graphfold.datasets.files.record_limit import LONGEST_RECORD, RecordLimit
 from graphfold.datasets.files.text_files import Line, scan_lines
 from graphfold.errors import DataError
-
-#: The longest cell, in characters. It bounds what a quote that is never closed can swallow; csv's
-#: own limit of 131,072 would refuse long texts beside the SMILES.
-LONGEST_CELL = 1 << 24
 
 
 def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
@@ -25,9 +22,11 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
         DataError: if the file cannot be read, or a quote that is not closed has swallowed records.
     """
     faults: list[str] = []  # of the lines that the reader has taken for the next record
-    reader = csv.reader(_texts(scan_lines(path), faults), delimiter=delimiter, strict=True)
+    limit = RecordLimit(path)
+    reader = csv.reader(_texts(scan_lines(path), faults, limit), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
+        limit.begin()
         try:
             cells = tuple(_next_record(reader))
         except StopIteration:
@@ -45,17 +44,22 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
         faults.clear()
 
 
-def _texts(lines: Iterable[Line], faults: list[str]) -> Iterator[str]:
+def _texts(lines: Iterable[Line], faults: list[str], limit: RecordLimit) -> Iterator[str]:
     """The texts of the lines; what is wrong with their bytes goes to `faults`."""
     for line in lines:
+        limit.add(line.number, len(line.text))
         if line.fault is not None:
             faults.append(line.fault.fault)
         yield line.text + "\n"
 
 
 def _next_record(reader: Iterator[list[str]]) -> list[str]:
-    """The next record, read under our limit; that of the process is left as it was."""
-    others = csv.field_size_limit(LONGEST_CELL)
+    """The next record, read under our limit; that of the process is left as it was.
+
+    The limit bounds what a quote that is never closed can swallow; csv's own limit of 131,072 would
+    refuse long texts beside the SMILES.
+    """
+    others = csv.field_size_limit(LONGEST_RECORD)
     try:
         return next(reader)
     finally:

@@ -11,7 +11,7 @@ import numpy as np
 from graphfold.dag import Column
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 
-#: The cells that stand for a value which was not measured.
+#: Cells of a value that was not measured.
 MISSING_CELLS = frozenset({"", "NaN", "nan", "NA", "None"})
 
 Task = Literal["regression", "classification"]
@@ -30,6 +30,7 @@ class TableTarget:
         task: "regression": finite numbers; "classification": whole numbers 0 .. num_classes-1.
         num_classes: how many classes; None for 2. Only for classification.
         unit: the unit of the values, if any.
+        class_names: the names of the classes in the cells, in order; empty for 0, 1, ...
 
     Raises:
         ConfigError: if the task is unknown, or the number of classes does not fit it.
@@ -39,6 +40,7 @@ class TableTarget:
     task: Task = "regression"
     num_classes: int | None = None
     unit: str | None = None
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -51,13 +53,20 @@ class TableTarget:
                 f"num_classes={self.num_classes} does not fit task={self.task}. Leave it out for "
                 "regression, and set it to at least 2 for classification."
             )
+        count = len(self.class_names)
+        if count and (self.task == "regression" or self.num_classes not in (None, count)):
+            raise ConfigError(
+                f"class_names gives '{self.name}' {count} classes, which does not fit "
+                f"task={self.task} and num_classes={self.num_classes}. Correct one of them."
+            )
 
     @property
     def column(self) -> Column:
         """The column of the schema: float32, or int64 codes of the classes."""
         if self.task == "regression":
             return Column(self.name, "float32", unit=self.unit)
-        return Column(self.name, "int64", unit=self.unit, size=self.num_classes or 2)
+        size = len(self.class_names) or self.num_classes or 2
+        return Column(self.name, "int64", unit=self.unit, size=size)
 
     def parse(self, cell: str) -> float | int | None:
         """The value of a cell; None if it was not measured.
@@ -68,6 +77,11 @@ class TableTarget:
         cell = cell.strip()
         if cell in MISSING_CELLS:
             return None
+        if self.class_names:
+            if cell not in self.class_names:
+                fault = f"is not one of the classes {', '.join(self.class_names)}"
+                raise self._refuse(cell, fault, "Correct the cell or class_names")
+            return self.class_names.index(cell)
         value = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
         if not abs(value) <= _LARGEST:
             raise self._refuse(cell, "is not a finite number", "Correct the cell, or empty it")
@@ -78,6 +92,11 @@ class TableTarget:
             fault = f"is not one of the classes 0 .. {classes - 1}"
             raise self._refuse(cell, fault, "Correct the cell or num_classes")
         return int(value)
+
+    @staticmethod
+    def is_number(cell: str) -> bool:
+        """Tells numbers from text."""
+        return _NUMBER.fullmatch(cell.strip()) is not None
 
     def _refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
         return RecordError(

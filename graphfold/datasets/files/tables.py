@@ -1,15 +1,17 @@
-"""Rows of a table with their line numbers: CSV, TSV, `.smi` (each may be gzipped) or Parquet."""
+"""Rows of a table with their line numbers: CSV, TSV, `.smi`, SDF, Parquet, and kinds of others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from graphfold.datasets.files.csv_records import csv_records
 from graphfold.datasets.files.text_files import at_least_one, open_bytes, scan_lines
+from graphfold.datasets.import_path import import_path
 from graphfold.errors import DataError, did_you_mean
 
 
@@ -29,6 +31,10 @@ class Row(NamedTuple):
     fault: str | None = None
 
 
+#: Short rows are filled up, so that a table of a few megabytes could take hours.
+MOST_COLUMNS = 100_000
+
+
 class Table:
     """A table that is read as a stream, as often as one likes.
 
@@ -37,7 +43,10 @@ class Table:
         columns: the names of its columns, in order.
         read: begins a new reading of its rows.
         header_line: the line of the header; None where no line is one.
-        has_names: whether the file itself names its columns.
+        smiles_column: the column of SMILES, where the kind of file says which one it is.
+
+    Raises:
+        DataError: if there are more than `MOST_COLUMNS` columns.
     """
 
     def __init__(
@@ -46,12 +55,19 @@ class Table:
         columns: Sequence[str],
         read: Callable[[], Iterator[Row]],
         header_line: int | None = None,
-        has_names: bool = True,
+        smiles_column: str | None = None,
     ) -> None:
+        if len(columns) > MOST_COLUMNS:
+            raise DataError(
+                f"{path}: has {len(columns):,} columns, but {MOST_COLUMNS:,} are the most. Check "
+                "the separator, or leave columns out.",
+                path=str(path),
+                line=header_line,
+            )
         self.path = path
         self.columns = tuple(columns)
         self.header_line = header_line
-        self.has_names = has_names
+        self.smiles_column = smiles_column
         self._read = read
 
     def rows(self) -> Iterator[Row]:
@@ -92,7 +108,11 @@ class Table:
         )
 
 
-def open_table(path: Path) -> Table:
+#: Opens a table, given whether its first line names the columns (where a line would do so).
+Reader: TypeAlias = Callable[[Path, bool], Table]
+
+
+def open_table(path: Path, has_header: bool = True) -> Table:
     """Opens a table; its kind is told by its name.
 
     - `.csv`: cells parted by commas, or by semicolons or tabs where the header has no comma;
@@ -101,60 +121,98 @@ def open_table(path: Path) -> Table:
     - `.smi`: a SMILES, then blank or tab, then a name; the columns are `smiles` and `name`. There
       is no header, and blank lines are no records.
     - `.parquet`: values become text: missing ones are empty, booleans 1 and 0.
+    - `.sdf`: the column `smiles` is that of the structure, the others are its properties.
+    - what other packages read, see `READERS`.
 
     All but Parquet may be gzipped and then end in `.gz`.
 
+    Args:
+        path: the file.
+        has_header: whether the first line of a CSV or TSV file names the columns; otherwise they
+            are `column_1`, `column_2` and so on.
+
     Raises:
         DataError: if there is no such file, its kind is unknown, or it has no header.
+        ConfigError: if the reader of another package cannot be imported.
     """
     path = Path(path)
     kind = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    opener = _OPENERS.get(kind.suffix.lower())
-    if opener is not None:
-        return opener(path)
+    readers = reader_paths()
+    reader = readers.get(kind.suffix.lower())
+    if reader is not None:
+        open_bytes(path).close()
+        opened: Table = import_path(reader, f"reader of {kind.suffix}")(path, has_header)
+        return opened
     open_bytes(path).close()
     raise DataError(
-        f"{path}: is of no known kind of table. Give a file whose name ends in .csv, .tsv or .smi "
-        "(.gz may follow), or in .parquet.",
+        f"{path}: is of no known kind of table. Give a file whose name ends in "
+        f"{', '.join(sorted(readers))} (.gz may follow, but for .parquet).",
         path=str(path),
     )
 
 
-def _open_csv(path: Path, separators: str = ",;\t") -> Table:
+#: Suffix -> "module:function" of graphfold's own readers, each a `Reader`.
+READERS: Mapping[str, str] = {
+    ".csv": "graphfold.datasets.files.tables:open_csv",
+    ".tsv": "graphfold.datasets.files.tables:open_tsv",
+    ".smi": "graphfold.datasets.files.tables:open_smi",
+    ".parquet": "graphfold.datasets.files.tables:open_parquet",
+    ".sdf": "graphfold.datasets.molecules.sdf:open_sdf",
+}
+
+#: The entry point group in which another package names its readers, by suffix.
+ENTRY_POINTS = "graphfold.readers"
+
+
+def reader_paths() -> dict[str, str]:
+    """Suffix -> "module:function" of every reader that is installed; nothing is imported."""
+    theirs = {point.name.lower(): point.value for point in entry_points(group=ENTRY_POINTS)}
+    return {**theirs, **READERS}
+
+
+def open_csv(path: Path, has_header: bool = True, separators: str = ",;\t") -> Table:
+    """Opens a table of delimited text; raises as `open_table` does."""
     first = next((line.text for line in scan_lines(path) if line.text.strip()), "")
     unquoted = re.sub('"[^"]*"', "", first)
-    delimiter = next((mark for mark in separators if mark in unquoted), separators[0])
+    # Without a header, a comma may be that of a number.
+    marks = separators if has_header else separators[::-1]
+    delimiter = next((mark for mark in marks if mark in unquoted), separators[0])
     header = next(csv_records(path, delimiter), None)
     if header is None:
         raise DataError(f"{path}: is empty. Give a table with a header.", path=str(path))
     line, columns, fault = header
-    if fault is not None:
+    if not has_header:
+        columns = tuple(f"column_{number}" for number in range(1, len(columns) + 1))
+    elif fault is not None:
         raise DataError(f"{path}:{line}: {fault}. Correct the header.", path=str(path), line=line)
 
     def read() -> Iterator[Row]:
-        records = csv_records(path, delimiter)
-        next(records)
-        return (_fit(Row(*record), len(columns)) for record in records)
+        records = islice(csv_records(path, delimiter), int(has_header), None)
+        first_row = "the header" if has_header else "the first row"
+        return (_fit(Row(*record), len(columns), first_row) for record in records)
 
-    return Table(path, columns, read, line)
-
-
-def _open_tsv(path: Path) -> Table:
-    return _open_csv(path, "\t")
+    return Table(path, columns, read, line if has_header else None)
 
 
-def _fit(row: Row, num_columns: int) -> Row:
+def open_tsv(path: Path, has_header: bool = True) -> Table:
+    """Opens a table whose cells are parted by tabs; raises as `open_table` does."""
+    return open_csv(path, has_header, "\t")
+
+
+def _fit(row: Row, num_columns: int, first_row: str) -> Row:
     num_cells = len(row.cells)
     if num_cells == num_columns:
         return row
     cells = (*row.cells, *[""] * (num_columns - num_cells))[:num_columns]
     count = "1 cell" if num_cells == 1 else f"{num_cells} cells"
-    fault = f"the row has {count}, but the header has {num_columns}"
+    fault = f"the row has {count}, but {first_row} has {num_columns}"
     return Row(row.line, cells, row.fault or fault)
 
 
-def _open_smi(path: Path) -> Table:
-    return Table(path, ("smiles", "name"), lambda: _smi_rows(path), has_names=False)
+def open_smi(path: Path, _: bool = True) -> Table:
+    """Opens a file of SMILES and names."""
+    columns = ("smiles", "name")
+    return Table(path, columns, lambda: _smi_rows(path), smiles_column=columns[0])
 
 
 def _smi_rows(path: Path) -> Iterator[Row]:
@@ -164,8 +222,8 @@ def _smi_rows(path: Path) -> Iterator[Row]:
             yield Row(line, (smiles, name.strip(" ")), None if fault is None else fault.fault)
 
 
-def _open_parquet(path: Path) -> Table:
-    open_bytes(path).close()
+def open_parquet(path: Path, _: bool = True) -> Table:
+    """Opens a Parquet file; raises DataError if it is damaged."""
     # Imported here, since most tables are text and the import takes its time.
     import pyarrow
     from pyarrow import parquet
@@ -200,9 +258,6 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-_OPENERS = {".csv": _open_csv, ".tsv": _open_tsv, ".smi": _open_smi, ".parquet": _open_parquet}
 
 
 def _hint(name: str, columns: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar, cast
 
+from graphfold.datasets.files import record_limit
 from graphfold.errors import DataError, RecordError
 
 Item = TypeVar("Item")
@@ -81,13 +82,16 @@ def scan_lines(path: Path) -> Iterator[Line]:
     byte order mark is dropped. The file is read as a stream, in constant memory.
 
     Raises:
-        DataError: if the file cannot be opened, is UTF-16 or is a broken gzip.
+        DataError: if the file cannot be opened, is UTF-16 or is a broken gzip, or a line is longer
+            than `record_limit.LONGEST_RECORD`.
     """
     number = 0
     with open_bytes(path) as file:
         try:
-            for raw in file:
+            while raw := file.readline(record_limit.LONGEST_RECORD + 2):
                 number += 1
+                if len(raw) > record_limit.LONGEST_RECORD:
+                    raise record_limit.too_long(path, number, "line")
                 if number == 1:
                     _refuse_utf16(path, raw)
                     raw = raw.removeprefix(_BOM)

@@ -17,7 +17,6 @@ import torch
 from graphfold.dag import TypedDAG, from_networkx, select, split, to_networkx, validate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Adapter, read_records
-from graphfold.datasets.adapters.option_types import option_faults, parameters
 from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.datasets.corpora.corpus import DataFile
 from graphfold.datasets.corpora.corpus_table import CORPORA
@@ -64,13 +63,22 @@ def check_data(
     data = _data_module(name, path, settings or {})
     every_variant = path is None and "variant" not in (settings or {})
     files = data.source.files(data.root, data.cache_dir, every_variant)
+    data.source = data.source.with_inferred_options(files)
+    files = data.source.files(data.root, data.cache_dir, every_variant)
     with storing(data.cache_dir):
         data.cache_dir.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix=".checking-", dir=data.cache_dir)
     with folder:
         begin = time.perf_counter()
         packed = [
-            pack(file.adapter, file.path, Path(folder.name), data.on_error, progress=progress)
+            pack(
+                file.adapter,
+                file.path,
+                Path(folder.name),
+                data.on_error,
+                data.num_workers,
+                progress,
+            )
             for file in files
         ]
         seconds = time.perf_counter() - begin
@@ -105,8 +113,6 @@ def _check_settings(path: str | Path | None, settings: Mapping[str, Any]) -> Non
         for key in settings
         if key in said
     ]
-    own = {key: settings[key] for key in parameters(DataModule) if key in settings}
-    faults += option_faults("data", DataModule, own)
     if faults:
         raise ConfigError("\n".join(faults))
 
@@ -151,7 +157,7 @@ def _card(
         "records_per_second": round((records + len(skipped)) / seconds, 1),
         "peak_mb": round(_peak_memory(), 1),
         "files": list(_describe_files(packed, root)),
-        **describe_graphs([corpus.dag for corpus in packed]),
+        **describe_graphs([corpus.dag for corpus in packed], files[0].adapter.make().class_names),
     }
 
 

@@ -1,4 +1,4 @@
-"""What is in some graphs, in numbers and in words."""
+"""Data cards: counts of what is in some graphs, and the same as text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from graphfold.datasets.corpora.corpus import known_hashes
 from graphfold.datasets.storage.fingerprint import file_hash
 
 
-def describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
+def describe_graphs(
+    dags: Sequence[TypedDAG], class_names: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Any]:
     """Counts over all graphs of `dags`, whose schemas may differ.
+
+    Args:
+        dags: the graphs.
+        class_names: target -> the names of its classes.
 
     Returns:
         Plain values: `node_types` (type -> nodes), `inputs`, `relations` (relation -> edges),
@@ -45,18 +51,21 @@ def describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
         "depth": _spread([_graph_depth(dag) for dag in dags]),
         "vocabularies": {name: len(found) for name, found in words.items()},
         "targets": {
-            name: describe_target(column, torch.cat(values))
+            name: describe_target(column, torch.cat(values), (class_names or {}).get(name, ()))
             for name, (column, values) in targets.items()
         },
     }
 
 
-def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
-    """How many values of a target are measured, and how they are distributed.
+def describe_target(
+    column: Column, values: Tensor, class_names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Counts the measured values of a target, and describes their distribution.
 
     Returns:
-        `measured`, `missing`, `unit`; for codes `counts` (code -> how often it occurs), for
-        numbers `mean`, `std`, `min` and `max` (null where nothing is measured).
+        `measured`, `missing`, `unit`; for codes `counts` (code -> how often it occurs) and, where
+        classes have names, `classes` (code -> name); for numbers `mean`, `std`, `min` and `max`
+        (null where nothing is measured).
     """
     is_missing = values.isnan() if values.is_floating_point() else values < 0
     found = values[~is_missing]
@@ -67,7 +76,9 @@ def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
     }
     if not values.is_floating_point():
         codes, counts = torch.unique(found, return_counts=True)
-        return facts | {"counts": dict(zip(map(str, codes.tolist()), counts.tolist(), strict=True))}
+        facts["counts"] = dict(zip(map(str, codes.tolist()), counts.tolist(), strict=True))
+        named = {"classes": {str(code): name for code, name in enumerate(class_names)}}
+        return facts | named if class_names else facts
     numbers = found.double()
     names = ("mean", "std", "min", "max")
     if not len(numbers):
@@ -79,7 +90,7 @@ def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
 
 
 def is_published(path: Path, root: Path) -> bool | None:
-    """Whether a file, or every file of a folder, has the sha256 of the published one.
+    """Compares the sha256 of a file, or of every file of a folder, with the published one.
 
     Args:
         path: the file or folder.
@@ -138,7 +149,8 @@ def _distribution(facts: Mapping[str, Any]) -> str:
     unit = f" {facts['unit']}" if facts["unit"] else ""
     text = f"{facts['measured']} measured, {facts['missing']} missing"
     if "counts" in facts:
-        counts = ", ".join(f"{code}: {count}" for code, count in facts["counts"].items())
+        names = facts.get("classes", {})
+        counts = ", ".join(f"{names.get(code, code)}: {n}" for code, n in facts["counts"].items())
         return f"{text}; {counts}"
     if facts["mean"] is None:
         return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +11,24 @@ import torch
 
 from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
+from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
+from graphfold.datasets.loading.settings import NAMES, DataSettings
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
-from graphfold.datasets.splits.split_records import SPLITS, SplitSettings, split_records
+from graphfold.datasets.splits.split_records import Records, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
-from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
+from graphfold.errors import ConfigError, DataError, RecordError
 
 
 class DataModule:
     """A corpus, split, encoded and served in planned batches.
 
-    Its arguments are the keys of the config group `data`; those that it does not name are options
-    of the adapter (`smiles_column`, `num_classes`) or of a corpus that is made on the spot.
+    Its arguments are the keys of the config group `data`.
 
     Nothing is read before `prepare`, which packs the files, splits the records, and learns
     vocabularies and scalers from the training part; a run that is loaded again hands its state to
@@ -40,27 +40,9 @@ class DataModule:
         path: a file of one's own, or {"train": ..., "val": ..., "test": ...}; with a corpus, it is
             read in place of the corpus's files.
         variant: which of a corpus's alternatives; by default the first.
-        root: the folder that holds the corpora; by default $GRAPHFOLD_DATA, else ./data.
-        cache_dir: the folder of packed data; by default $XDG_CACHE_HOME/graphfold, else
-            ~/.cache/graphfold.
-        on_error: "raise" stops at the first bad record; "skip" lists bad records in `skipped`.
-        split: given, random, stratified, scaffold, scaffold_balanced or kfold; by default given
-            where the source says what to train on, else random.
-        fractions: the shares of train, val and test.
-        seed: of the split and of the order of batches.
-        num_folds: how many folds kfold makes.
-        fold: which of them is test; the next one is val.
-        stratify_by: the target or feature whose values are the labels of stratified; by default the
-            only target of integers.
-        batch_size: the most graphs in a batch.
-        max_nodes: the most nodes in a batch; None for any number.
-        num_workers: processes that make batches; 0 for none but this one.
-        share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto" leaves
-            it to a trial with the model.
-        min_count: how often a word must occur in the training part to be known.
-        max_vocabulary: the most words that each vocabulary keeps; None for all.
-        lowercase: whether words are counted and looked up in lower case.
-        **options: of the adapter, and of a corpus that is made on the spot.
+        **settings: the fields of `ReadSettings`, `SplitSettings`, `BatchSettings` and
+            `VocabularySettings`. All others are options of the adapter (`smiles_column`,
+            `num_classes`) or of a corpus that is made on the spot.
 
     Raises:
         ConfigError: if there is nothing to read, or a name, an option or a value is wrong.
@@ -72,41 +54,25 @@ class DataModule:
         adapter: str | None = None,
         path: str | Path | Mapping[str, str] | None = None,
         variant: str | None = None,
-        root: str | Path | None = None,
-        cache_dir: str | Path | None = None,
-        on_error: str = "raise",
-        split: str | None = None,
-        fractions: Sequence[float] = (0.8, 0.1, 0.1),
-        seed: int = 0,
-        num_folds: int = 5,
-        fold: int = 0,
-        stratify_by: str | None = None,
-        batch_size: int = 32,
-        max_nodes: int | None = None,
-        num_workers: int = 0,
-        share: bool | str = "auto",
-        min_count: int = 1,
-        max_vocabulary: int | None = None,
-        lowercase: bool = False,
-        **options: Any,
+        **settings: Any,
     ) -> None:
-        _check_choice("on_error", on_error, ("raise", "skip"))
-        _check_choice("share", share, ("auto", True, False))
-        if split is not None:
-            _check_choice("split", split, SPLITS)
-        siblings = tuple(inspect.signature(DataModule).parameters)
-        self.source = DataSource(corpus, adapter, path, variant, options, siblings)
-        self.root = default_root() if root is None else Path(root).expanduser()
-        self.cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir).expanduser()
-        self.on_error = on_error
-        self.settings = SplitSettings(split, fractions, seed, num_folds, fold, stratify_by)
-        self.batch_size = batch_size
-        self.max_nodes = max_nodes
-        self.num_workers = num_workers
-        self.share = share
-        self.min_count = min_count
-        self.max_vocabulary = max_vocabulary
-        self.lowercase = lowercase
+        source = {"corpus": corpus, "adapter": adapter, "path": path, "variant": variant}
+        faults = option_faults("data", DataModule, source)
+        if faults:
+            raise ConfigError("\n".join(faults))
+        self.settings = DataSettings.of(settings)
+        options = {key: value for key, value in settings.items() if key not in NAMES}
+        self._given = options
+        self.source = DataSource(corpus, adapter, path, variant, options, (*source, *NAMES))
+        reading, batches = self.settings.reading, self.settings.batches
+        self.root = Path(reading.root or default_root()).expanduser()
+        self.cache_dir = Path(reading.cache_dir or default_cache_dir()).expanduser()
+        self.on_error = reading.on_error
+        self.num_workers = reading.num_workers
+        self.batch_size = batches.batch_size
+        self.max_nodes = batches.max_nodes
+        self.policy = batches.policy
+        self.share = batches.share
         self._is_prepared = False
         self._dags: tuple[TypedDAG, TypedDAG] | None = None  # as read, and encoded
 
@@ -123,13 +89,21 @@ class DataModule:
         """
         if self._is_prepared:
             return
+        if state is None and self.settings.split.split is not None:
+            find_split(self.settings.split.split)  # before any work
+        self._infer_options()
         files, dag = self._read()
         if state is None:
-            parts = [file.part for file in files]
-            split = split_records(dag, parts, [f.num_records for f in self.files], self.settings)
+            counts = [file.num_records for file in self.files]
+            records = Records(dag, [file.part for file in files], counts)
+            split = split_records(records, self.settings.split)
             self.split = replace(split, files=self.files)
+            words = self.settings.vocabulary
             self.spec = FeatureSpec.fit(
-                select(dag, self.split.train), self.min_count, self.max_vocabulary, self.lowercase
+                select(dag, self.split.train),
+                words.min_count,
+                words.max_vocabulary,
+                words.lowercase,
             )
         else:
             self.split = Split.from_dict(state["split"])
@@ -175,7 +149,7 @@ class DataModule:
         self,
         part: str,
         passes: Sequence[Pass],
-        policy: str = "depth",
+        policy: str | None = None,
         rank: int = 0,
         world_size: int = 1,
         shuffle: bool | None = None,
@@ -188,7 +162,8 @@ class DataModule:
         Args:
             part: train, val or test.
             passes: the passes of the model.
-            policy: how to plan them.
+            policy: how to plan them; None for that of the settings. "auto" plans a few batches in
+                trial, and `loader.calls` says what came of it.
             rank: which of `world_size` processes this is; each gets batches of `batch_size`.
             world_size: how many processes share the part; no record is in two of them.
             shuffle: whether the order changes with the epoch (`loader.sampler.set_epoch`); by
@@ -202,7 +177,7 @@ class DataModule:
         numbers = self.split.part(part)
         if lowering is not None:
             dag = select(dag, numbers)
-            lowered = lowering(dag, self.num_workers)
+            lowered = lowering(dag, self.num_workers or 0)
             numbers = torch.arange(len(numbers))
         sampler = BatchSampler(
             numbers,
@@ -210,13 +185,24 @@ class DataModule:
             self.batch_size,
             self.max_nodes,
             part == "train" if shuffle is None else shuffle,
-            self.settings.seed,
+            self.settings.split.seed,
             rank,
             world_size,
         )
-        workers = min(self.num_workers, len(sampler))
-        dataset = GraphDataset(dag, passes, policy, share, lowered)
-        return GraphLoader(dataset, sampler, workers, pin_memory)
+        dataset = GraphDataset(dag, passes, "depth", share, lowered)
+        loader = GraphLoader(dataset, sampler, pin_memory)
+        loader.choose_policy(policy or self.policy)
+        return loader
+
+    @property
+    def inferred_options(self) -> dict[str, Any]:
+        """The options of the adapter that the files have decided, so far."""
+        options = self.source.options
+        return {key: value for key, value in options.items() if self._given.get(key) != value}
+
+    def _infer_options(self) -> None:
+        files = self.source.files(self.root, self.cache_dir)
+        self.source = self.source.with_inferred_options(files)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""
@@ -235,7 +221,9 @@ class DataModule:
     def _read(self) -> tuple[list[DataFile], TypedDAG]:
         """Packs all files; sets `files` and `skipped`."""
         files = self.source.files(self.root, self.cache_dir)
-        packed = [pack(f.adapter, f.path, self.cache_dir, self.on_error) for f in files]
+        packed = [
+            pack(f.adapter, f.path, self.cache_dir, self.on_error, self.num_workers) for f in files
+        ]
         self.files: tuple[FileState, ...] = tuple(_state(corpus) for corpus in packed)
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
         refuse_empty(packed)
@@ -245,12 +233,3 @@ class DataModule:
 
 def _state(corpus: PackedCorpus) -> FileState:
     return FileState(str(corpus.path), corpus.content, corpus.dag.num_graphs)
-
-
-def _check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    if value not in choices:
-        names = [str(choice).lower() for choice in choices]
-        raise ConfigError(
-            f"data.{name} is '{value}'.{did_you_mean(str(value), names)} Use one of "
-            f"{', '.join(names)}."
-        )

@@ -30,7 +30,7 @@ class BatchSampler(Sampler[list[int]]):
         indices: [num_records] the record numbers to draw from.
         num_nodes: [num_records] how many nodes each of them has.
         batch_size: the most records in a batch; None for any number.
-        max_nodes: the most nodes in a batch; a record with more is in a batch of its own.
+        max_nodes: the most nodes in a batch; a record with more is alone in its batch.
         shuffle: whether the order changes from epoch to epoch; otherwise it is that of `indices`.
         seed: of the order.
         rank: which of the processes this one is.
@@ -118,7 +118,7 @@ class BatchSampler(Sampler[list[int]]):
 
 
 def _cut(sizes: Array, batch_size: int | None, max_nodes: int | None) -> list[int]:
-    """Where batches begin, and the end: each takes as many records as its limits allow."""
+    """The beginnings of batches, and the end: each takes as many records as its limits allow."""
     count = len(sizes)
     if max_nodes is None:
         return [*range(0, count, batch_size or count), count]

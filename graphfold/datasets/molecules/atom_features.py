@@ -1,4 +1,4 @@
-"""What a model sees of an atom: the field's standard set, as integer codes."""
+"""Atom features: the field's standard set, as integer codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model sees of a bond, as integer codes."""
+"""Bond features, as integer codes."""
 
 from __future__ import annotations
 

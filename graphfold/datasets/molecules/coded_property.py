@@ -11,12 +11,12 @@ from graphfold.dag import Column
 class CodedProperty:
     """A property coded as the place of its value in a list.
 
-    Any value outside the list has one code of its own, the last: `other`.
+    All values outside the list share the last code: `other`.
 
     Args:
         name: the name of the feature column.
         read: takes the value from an RDKit atom or bond.
-        values: the values with a code of their own, in order.
+        values: the values with their own code, in order.
         has_other: whether other values can occur.
     """
 

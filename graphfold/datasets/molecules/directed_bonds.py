@@ -53,10 +53,10 @@ def add_directed_bonds(
     Raises:
         RecordError: if an atom has more than `MOST_NEIGHBOURS` neighbours.
     """
-    of_source: dict[str, Any] = {
+    source_features: dict[str, Any] = {
         f"source_{name}": [codes[atom] for atom in sources] for name, codes in atom_features.items()
     }
-    bonds = graph.nodes("bond", len(sources), **bond_features, **of_source)
+    bonds = graph.nodes("bond", len(sources), **bond_features, **source_features)
     arriving: list[list[int]] = [[] for _ in range(bonds.start)]
     for bond, atom in enumerate(targets):
         arriving[atom].append(bond)
@@ -67,7 +67,7 @@ def add_directed_bonds(
             "Set directed_bonds=false, or data.on_error=skip.",
         )
     # In the order of what they are: so equal surroundings look equal, and can be shared.
-    keys = list(zip(*bond_features.values(), *of_source.values(), strict=True))
+    keys = list(zip(*bond_features.values(), *source_features.values(), strict=True))
     for found in arriving:
         found.sort(key=keys.__getitem__)
     pairs = [

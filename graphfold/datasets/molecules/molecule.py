@@ -44,6 +44,25 @@ def read_molecule(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
     return molecule
 
 
+def read_mol_block(block: str) -> Chem.Mol:
+    """The sanitised molecule of a structure in a Molfile (V2000 or V3000), hydrogens merged.
+
+    Raises:
+        RecordError: if RDKit cannot read it, with RDKit's own reason, or it has no atoms.
+    """
+    with rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
+        try:
+            molecule = Chem.MolFromMolBlock(block)
+            reason = explain(log.messages)
+        except (RuntimeError, ValueError) as error:  # its log may hold half a character
+            molecule, reason = None, explain(str(error))
+    if molecule is None:
+        raise RecordError(f"RDKit cannot read the structure ({reason})")
+    if not molecule.GetNumAtoms():
+        raise RecordError("the structure has no atoms")
+    return molecule
+
+
 _REMEDY = "Fix the SMILES, or set data.on_error=skip."
 
 

@@ -14,7 +14,7 @@ from graphfold.errors import ConfigError, DataError
 
 
 class FileState(NamedTuple):
-    """What a split assumes of one of the files that it divides."""
+    """The state of one of the files that a split divides."""
 
     path: str
     content: str  # sha256 of what was read
@@ -35,6 +35,20 @@ class Split:
     files: tuple[FileState, ...] = ()
     notes: tuple[str, ...] = ()  # what the user should know of how it was made
 
+    @staticmethod
+    def of_parts(parts: Sequence[Any], method: str, notes: Sequence[str] = ()) -> Split:
+        """A split from the record numbers of train, val and test, in any order.
+
+        Args:
+            parts: three arrays, tensors or lists of numbers.
+            method: how it was made.
+            notes: what the user should know of that.
+        """
+        train, val, test = (
+            torch.as_tensor(part, dtype=torch.int64).sort().values for part in parts
+        )
+        return Split(train, val, test, method, notes=tuple(notes))
+
     def part(self, name: str) -> Tensor:
         """The record numbers of "train", "val" or "test"."""
         if name not in PARTS:
@@ -43,7 +57,7 @@ class Split:
         return numbers
 
     def sizes(self) -> dict[str, int]:
-        """How many records each part has."""
+        """The number of records of each part."""
         return {name: len(self.part(name)) for name in PARTS}
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,16 +1,19 @@
-"""Splits the records of a corpus by what its graphs say: labels, scaffolds, files."""
+"""Splits by name, and what they need to know of the records: labels, scaffolds, files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.import_path import import_path
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
-    Fractions,
     given_split,
     kfold_split,
     random_split,
@@ -20,49 +23,115 @@ from graphfold.datasets.splits.split_ways import (
 )
 from graphfold.errors import ConfigError, did_you_mean
 
-SPLITS = ("given", "random", "stratified", "scaffold", "scaffold_balanced", "kfold")
 
+@dataclass(frozen=True)
+class SplitSettings:
+    """Settings of a split.
 
-class SplitSettings(NamedTuple):
-    """How to split; see `DataModule`."""
+    Args:
+        split: a name in `SPLITS`, or the dotted path of a function of one's own; by default "given"
+            where the source says what to train on, else "random".
+        fractions: the shares of train, val and test.
+        seed: of the split and of the order of batches.
+        num_folds: how many folds kfold makes.
+        fold: which of them is test; the next one is val.
+        stratify_by: the target or feature whose values are the labels of stratified; by default the
+            only target of integers.
+    """
 
-    method: str | None = None
-    fractions: Fractions = (0.8, 0.1, 0.1)
+    split: str | None = None
+    fractions: Sequence[float] = (0.8, 0.1, 0.1)
     seed: int = 0
     num_folds: int = 5
     fold: int = 0
     stratify_by: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.split is not None and "." not in self.split and self.split not in SPLITS:
+            raise ConfigError(
+                f"data.split is '{self.split}'.{did_you_mean(self.split, SPLITS)} Use one of "
+                f"{', '.join(SPLITS)}, or the dotted path of a function."
+            )
 
-def split_records(
-    dag: TypedDAG, parts: Sequence[str | None], counts: Sequence[int], settings: SplitSettings
-) -> Split:
-    """Splits all records of `dag`.
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records that a split divides.
 
     Args:
-        dag: the records of all files, in order.
-        parts: the part of a given split that each file is.
+        dag: the records of all files, in order, as read.
+        parts: the part of a given split that each file is, or None.
         counts: how many records each file has.
-        settings: the method; None for "given" where there is a train part, else "random".
+    """
+
+    dag: TypedDAG
+    parts: Sequence[str | None]
+    counts: Sequence[int]
+
+    def __len__(self) -> int:
+        return self.dag.num_graphs
+
+
+#: Divides records; every one is to be in exactly one part.
+SplitFunction: TypeAlias = Callable[[Records, SplitSettings], Split]
+
+#: The splits by name.
+SPLITS: Mapping[str, SplitFunction] = {
+    "given": lambda records, s: given_split(records.parts, records.counts, s.fractions, s.seed),
+    "random": lambda records, s: random_split(len(records), s.fractions, s.seed),
+    "stratified": lambda records, s: stratified_split(
+        labels_of(records.dag, s.stratify_by), s.fractions, s.seed
+    ),
+    "scaffold": lambda records, s: scaffold_split(scaffolds_of(records.dag), s.fractions),
+    "scaffold_balanced": lambda records, s: scaffold_balanced_split(
+        scaffolds_of(records.dag), s.fractions, s.seed
+    ),
+    "kfold": lambda records, s: kfold_split(len(records), s.num_folds, s.fold, s.seed),
+}
+
+
+def find_split(name: str) -> SplitFunction:
+    """The split of a name in `SPLITS`, or at a dotted path.
 
     Raises:
-        ConfigError: if the method cannot be applied to such graphs.
+        ConfigError: if there is no function.
+    """
+    if name in SPLITS:
+        return SPLITS[name]
+    found = import_path(name, f"data.split={name}")
+    if not callable(found):
+        raise ConfigError(f"data.split={name}: there is no such function. Correct the path.")
+    try:
+        inspect.signature(found).bind(None, None)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"data.split={name} cannot be called with records and settings ({error}). Write "
+            "def split(records, settings), or name another function."
+        ) from error
+    function: SplitFunction = found
+    return function
+
+
+def split_records(records: Records, settings: SplitSettings) -> Split:
+    """Splits records as the settings say.
+
+    Raises:
+        ConfigError: if the split cannot be applied to such graphs, or leaves out a record or puts
+            it into two parts.
         DataError: if there are too few records for it.
     """
-    method, fractions, seed, num_folds, fold, label = settings
-    if method is None:
-        method = "given" if "train" in parts else "random"
-    if method == "given":
-        return given_split(parts, counts, fractions, seed)
-    if method == "stratified":
-        return stratified_split(labels_of(dag, label), fractions, seed)
-    if method == "scaffold":
-        return scaffold_split(scaffolds_of(dag), fractions)
-    if method == "scaffold_balanced":
-        return scaffold_balanced_split(scaffolds_of(dag), fractions, seed)
-    if method == "kfold":
-        return kfold_split(dag.num_graphs, num_folds, fold, seed)
-    return random_split(dag.num_graphs, fractions, seed)
+    name = settings.split or ("given" if "train" in records.parts else "random")
+    split = find_split(name)(records, settings)
+    if not isinstance(split, Split):
+        raise ConfigError(f"data.split={name} returns a {type(split).__name__}. Return a Split.")
+    numbers = torch.cat([split.train, split.val, split.test]).sort().values
+    if not torch.equal(numbers, torch.arange(len(records))):
+        raise ConfigError(
+            f"data.split={name} divides {len(records)} records into parts of "
+            f"{', '.join(map(str, split.sizes().values()))}, but every record is to be in exactly "
+            "one part. Correct the function."
+        )
+    return split
 
 
 def labels_of(dag: TypedDAG, name: str | None) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphfold.datasets.corpora.corpus import PARTS
@@ -111,7 +110,7 @@ def kfold_split(num_records: int, num_folds: int, fold: int, seed: int) -> Split
     folds = np.array_split(order, num_folds)
     val = (fold + 1) % num_folds
     rest = [folds[k] for k in range(num_folds) if k not in (fold, val)]
-    return Split(*_sorted([np.concatenate(rest), folds[val], folds[fold]]), method="kfold")
+    return Split.of_parts([np.concatenate(rest), folds[val], folds[fold]], "kfold")
 
 
 def given_split(
@@ -148,7 +147,7 @@ def given_split(
         )
     if not len(test):
         notes.append("The source gives no test part, so there are no test metrics.")
-    return Split(*_sorted([train, val, test]), method="given", notes=tuple(notes))
+    return Split.of_parts([train, val, test], "given", notes)
 
 
 def _check_fractions(fractions: Fractions) -> tuple[float, float, float]:
@@ -162,7 +161,7 @@ def _check_fractions(fractions: Fractions) -> tuple[float, float, float]:
 
 
 def _sizes(num_records: int, fractions: Fractions) -> tuple[int, int, int]:
-    """How many records each part gets; at least one where its share is positive."""
+    """The sizes of the parts; at least one record where a share is positive."""
     train, val, test = _check_fractions(fractions)
     # A share such as 0.7 + 0.1 falls a rounding error short of 0.8.
     first = int(train * num_records + 1e-6)
@@ -196,12 +195,7 @@ def _split(parts: Sequence[np.ndarray], fractions: Fractions, method: str) -> Sp
                 f"{list(fractions)}). Give more records, change data.fractions, or use another "
                 "data.split."
             )
-    return Split(*_sorted(parts), method=method)
-
-
-def _sorted(parts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor, Tensor]:
-    train, val, test = (torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
-    return train, val, test
+    return Split.of_parts(parts, method)
 
 
 def _every(chosen: np.ndarray, share: float) -> np.ndarray:

@@ -6,6 +6,7 @@ batch, so that each column is one piece of memory and becomes a tensor without a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 from collections.abc import Mapping
@@ -25,11 +26,14 @@ from graphfold.datasets.storage.columns import Array, Field, fields, from_column
 
 _METADATA = b"graphfold"
 
+#: Key of the sha256 of the file, which is computed with zeros in its own place.
+_CHECKSUM, _NO_CHECKSUM = "checksum", "0" * 64
+
 
 class GraphFileWriter:
     """Stores graphs that arrive a chunk at a time, in the memory of one chunk.
 
-    Columns grow in files of their own; `finish` turns them into one Arrow file. The strings of
+    Columns grow in separate files; `finish` turns them into one Arrow file. The strings of
     the chunks are brought to common codes on the way.
 
     Args:
@@ -87,7 +91,7 @@ class GraphFileWriter:
     def finish(self, path: Path, metadata: Mapping[str, Any]) -> None:
         """Writes all graphs to the Arrow file `path`, with `metadata` (plain values) inside."""
         arrays = [self._array(field) for field in self._fields]
-        text = {_METADATA: json.dumps(metadata).encode()}
+        text = {_METADATA: json.dumps({**metadata, _CHECKSUM: _NO_CHECKSUM}).encode()}
         names = [field.name for field in self._fields]
         schema = pa.schema(
             [pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)],
@@ -96,6 +100,10 @@ class GraphFileWriter:
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(batch)
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+            checksum = hashlib.sha256(memory).hexdigest().encode()
+            for place in _checksum_places(memory):
+                memory[place] = checksum
 
     def _recode(self, key: tuple[str, str], codes: Array, words: tuple[str, ...]) -> Array:
         known = self._codes[key]
@@ -142,6 +150,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
 def read_graphs(path: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
     """All graphs of a file that `GraphFileWriter` wrote; only structure is copied into memory.
 
+    The file is read whole, to compare it with its checksum.
+
     Args:
         path: the Arrow file.
         schema: of the graphs.
@@ -153,9 +163,10 @@ def read_graphs(path: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
     """
     with path.open("rb") as file:
         # A private map: writing into a tensor by mistake changes neither the file nor others.
-        memory = _Memory(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    _verify(mapped)
+    memory = _Memory(mapped)
     batch = pa.ipc.open_file(pa.BufferReader(memory.buffer)).get_batch(0)
-    batch.validate(full=True)
     columns: dict[str, Tensor] = {}
     row_ptr: dict[str, Tensor] = {}
     dictionaries: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -170,6 +181,24 @@ def read_graphs(path: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
             array = array.indices.fill_null(-1)
         columns[field.name] = memory.tensor(array, field.dtype).reshape(-1, *field.shape)
     return from_columns(schema, columns, row_ptr, batch.num_rows, dictionaries, files)
+
+
+def _verify(memory: mmap.mmap) -> None:
+    """Raises ValueError unless the file has the content that it was written with."""
+    places = _checksum_places(memory)
+    found = {memory[place] for place in places}
+    for place in places:  # in a private map
+        memory[place] = _NO_CHECKSUM.encode()
+    if found != {hashlib.sha256(memory).hexdigest().encode()}:
+        raise ValueError("the file is damaged: its checksum is another one")
+
+
+def _checksum_places(memory: mmap.mmap) -> list[slice]:
+    """The places of the checksum: Arrow writes metadata in front of all columns and after them."""
+    mark = f'"{_CHECKSUM}": "'.encode()
+    begins = {memory.find(mark), memory.rfind(mark)} - {-1}
+    first = [begin + len(mark) for begin in begins]
+    return [slice(begin, begin + len(_NO_CHECKSUM)) for begin in first]
 
 
 class _Memory:
@@ -195,6 +224,7 @@ def _metadata(reader: pa.RecordBatchFileReader) -> dict[str, Any]:
     if found is None:
         raise ValueError("the file holds no graphs")
     data: dict[str, Any] = json.loads(found)
+    data.pop(_CHECKSUM, None)
     return data
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,12 +39,7 @@ def file_hash(path: Path) -> str:
     """The sha256 of a file, in hexadecimal; raises DataError if it cannot be read."""
     digest = hashlib.sha256()
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise DataError(
-                f"{path}: is a pipe or a device, but data are read more than once. Save them in a "
-                "file first.",
-                path=str(path),
-            )
+        refuse_pipe(path)
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
@@ -54,6 +50,20 @@ def file_hash(path: Path) -> str:
     except OSError as error:
         raise _unreadable(path, error) from error
     return digest.hexdigest()
+
+
+def refuse_pipe(path: Path) -> None:
+    """Raises DataError for what cannot be read twice."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # whoever opens it will say so
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise DataError(
+            f"{path}: is a pipe or a device, but data are read more than once. Save them in a file "
+            "first.",
+            path=str(path),
+        )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

@@ -21,10 +21,10 @@ from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.columns import Array, row_counts, to_columns
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
 from graphfold.datasets.storage.reading import read_chunks
-from graphfold.errors import DataError, LeftOut, RecordError
+from graphfold.errors import DataError, LeftOut, RecordError, count_of
 
 #: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 1
+STORAGE_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,19 +94,24 @@ def pack(
 
 
 def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
-    """Raises DataError if none of the files has a usable record."""
+    """Raises DataError if none of the files has a usable record, with the first bad one."""
     if any(corpus.dag.num_graphs for corpus in packed):
         return
     path, skipped = packed[0].path, [error for corpus in packed for error in corpus.skipped]
-    first = f": {skipped[0]}" if skipped else "."
+    bad = [error for error in skipped if not isinstance(error, LeftOut)]
+    first = f" The first bad one is {bad[0].place_and_fault}." if bad else ""
+    if not bad and skipped:
+        first = f" The first one is {skipped[0].place_and_fault}."
     raise DataError(
-        f"{path}: no usable record is left; {len(skipped)} were left out, the first one{first}",
+        f"{path}: no usable record is left; {count_of(len(skipped), 'record')} "
+        f"{'was' if len(skipped) == 1 else 'were'} left out.{first} Correct the file, or the "
+        "options of its adapter.",
         path=str(path),
     )
 
 
 class _PackedChunk(NamedTuple):
-    """What travels from a worker: arrays and text only."""
+    """The graphs of a chunk on their way from a worker: arrays and text only."""
 
     columns: Mapping[str, Array]
     counts: Mapping[str, Array]

@@ -30,7 +30,7 @@ CHUNK_SIZE = 256
 
 @dataclass(frozen=True)
 class Job(Generic[Result]):
-    """How to read the records of a file, whichever process does it."""
+    """The reading of the records of a file, whichever process does it."""
 
     adapter: Adapter
     path: Path
@@ -78,14 +78,14 @@ def read_chunks(
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def start_method() -> str:
-    """How to start a worker: "fork" on Linux, where it needs no importable main module."""
+    """The start method of workers: "fork" on Linux, where it needs no importable main module."""
     return "fork" if sys.platform == "linux" else "spawn"
 
 

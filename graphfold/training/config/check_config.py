@@ -46,8 +46,6 @@ class Rule:
         return names[self.kind] + least + (" or null" if self.optional else "")
 
 
-_SPLITS = ("given", "random", "stratified", "scaffold", "scaffold_balanced", "kfold")
-
 #: The keys that scripts rely on; every other key is checked against the class that it goes to.
 RULES: Mapping[str, Rule] = {
     "seed": Rule(int, least=0),
@@ -60,8 +58,9 @@ RULES: Mapping[str, Rule] = {
     "data.on_error": Rule(str, choices=("raise", "skip")),
     "data.batch_size": Rule(int, least=1),
     "data.max_nodes": Rule(int, least=1, optional=True),
-    "data.num_workers": Rule(int, least=0),
-    "data.split": Rule(str, choices=_SPLITS, optional=True),
+    "data.num_workers": Rule(int, least=0, optional=True),
+    "data.split": Rule(str, optional=True),
+    "data.policy": Rule(str),
     "data.task": Rule(str, choices=("regression", "classification"), optional=True),
     "trainer.max_epochs": Rule(int, least=1),
     "trainer.devices": Rule(int, least=1),

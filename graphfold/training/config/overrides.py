@@ -20,7 +20,10 @@ from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
 
-_HOW = "Write KEY=VALUE, and quote a value with a comma or blank: data.target_columns=['a, b',c]."
+_HOW = (
+    "Write KEY=VALUE, and quote a value with a comma, blank or bracket, and all of it in a shell: "
+    "\"data.target_columns=['a, b','c (d)']\"."
+)
 
 
 def parse_overrides(words: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:

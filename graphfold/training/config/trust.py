@@ -58,6 +58,9 @@ def refuse_untrusted(
         refuse_unregistered(config.get(part), trusted, part)
     for path in third_party_metrics(config.get("metrics")):
         refuse_unregistered({"_target_": path}, trusted, "metrics")
+    if TRAINED[-1] in parts:  # a stored run keeps the parts of its split, and needs no code for it
+        for path in _own_split(config):
+            refuse_unregistered({"_target_": path}, trusted, "data.split")
     package = adapter_package(config.get("data", {}))
     if package is not None and package not in trusted:
         raise CheckpointError(
@@ -96,8 +99,15 @@ def third_party(node: Any) -> list[str]:
 def named_packages(config: Mapping[str, Any]) -> list[str]:
     """The third-party packages that a run uses for its model, its metrics and its data."""
     adapter = adapter_package(config["data"])
-    metrics = {path.partition(".")[0] for path in third_party_metrics(config.get("metrics"))}
-    return sorted({*third_party(config["model"]), *metrics, *([adapter] if adapter else [])})
+    paths = [*third_party_metrics(config.get("metrics")), *_own_split(config)]
+    own = {path.partition(".")[0] for path in paths}
+    return sorted({*third_party(config["model"]), *own, *([adapter] if adapter else [])})
+
+
+def _own_split(config: Mapping[str, Any]) -> list[str]:
+    """The dotted path of the user's own split, if there is one."""
+    split = str(config["data"].get("split"))
+    return [split] if "." in split else []
 
 
 def adapter_package(data: Mapping[str, Any]) -> str | None:

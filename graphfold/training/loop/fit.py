@@ -26,6 +26,7 @@ from graphfold.training.loop.progress import ProgressLine
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.process import keep_memory
 from graphfold.training.process.quiet import choose_warnings, quiet_lightning, silence_lightning
+from graphfold.training.report.tables import describe_policy
 from graphfold.training.run.best_and_last import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -56,7 +57,7 @@ def fit(
         KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
     """
     for part in PARTS:  # refuses, here and not in a process of its own, too many devices
-        data.loader(part, learner.model.passes, world_size=config["trainer"]["devices"])
+        data.loader(part, learner.model.passes, "depth", world_size=config["trainer"]["devices"])
     keeper = BestAndLast(folder, learner.monitor, learner.mode)
     callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner), keeper]
     with quiet_lightning(), _interrupts():
@@ -139,7 +140,7 @@ class Loaders(LightningDataModule):
         assert isinstance(learner, Learner)
         on_gpu = trainer.strategy.root_device.type == "cuda"
         rank, world_size = trainer.global_rank, trainer.world_size
-        return self.data.loader(
+        loader = self.data.loader(
             part,
             learner.model.passes,
             rank=rank,
@@ -148,6 +149,11 @@ class Loaders(LightningDataModule):
             share=self.share[part],
             lowering=learner.model.lowering,
         )
+        if part == "train":
+            learner.policy = loader.policy
+            if loader.calls and rank == 0:
+                print(describe_policy(loader.calls), flush=True)
+        return loader
 
 
 def _callbacks(config: Mapping[str, Any], learner: Learner) -> list[Callback]:

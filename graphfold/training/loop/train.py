@@ -213,7 +213,9 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
     )
     has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
     learner.monitor = learner.head_metrics.choose_monitor(config["monitor"], has_roots)
-    return learner, {**config, "model": model_config, "monitor": learner.monitor}
+    settings = {**config["data"], **data.inferred_options}
+    complete = {"data": settings, "model": model_config, "monitor": learner.monitor}
+    return learner, {**config, **complete}
 
 
 def seed_generators(seed: int) -> None:

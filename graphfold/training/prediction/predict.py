@@ -13,7 +13,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphfold.datasets.files.tables import open_table
 from graphfold.errors import DataError
 from graphfold.files import check_output, whole_file
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
@@ -78,7 +77,7 @@ def _json_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
 
 def _csv_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
     """The input's columns, then the predictions, then the reason."""
-    table, head = open_table(path), predictor.trained.model.head
+    table, head = predictor.adapter.open_table(path), predictor.trained.model.head
     names = [*head.columns_of(predictor.adapter.class_names), "reason"]
     header = _csv_line([*table.columns, *_free(names, table.columns)])
     records = predictor.adapter.records(path)

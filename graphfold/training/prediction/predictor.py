@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
+from graphfold.batching.scheduling.policy_choice import count_calls
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, Record, read_records
 from graphfold.errors import DataError, RecordError
@@ -55,6 +56,7 @@ class Predictor:
         self.adapter: Adapter = data.source.spec().make().without_targets()
         self.batch_size = data.batch_size
         self.share = data.share  # "auto" until there is a record to try it with
+        self.policy = data.policy  # likewise
 
     def __repr__(self) -> str:
         return repr(self.trained).replace("TrainedModel", "Predictor", 1)
@@ -118,7 +120,13 @@ class Predictor:
         encoded = trained.spec.encode(dag)
         if self.share == "auto":
             self.share = can_share(trained.model)
-        batch = trained.model.plan(encoded, share=bool(self.share))
+        if self.policy == "auto":
+            plan, share = trained.model.plan, bool(self.share)
+            calls = count_calls(
+                trained.model.passes, lambda name: [plan(encoded, name, share).schedule]
+            )
+            self.policy = next(iter(calls), "depth")
+        batch = trained.model.plan(encoded, self.policy, bool(self.share))
         with autocast(trained.device, trained.checkpoint.config["trainer"]):
             decoded = self._decode(batch.to(trained.device))
         return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
@@ -131,4 +139,4 @@ class Predictor:
         except MEMORY_ERRORS as error:
             if not is_out_of_memory(error) or batch.num_graphs < 2:
                 raise
-        return torch.cat([self._decode(half) for half in halves(batch, model.plan, "depth")])
+        return torch.cat([self._decode(half) for half in halves(batch, model.plan, self.policy)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import LeftOut
+from graphfold.errors import LeftOut, count_of
 
 #: How many bad records are shown before "and N more".
 _SHOWN = 3
@@ -15,17 +15,25 @@ def describe_data(data: DataModule) -> str:
     """The sizes of the parts, the notes of the split, and what was left out."""
     sizes = data.split.sizes()
     parts = ", ".join(f"{size} {name}" for name, size in sizes.items())
-    lines = [f"{sum(sizes.values())} records: {parts} ({data.split.method} split)"]
+    total = count_of(sum(sizes.values()), "record")
+    lines = [f"{total}: {parts} ({data.split.method} split)"]
     lines += data.split.notes
-    bad = [str(error) for error in data.skipped if not isinstance(error, LeftOut)]
+    bad = [e.place_and_fault for e in data.skipped if not isinstance(e, LeftOut)]
     if bad:
-        lines.append(f"{len(bad)} bad records were left out:")
+        lines.append(f"left out: {count_of(len(bad), 'bad record')}")
         lines += [f"  {message}" for message in bad[:_SHOWN]]
         lines += [f"  and {len(bad) - _SHOWN} more"] * (len(bad) > _SHOWN)
     unasked = len(data.skipped) - len(bad)
     if unasked:
-        lines.append(f"{unasked} records have no measured target and were left out")
+        lines.append(f"left out: {count_of(unasked, 'record')} without a measured target")
     return "\n".join(lines)
+
+
+def describe_policy(calls: Mapping[str, float]) -> str:
+    """The scheduling policy that was chosen, with the calls of cells that each one needs."""
+    (name, fewest), *others = calls.items()
+    more = "".join(f"; {other}: {count:.0f}" for other, count in others)
+    return f"policy {name}: {fewest:.0f} calls of cells per batch{more}"
 
 
 def metrics_table(metrics: Mapping[str, float | None]) -> str:

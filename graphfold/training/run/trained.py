@@ -95,7 +95,7 @@ class TrainedModel:
             lowering=self.model.lowering,
         )
         with autocast(self.device, self.checkpoint.config["trainer"]):
-            return score(self.model, loader, self.device)
+            return score(self.model, loader, self.device, loader.policy)
 
     def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""

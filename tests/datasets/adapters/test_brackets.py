@@ -5,6 +5,7 @@ from datasets.tree_files import corpus_folder, inputs_of, read, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphfold.dag.compare import difference
 from graphfold.datasets.adapters.brackets import BracketsAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
 
@@ -288,6 +289,81 @@ TREES = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+UNLABELLED = {
+    "(_ (_ good) (_ film))": ["good", "film"],
+    "(? (-1 good) (? film))": ["good", "film"],
+    "((good) (film))": ["good", "film"],
+    "( (good film) )": ["good", "film"],
+    "(good film)": ["good", "film"],
+    "(2 good film)": ["good", "film"],
+    "(3 (2 good) (4 film))": ["good", "film"],
+    "(film)": ["film"],
+    "(1984 film)": ["1984", "film"],
+    "(a (very (good film)) .)": ["a", "very", "good", "film", "."],
+}
+
+
+@pytest.mark.parametrize(("text", "words"), UNLABELLED.items())
+@pytest.mark.parametrize("binarize", [False, True])
+def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words, binarize):
+    adapter = BracketsAdapter(num_classes=5, binarize=binarize)
+    dag = read(adapter.without_targets(), write(tmp_path, text)).dag
+    assert dag.strings("type:word", "form") == words
+    assert dag.num_graphs == 1
+    if len(words) == 2:
+        assert [inputs_of(dag, node) for node in range(3)] == [[], [], [0, 1]]
+    spans = [text[a:b] for a, b in dag.span.tolist()]
+    assert all(word in span for word, span in zip(words, spans, strict=False))
+
+
+@pytest.mark.parametrize("text", [text for text in UNLABELLED if text != "(3 (2 good) (4 film))"])
+def test_trees_without_labels_are_refused_for_training(tmp_path, text):
+    with pytest.raises(RecordError, match=r"data\.txt:1: .*(label|two words|holds both)"):
+        read(BracketsAdapter(num_classes=5), write(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["(3 (2 good) (9 film))", "()", "(a", "(a b) c", "(a ())"])
+def test_faulty_trees_are_refused_for_prediction(tmp_path, text):
+    with pytest.raises(RecordError, match=r"data\.txt:1: "):
+        read(BracketsAdapter(num_classes=5).without_targets(), write(tmp_path, text))
+
+
+@given(texts=st.lists(TREES, min_size=1, max_size=4))
+def test_labelled_trees_are_read_alike_for_prediction(texts, tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("trees"), "\n".join(texts))
+    adapter = BracketsAdapter(labels="target")
+    adapter = BracketsAdapter(labels="target", **adapter.infer_options([path]))
+    dag = read(adapter, path).dag
+    assert difference(dag, read(adapter.without_targets(), path).dag) is None
+    names = adapter.class_names["label"]
+    assert list(names) == sorted(names)
+    shown = [names[code] for code in dag.node_targets["label"].tolist()]
+    whole = read(BracketsAdapter(), path).dag
+    for op_type in (0, 1):
+        kept = [
+            name for name, kind in zip(shown, dag.op_type.tolist(), strict=True) if kind == op_type
+        ]
+        assert kept == whole.strings(["type:word", "type:phrase"][op_type], "label")
+
+
+def test_labels_that_are_targets_may_be_missing_and_are_known(tmp_path):
+    path = write(tmp_path, "(S (NP-SBJ x) (? (VP y) (_ z)))\n(S (-NONE- t) (VP y))\n(S (broken")
+    options = {"labels": "target", "strip_functions": True, "remove_traces": True}
+    found = BracketsAdapter(**options).infer_options([path])
+    assert found == {"label_names": ["NP", "S", "VP"]}
+    adapter = BracketsAdapter(**options, **found)
+    result = read(adapter, path, "skip")
+    assert result.dag.node_targets["label"].tolist() == [0, 2, -1, -1, 1, 2, 1]
+    assert [error.line for error in result.skipped] == [3]
+    assert adapter.infer_options([path]) == {}
+    other = write(tmp_path, "(S (ADJP x) (VP y))", "other.txt")
+    with pytest.raises(
+        RecordError, match=r"the label 'ADJP', which is not one of the labels NP, S"
+    ):
+        read(adapter, other)
+    assert BracketsAdapter(5).infer_options([path]) == BracketsAdapter().infer_options([path]) == {}
 
 
 @given(texts=st.lists(TREES, min_size=1, max_size=4))

@@ -182,9 +182,9 @@ FAULTS = {
     "range out of order": (f"2-3{ROW[1:]}\n{ROW}\n", 0, "token id 2-3 is out of order"),
     "range too long": (f"1-2{ROW[1:]}\n{ROW}\n", 0, "multiword token 1-2 ends after the last word"),
     "range after the words": (f"{ROW}\n2-3{ROW[1:]}\n", 1, "multiword token 2-3 ends after the la"),
-    "head of many digits": (sentence(("a", "9" * 5000)), 0, r"token 1 has head 9{200,} \.\.\. 9"),
-    "id of many digits": (f"{'9' * 5000}{ROW[1:]}\n", 0, "token id '9{200,}.* is neither a number"),
-    "range of many digits": (f"1-{'9' * 5000}{ROW[1:]}\n", 0, "token id '1-9{200,}.* is neither"),
+    "head of many digits": (sentence(("a", "9" * 5000)), 0, r"token 1 has head 9{80}\.\.\.,"),
+    "id of many digits": (f"{'9' * 5000}{ROW[1:]}\n", 0, "token id '9{197}.* is neither a number"),
+    "range of many digits": (f"1-{'9' * 5000}{ROW[1:]}\n", 0, "token id '1-9{195}.* is neither"),
     "bytes": (f"# x\n{ROW}\n".replace("a", "\udce9"), 1, r"byte 3 of the line \(0xe9\) is not U"),
     "empty node out of order": (
         f"0.2{ROW[1:]}\n{ROW}\n",

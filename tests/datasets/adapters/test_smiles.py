@@ -545,3 +545,56 @@ def test_hydrogens_of_qm7(data_root):
     zeros = torch.zeros_like(written)
     assert torch.equal(zeros.index_add(0, explicit.batch, is_hydrogen.long()), written)
     assert torch.equal(zeros.index_add(0, implicit.batch, merged), written)
+
+
+# Classes that are text
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["b", " a ", "", "NA", "b"], ["a", "b"]),
+        (["0", "1", "0", "", "1"], None),
+        (["a", "b", "1", "a", "b"], None),  # the text is a fault, the numbers are classes
+        (["a", "a", "", "", "a"], None),
+    ],
+)
+def test_a_column_without_numbers_holds_class_names(tmp_path, cells, names):
+    path = write(tmp_path, "smiles,y,z\n" + "".join(f"C,{cell},1\n" for cell in cells), "m.csv")
+    options = {"target_columns": ["y", "z"], "task": "classification"}
+    found = SmilesAdapter(**options).infer_options([path])
+    assert found == ({} if names is None else {"class_names": {"y": names}})
+    assert SmilesAdapter(target_columns=["y"]).infer_options([path]) == {}
+    if names is not None:
+        adapter = SmilesAdapter(**options, **found)
+        assert adapter.infer_options([path]) == {}
+        dag = read(adapter, path).dag
+        assert dag.graph_column("y").tolist() == [1, 0, -1, -1, 1]
+        assert dag.graph_column("z").tolist() == [1] * 5
+        assert adapter.class_names == {"y": tuple(names)}
+
+
+def test_the_order_of_class_names_can_be_given(tmp_path):
+    path = write(tmp_path, "smiles,y\nC,no\nC,yes\nC,maybe\n", "m.csv")
+    options = {"target_columns": ["y"], "task": "classification"}
+    adapter = SmilesAdapter(**options, class_names={"y": ["yes", "no"]})
+    result = read(adapter, path, "skip")
+    assert result.dag.graph_column("y").tolist() == [1, 0]
+    assert (
+        result.skipped[0].fault == "target 'y' is 'maybe', which is not one of the classes yes, no"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_names": {"x": ["a", "b"]}}, "names 'x', which is no target.* targets are: y"),
+        ({"class_names": {"y": "ab"}}, "gives 'y' 'ab'. Give a list of two or more"),
+        ({"class_names": {"y": ["a"]}}, "Give a list of two or more different names"),
+        ({"class_names": {"y": ["a", "b"]}, "num_classes": 3}, "does not fit .* num_classes=3"),
+        ({"class_names": {"y": ["a", "b"]}, "task": "regression"}, "does not fit task=regression"),
+    ],
+)
+def test_class_names_that_fit_nothing(options, message):
+    with pytest.raises(ConfigError, match=message):
+        SmilesAdapter(**{"target_columns": ["y"], "task": "classification", **options})

@@ -15,7 +15,6 @@ def test_equals_scikit_learn() -> None:
     reference = StandardScaler().fit(values.double().numpy()[:, None])
     assert scaler.mean == pytest.approx(reference.mean_[0])
     assert scaler.std == pytest.approx(reference.scale_[0])
-    torch.testing.assert_close(scaler.unscale(scaler.scale(values)), values)
     assert scaler.scale(values).std(correction=0).item() == pytest.approx(1, abs=1e-5)
 
 

@@ -156,7 +156,7 @@ def test_a_quote_that_swallows_records_refuses_the_file(table, rest):
         pytest.param(b"a,b\n", "a.csv.gz", "named .gz, but is not gzipped", id="no-gzip"),
         pytest.param("a,b\r1,2\r", "a.csv", r"a\.csv:1: .*line ends.*header", id="cr-alone"),
         pytest.param('a,"b\n', "a.csv", r"a\.csv:1: the quotes .*Correct the header", id="quote"),
-        pytest.param("a,b\n", "a.sdf", r"no known kind of table\. Give .*\.csv", id="kind"),
+        pytest.param("a,b\n", "a.xlsx", r"no known kind of table\. Give .*\.csv", id="kind"),
         pytest.param("PAR1", "a.parquet", "cannot be read as Parquet", id="no-parquet"),
         pytest.param("", "a.parquet", "cannot be read as Parquet", id="empty-parquet"),
     ],
@@ -208,10 +208,29 @@ def test_a_wide_table_is_not_listed_whole(table):
     assert len(str(caught.value)) < 500
 
 
+def test_a_table_of_too_many_columns(table):
+    with pytest.raises(
+        DataError, match=r"data\.csv: has 100,001 columns, but 100,000 are the most"
+    ):
+        table("a" + "," * 100_000 + "\n1\n")
+
+
+def test_a_table_without_header(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("CCO;-3,3\n\nC;1\nCC\n")
+    made = open_table(path, has_header=False)
+    assert (made.columns, made.header_line) == (("column_1", "column_2"), None)
+    assert rows(made) == [
+        (1, ("CCO", "-3,3"), None),
+        (3, ("C", "1"), None),
+        (4, ("CC", ""), "the row has 1 cell, but the first row has 2"),
+    ]
+
+
 def test_smi(table):
     text = "\ufeffCCO ethanol\r\n\n  \nC\tmethane gas \nO \t water\n[Na+].[Cl-]\n N x\n"
     made = table(gzip.compress(text.encode()), "data.smi.gz")
-    assert (made.columns, made.has_names) == (("smiles", "name"), False)
+    assert (made.columns, made.smiles_column) == (("smiles", "name"), "smiles")
     assert rows(made) == [
         (1, ("CCO", "ethanol"), None),
         (4, ("C", "methane gas"), None),

@@ -87,6 +87,16 @@ def test_a_corpus(tmp_path: Path) -> None:
     assert other["splits"] == {"all": 1}
 
 
+def test_classes_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles,y\nC,toxic\nCC,safe\nCCC,safe\nCCO,\n")
+    settings = {"target_columns": ["y"], "task": "classification"}
+    card = check("smiles", path, tmp_path / "cache", **settings)
+    assert card["targets"]["y"]["counts"] == {"0": 2, "1": 1}
+    assert card["targets"]["y"]["classes"] == {"0": "safe", "1": "toxic"}
+    assert "target        y: 3 measured, 0 missing; safe: 2, toxic: 1" in format_card(card)
+
+
 def test_all_variants_of_a_corpus_unless_one_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "qm9"
     folder.mkdir()

@@ -70,7 +70,7 @@ def test_loaders(file: Path) -> None:
 
 
 def test_loaders_of_several_processes_and_with_a_node_budget(file: Path) -> None:
-    data = prepared(file, batch_size=8, max_nodes=30, num_workers=1)
+    data = prepared(file, batch_size=8, max_nodes=30)
     ranks = [data.loader("train", [Up()], rank=rank, world_size=2) for rank in range(2)]
     batches = [list(loader) for loader in ranks]
     assert len(batches[0]) == len(batches[1])
@@ -166,7 +166,8 @@ def test_bad_records(file: Path) -> None:
 
 def test_nothing_usable(tmp_path: Path) -> None:
     path = write_expressions(tmp_path / "f.txt", ["x"])
-    with pytest.raises(DataError, match=r"f\.txt: no usable record is left; 1 were left out"):
+    message = r"left; 1 record was left out\. The first bad one is .*f\.txt:1: 'x' is no number\. C"
+    with pytest.raises(DataError, match=message):
         prepared(path, on_error="skip")
 
 
@@ -204,6 +205,11 @@ def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
             r"data\.split is 'radnom'\. Did you mean 'random'\? Use one of given",
         ),
         ({"on_error": "ignore"}, r"data\.on_error is 'ignore'\. Use one of raise, skip"),
+        ({"split": ".."}, r"data\.split=\.\.: '\.\.' is no dotted path\. Give one as package\.mod"),
+        ({"policy": "fast"}, r"data\.policy is 'fast'\..* Use one of auto, depth"),
+        ({"batch_size": "3"}, r"option 'batch_size' of data is '3', but it takes a whole number"),
+        ({"corpus": 3}, r"option 'corpus' of data is 3, but it takes a string or null"),
+        ({"num_workers": "all"}, r"'num_workers' of data is 'all', but it takes a whole number or"),
         ({"batchsize": 3}, r"data has no option 'batchsize'\. Did you mean 'batch_size'\?"),
         ({"base": "ten"}, r"option 'base' of the .* is 'ten', but it takes a whole number"),
         ({"corpus": "sst"}, r"corpus sst is read by the brackets adapter, not by 'postfix_adapte"),
@@ -211,7 +217,7 @@ def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
 )
 def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        module(tmp_path / "f.txt", **settings)
+        module(tmp_path / "f.txt", **settings).prepare()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,23 +1,23 @@
-"""Batches from workers are the batches that this process would make."""
+"""The batches of a loader: records, plans, policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from postfix_adapter import NAME, random_expressions, write_expressions
 
 from graphfold.batching import Batch, Pass, Rounds, Up, build_schedule
+from graphfold.batching.scheduling import policy_choice
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.dag import TypedDAG
+from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading import loader as loader_module
-from graphfold.datasets.loading.loader import GraphDataset, GraphLoader, Parcel
+from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
 from graphfold.datasets.storage.packing import pack
 
@@ -32,10 +32,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> GraphDataset:
     return GraphDataset(FeatureSpec.fit(dag).encode(dag), PASSES)
 
 
-def make_loader(dataset: GraphDataset, num_workers: int) -> GraphLoader:
+def make_loader(dataset: GraphDataset) -> GraphLoader:
     sizes = dataset.dag.node_ptr.diff()
     sampler = BatchSampler(torch.arange(len(sizes)), sizes, 16, shuffle=True)
-    return GraphLoader(dataset, sampler, num_workers)
+    return GraphLoader(dataset, sampler)
 
 
 def assert_same(first: Batch, second: Batch) -> None:
@@ -52,7 +52,7 @@ def assert_same(first: Batch, second: Batch) -> None:
 
 
 def test_batches_hold_the_records_of_the_sampler(dataset: GraphDataset) -> None:
-    loader = make_loader(dataset, 0)
+    loader = make_loader(dataset)
     assert len(loader) == 7
     for batch, numbers in zip(loader, loader.sampler, strict=True):
         assert batch.dag.origin[:, 2].tolist() == numbers
@@ -89,8 +89,8 @@ def test_batches_are_made_some_at_a_time(
     most_nodes: int,
     asked: list[int],
 ) -> None:
-    monkeypatch.setattr(loader_module, "BURST", most)
-    monkeypatch.setattr(loader_module, "BURST_NODES", most_nodes)
+    monkeypatch.setattr(loader_module, "PLAN_AHEAD", most)
+    monkeypatch.setattr(loader_module, "PLAN_AHEAD_NODES", most_nodes)
     made: list[list[int]] = []
 
     class Noted(GraphDataset):
@@ -98,42 +98,64 @@ def test_batches_are_made_some_at_a_time(
             made.append(list(numbers))
             return super().__getitem__(numbers)
 
-    loader = make_loader(Noted(dataset.dag, PASSES), 0)
+    loader = make_loader(Noted(dataset.dag, PASSES))
     assert [len(made) for _ in loader] == asked
     assert made == list(loader.sampler)
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_workers_make_the_same_batches(dataset: GraphDataset, num_workers: int) -> None:
-    here, there = make_loader(dataset, 0), make_loader(dataset, num_workers)
-    for epoch in range(2):
-        for loader in (here, there):
-            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
-        for first, second in zip(here, there, strict=True):
-            assert_same(first, second)
-
-
-def test_a_parcel_holds_the_batch_in_one_tensor(dataset: GraphDataset) -> None:
-    batch = dataset[[5, 3, 99]]
-    marked = replace(batch.dag, dictionaries={**batch.dag.dictionaries, "more": ["unmistakable"]})
-    parcel = Parcel.of(Batch(marked, batch.schedule))
-    assert parcel.memory.dtype == torch.uint8
-    assert b"unmistakable" not in parcel.skeleton
-    opened = parcel.open(dataset)
-    assert_same(batch, opened)
-    tensors: list[torch.Tensor] = []
-    opened.map_tensors(lambda t: tensors.append(t) or t)  # type: ignore[func-returns-value]
-    storages = {t.untyped_storage().data_ptr() for t in tensors}
-    assert storages == {parcel.memory.untyped_storage().data_ptr()}
-
-
 def test_an_empty_batch(dataset: GraphDataset) -> None:
-    batch = dataset[[]]
-    assert batch.num_graphs == 0
-    assert_same(batch, Parcel.of(batch).open(dataset))
+    assert dataset[[]].num_graphs == 0
+
+
+def test_iterating_draws_no_random_numbers(dataset: GraphDataset) -> None:
+    state = torch.get_rng_state()
+    assert len(list(make_loader(dataset))) == 7
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_policy_with_the_fewest_calls_is_chosen(
+    dataset: GraphDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = make_loader(GraphDataset(dataset.dag, PASSES))
+    loader.choose_policy("auto")
+    assert list(loader.calls) == ["depth", "critical_path"]  # as many calls, so the simpler one
+    assert len(set(loader.calls.values())) == 1
+    batch = next(iter(loader))
+    groups = [len(plan.groups) for plan in batch.schedule.passes]
+    assert loader.policy == "depth"
+    assert loader.calls["depth"] >= 2 + groups[1]
+    monkeypatch.setattr(policy_choice, "CANDIDATES", ("one_by_one", "depth"))
+    loader.choose_policy("auto")
+    assert list(loader.calls) == ["depth", "one_by_one"]
+    loader.choose_policy("one_by_one")
+    assert loader.policy == "one_by_one"
+    plan = next(iter(loader)).schedule.passes[1]
+    assert len(plan.groups) == next(iter(loader)).dag.num_nodes
+
+
+def test_mixed_types_need_fewer_calls_on_the_critical_path() -> None:
+    types = (NodeType("leaf", 0), NodeType("a", 1), NodeType("b", 1))
+    builder = GraphBuilder(Schema(types))
+    for chain in ("abab", "bab"):  # by depth, an `a` and a `b` are never the same call
+        node = builder.node("leaf")
+        for name in chain:
+            node = builder.node(name, inputs=[node])
+        builder.output(node)
+        builder.finish()
+    loader = make_loader(GraphDataset(builder.build(), [Up()]))
+    loader.choose_policy("auto")
+    assert loader.calls == {"critical_path": 5, "depth": 8}
+    assert loader.policy == "critical_path"
+    assert len(next(iter(loader)).schedule.passes[0].groups) == 5
+
+
+def test_rounds_alone_are_not_tried(dataset: GraphDataset) -> None:
+    loader = make_loader(GraphDataset(dataset.dag, [Rounds("next", 2)]))
+    loader.choose_policy("auto")
+    assert (loader.policy, loader.calls) == ("depth", {})
 
 
 @pytest.mark.gpu
-def test_a_parcel_can_be_pinned(dataset: GraphDataset, tmp_path: Path) -> None:
-    opened = Parcel.of(dataset[[1]]).pin_memory().open(dataset)
-    assert opened.dag.op_type.is_pinned()
+def test_batches_can_be_pinned(dataset: GraphDataset) -> None:
+    loader = GraphLoader(dataset, make_loader(dataset).sampler, pin_memory=True)
+    assert next(iter(loader)).dag.op_type.is_pinned()

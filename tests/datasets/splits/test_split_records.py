@@ -11,7 +11,13 @@ from postfix_adapter import PostfixAdapter, random_expressions, write_expression
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.splits.split_records import SPLITS, SplitSettings, labels_of, split_records
+from graphfold.datasets.splits.split_records import (
+    SPLITS,
+    Records,
+    SplitSettings,
+    labels_of,
+    split_records,
+)
 from graphfold.errors import ConfigError
 
 
@@ -35,15 +41,19 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
 @pytest.mark.parametrize("method", [name for name in SPLITS if name != "given"])
 def test_every_method(molecules: TypedDAG, method: str) -> None:
     settings = SplitSettings(method, (0.6, 0.2, 0.2), stratify_by="smiles")
-    split = split_records(molecules, [None], [30], settings)
+    split = split_records(Records(molecules, [None], [30]), settings)
     assert split.method == method
     assert sum(split.sizes().values()) == 30
 
 
 def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
-    assert split_records(dag, ["train", "val"], [50, 10], SplitSettings()).method == "given"
-    assert split_records(dag, ["val", "test"], [50, 10], SplitSettings()).method == "random"
-    assert split_records(dag, [None], [60], SplitSettings()).method == "random"
+    assert (
+        split_records(Records(dag, ["train", "val"], [50, 10]), SplitSettings()).method == "given"
+    )
+    assert (
+        split_records(Records(dag, ["val", "test"], [50, 10]), SplitSettings()).method == "random"
+    )
+    assert split_records(Records(dag, [None], [60]), SplitSettings()).method == "random"
 
 
 def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
@@ -76,4 +86,4 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
 
 def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
     with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
-        split_records(dag, [None], [60], SplitSettings("scaffold"))
+        split_records(Records(dag, [None], [60]), SplitSettings("scaffold"))

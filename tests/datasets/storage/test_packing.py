@@ -118,6 +118,23 @@ def test_a_damaged_copy_is_made_anew(file: Path, tmp_path: Path) -> None:
         assert packed.stored.read_bytes() == good
 
 
+def test_a_flipped_bit_is_seen(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = pack(SPEC, file, tmp_path / "cache")
+    good = packed.stored.read_bytes()
+    made = []
+    original = packing._store
+    monkeypatch.setattr(packing, "_store", lambda *a: made.append(1) or original(*a))
+    places = range(7, len(good), len(good) // 60)
+    for place in places:
+        bad = bytearray(good)
+        bad[place] ^= 1 << place % 8
+        packed.stored.unlink()
+        packed.stored.write_bytes(bad)
+        assert difference(pack(SPEC, file, tmp_path / "cache").dag, packed.dag) is None
+        assert packed.stored.read_bytes() == good
+    assert len(made) == len(places)
+
+
 def test_a_bad_record_is_raised_and_nothing_stored(file: Path, tmp_path: Path) -> None:
     spoil(file)
     with pytest.raises(RecordError, match=r"f\.txt:11: 2 values are left over\."):
@@ -157,7 +174,9 @@ def test_nothing_usable_is_refused(tmp_path: Path) -> None:
         SPEC, write_expressions(tmp_path / "b.txt", ["x", "1 +"]), tmp_path / "c", on_error="skip"
     )
     assert bad.dag.num_graphs == 0
-    with pytest.raises(DataError, match=r"b\.txt: no usable record is left; 2 were left out, the"):
+    with pytest.raises(
+        DataError, match=r"b\.txt: no usable record is left; 2 records were left out\. The"
+    ):
         refuse_empty([bad])
     good = pack(SPEC, write_expressions(tmp_path / "g.txt", ["1"]), tmp_path / "c")
     refuse_empty([bad, good])

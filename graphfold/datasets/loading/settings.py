@@ -1,0 +1,125 @@
+"""The settings of a `DataModule`, in groups: keys of the config group `data`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from graphfold.batching import POLICIES
+from graphfold.datasets.adapters.option_types import option_faults
+from graphfold.datasets.splits.split_records import SplitSettings
+from graphfold.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """Settings of finding, reading and storing files.
+
+    Args:
+        root: the folder that holds the corpora; by default $GRAPHFOLD_DATA, else ./data.
+        cache_dir: the folder of packed data; by default $XDG_CACHE_HOME/graphfold, else
+            ~/.cache/graphfold.
+        on_error: "raise" stops at the first bad record; "skip" lists bad records in `skipped`.
+        num_workers: processes that read a file through its adapter, the first time, and that lower
+            the graphs of a model of blocks; 0 for none but this one. None for one per core that
+            read, and for none that lower.
+    """
+
+    root: str | Path | None = None
+    cache_dir: str | Path | None = None
+    on_error: str = "raise"
+    num_workers: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("on_error", self.on_error, ("raise", "skip"))
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """Settings of batches and their plans.
+
+    Args:
+        batch_size: the most graphs in a batch.
+        max_nodes: the most nodes in a batch; None for any number.
+        policy: which nodes run together, see `graphfold.batching.scheduling.policies`; "auto" takes
+            the one that needs the fewest calls of cells.
+        share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto": where
+            the model is known to compute the same.
+    """
+
+    batch_size: int = 32
+    max_nodes: int | None = None
+    policy: str = "auto"
+    share: bool | str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("policy", self.policy, ("auto", *POLICIES))
+        check_choice("share", self.share, ("auto", True, False))
+
+
+@dataclass(frozen=True)
+class VocabularySettings:
+    """Settings of the words that a model knows.
+
+    Args:
+        min_count: how often a word must occur in the training part to be known.
+        max_vocabulary: the most words that each vocabulary keeps; None for all.
+        lowercase: whether words are counted and looked up in lower case.
+    """
+
+    min_count: int = 1
+    max_vocabulary: int | None = None
+    lowercase: bool = False
+
+
+GROUPS = (ReadSettings, SplitSettings, BatchSettings, VocabularySettings)
+
+#: The names of all settings.
+NAMES = tuple(field.name for group in GROUPS for field in fields(group))
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """All groups of settings."""
+
+    reading: ReadSettings
+    split: SplitSettings
+    batches: BatchSettings
+    vocabulary: VocabularySettings
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> DataSettings:
+        """The settings with these values, by name; those not named keep their defaults.
+
+        Raises:
+            ConfigError: if a value is of the wrong type or not one of the choices.
+        """
+        own = [
+            {f.name: values[f.name] for f in fields(group) if f.name in values} for group in GROUPS
+        ]
+        faults = [
+            fault
+            for group, given in zip(GROUPS, own, strict=True)
+            for fault in option_faults("data", group, given)
+        ]
+        if faults:
+            raise ConfigError("\n".join(faults))
+        reading, split, batches, vocabulary = own
+        return DataSettings(
+            ReadSettings(**reading),
+            SplitSettings(**split),
+            BatchSettings(**batches),
+            VocabularySettings(**vocabulary),
+        )
+
+
+def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
+    """Raises ConfigError with the nearest choice if `value` is none."""
+    if value not in choices:
+        names = [str(choice).lower() for choice in choices]
+        raise ConfigError(
+            f"data.{name} is '{value}'.{did_you_mean(str(value), names)} Use one of "
+            f"{', '.join(names)}."
+        )

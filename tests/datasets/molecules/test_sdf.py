@@ -1,0 +1,101 @@
+"""SDF: structures and properties as rows of a table."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+from rdkit.Chem import rdDepictor
+
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.files.tables import open_table
+from graphfold.errors import DataError, RecordError
+
+CHIRAL = "C[C@H](O)c1ccccc1"
+
+
+def write_sdf(path: Path, records: list[tuple[str, dict[str, str]]]) -> Path:
+    """An SDF file of SMILES with properties."""
+    text = ""
+    for smiles, properties in records:
+        molecule = Chem.MolFromSmiles(smiles)
+        rdDepictor.Compute2DCoords(molecule)
+        text += Chem.MolToMolBlock(molecule)
+        text += "".join(f">  <{name}>  (1)\n{value}\n\n" for name, value in properties.items())
+        text += "$$$$\n"
+    packed = path.suffix == ".gz"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    return path
+
+
+RECORDS = [
+    (CHIRAL, {"logS": "-1.5", "note": "first\nsecond"}),
+    ("CCO", {"smiles": "own", "logS": "0.5"}),
+    ("[Na+].[Cl-]", {"note": ""}),
+]
+
+
+@pytest.mark.parametrize("name", ["m.sdf", "m.sdf.gz", "m.SDF"])
+def test_columns_and_rows(tmp_path: Path, name: str) -> None:
+    table = open_table(write_sdf(tmp_path / name, RECORDS))
+    assert table.columns == ("smiles", "logS", "note", "smiles_2")
+    rows = list(table.rows())
+    assert [row.cells for row in rows] == [
+        (CHIRAL, "-1.5", "first second", ""),
+        ("CCO", "0.5", "", "own"),
+        ("[Cl-].[Na+]", "", "", ""),
+    ]
+    assert [row.fault for row in rows] == [None] * 3
+    assert rows[0].line == 1
+
+
+def test_targets_come_from_properties(tmp_path: Path) -> None:
+    path = write_sdf(tmp_path / "m.sdf", RECORDS)
+    adapter = SmilesAdapter(target_columns=["logS"])
+    result = read_records(adapter, path, adapter.records(path))
+    assert result.dag.graph_column("logS").tolist() == [-1.5, 0.5]
+    assert result.dag.strings("graph", "smiles") == [CHIRAL, "CCO"]
+    assert [error.line for error in result.skipped] == [list(open_table(path).rows())[2].line]
+
+
+def test_a_structure_that_is_none_costs_its_record_only(tmp_path: Path) -> None:
+    path = write_sdf(tmp_path / "m.sdf", RECORDS)
+    text = path.read_text().replace(" C  ", " Zz ", 1)
+    empty = Chem.MolToMolBlock(Chem.Mol())
+    path.write_text(f"{text}no structure\n$$$$\n$$$$\n{empty}$$$$\nhalf")
+    adapter = SmilesAdapter()
+    result = read_records(adapter, path, adapter.records(path), "skip")
+    assert result.dag.num_graphs == 2
+    assert [error.fault for error in result.skipped] == [
+        "RDKit cannot read the structure (Element 'Zz' not found)",
+        "RDKit cannot read the structure (RDKit gives no reason)",
+        "RDKit cannot read the structure (RDKit gives no reason)",
+        "the structure has no atoms",
+        "RDKit cannot read the structure (RDKit gives no reason)",
+    ]
+    with pytest.raises(RecordError, match=r"m\.sdf:1: RDKit cannot read the structure"):
+        read_records(adapter, path, adapter.records(path))
+
+
+def test_a_structure_in_another_encoding(tmp_path: Path) -> None:
+    path = write_sdf(tmp_path / "m.sdf", RECORDS)
+    path.write_text(path.read_text().replace(" C  ", " \u00ef\u00bf", 1), encoding="utf-8")
+    first = next(iter(open_table(path).rows()))
+    assert first.fault is not None
+    assert first.fault.startswith("RDKit cannot read the structure (")
+
+
+def test_the_last_record_needs_no_end(tmp_path: Path) -> None:
+    path = write_sdf(tmp_path / "m.sdf", RECORDS)
+    path.write_text(path.read_text().removesuffix("$$$$\n") + "\n\n")
+    assert len(list(open_table(path).rows())) == 3
+
+
+def test_a_file_without_records(tmp_path: Path) -> None:
+    path = tmp_path / "m.sdf"
+    path.write_text("\n\n")
+    with pytest.raises(DataError, match="holds no records"):
+        list(open_table(path).rows())

@@ -1,0 +1,224 @@
+"""Splits and readers of other packages, and files of one's own, from training to prediction."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training.tiny_runs import MOLECULES, bracket_tree, conllu, listops, read_json, run, train
+
+from graphfold.batching import Pass, Schedule, lowered_batch
+from graphfold.dag import TypedDAG
+
+SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+
+SPLIT = '''
+import torch
+from graphfold.datasets.splits.split import Split
+
+def by_size(records, settings):
+    """Small graphs to train on, large ones to test with."""
+    order = records.dag.node_ptr.diff().argsort(stable=True)
+    first, second = int(0.6 * len(order)), int(0.8 * len(order))
+    return Split.of_parts([order[:first], order[first:second], order[second:]], "by_size")
+
+def forgetful(records, settings):
+    numbers = torch.arange(len(records))
+    return Split.of_parts([numbers[:5], numbers[5:9], numbers[8:]], "forgetful")
+
+def none(records, settings):
+    return None
+'''
+
+READER = '''
+from graphfold.datasets.files.tables import Row, Table
+
+def open_fixed(path, has_header):
+    """Cells of twelve characters; the first line names the columns."""
+    lines = path.read_text().splitlines()
+    cut = [tuple(line[k:k + 12].strip() for k in range(0, 24, 12)) for line in lines]
+    rows = lambda: (Row(number, cells) for number, cells in enumerate(cut[1:], 2))
+    return Table(path, cut[0], rows, header_line=1)
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of someone else, installed."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "own_splits.py").write_text(SPLIT)
+    (folder / "own_reader.py").write_text(READER)
+    about = folder / "own-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+    points = "[graphfold.readers]\n.fixed = own_reader:open_fixed\n"
+    (about / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def table(path: Path, cells: list[str], header: str = "smiles,y") -> Path:
+    rows = [f"{smiles},{cell}" for smiles, cell in zip(MOLECULES * 3, cells, strict=True)]
+    path.write_text("\n".join([header, *rows] if header else rows) + "\n")
+    return path
+
+
+def test_a_split_of_ones_own(package: Path, tmp_path: Path) -> None:
+    folder = train(tmp_path / "run", *listops("data.split=own_splits.by_size"))
+    assert run("evaluate", folder, "--json", tmp_path / "e.json") == 0
+    assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
+    (package / "own_splits.py").unlink()  # the parts are stored with the run
+    assert run("evaluate", folder, "--split", "test") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own_splits.by_sise", "there is no such function. Correct the path."),
+        ("nowhere.by_size", "there is no module 'nowhere'. Correct the path"),
+        ("math.sqrt", "cannot be called with records and settings"),
+        ("own_splits.none", "returns a NoneType. Return a Split."),
+        ("own_splits.forgetful", "every record is to be in exactly one part."),
+        ("radnom", "Did you mean 'random'?"),
+    ],
+)
+def test_a_split_that_is_none(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
+) -> None:
+    words = listops(f"data.split={name}", f"data.cache_dir={tmp_path}")
+    assert run("train", *words, f"hydra.run.dir={tmp_path / 'run'}") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_reader_of_ones_own(package: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.fixed"
+    rows = [f"{smiles:<12}{len(smiles)}" for smiles in MOLECULES * 3]
+    path.write_text("\n".join([f"{'smiles':<12}y", *rows]) + "\n")
+    data = ["data=smiles", f"data.path={path}", "data.target_columns=[y]"]
+    folder = train(tmp_path / "run", *data, *SMALL)
+    assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
+    with (tmp_path / "p.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert [row["smiles"] for row in found] == [*MOLECULES] * 3
+    assert all(row["y_pred"] for row in found)
+
+
+def test_classes_that_are_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "m.csv", ["toxic", "", "safe"] * 10)
+    data = ["data=smiles", f"data.path={path}", "data.target_columns=[y]"]
+    folder = train(tmp_path / "run", *data, "data.task=classification", *SMALL)
+    assert run("evaluate", folder, "--json", tmp_path / "e.json") == 0
+    assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
+    assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
+    with (tmp_path / "p.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert list(found[0]) == ["smiles", "y", "y_pred", "y_prob_safe", "y_prob_toxic", "reason"]
+    assert {row["y_pred"] for row in found} <= {"safe", "toxic"}
+    other = table(tmp_path / "other.csv", ["toxic"] * 29 + ["deadly"])
+    assert run("evaluate", folder, "--data", other) == 2
+    error = capsys.readouterr().err
+    assert "other.csv:31: target 'y' is 'deadly', which is not one of the classes safe" in error
+    assert run("train", f"resume={folder}") == 0
+
+
+def test_decimal_commas_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles;y\nC;\n" + "".join(f"{s};-3,3\n" for s in MOLECULES))
+    data = ["data=smiles", f"data.path={path}", "data.target_columns=[y]", "data.on_error=skip"]
+    assert run("train", *data, f"data.cache_dir={tmp_path}/cache") == 2
+    error = capsys.readouterr().err
+    assert "11 records were left out. The first bad one is " in error
+    assert "m.csv:3: target 'y' is '-3,3', which is not a finite number. Correct the file" in error
+    assert "on_error" not in error
+
+
+def test_what_was_left_out_is_counted_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "m.csv", ["x", "", *map(str, range(28))])
+    data = ["data=smiles", f"data.path={path}", "data.target_columns=[y]", "data.on_error=skip"]
+    train(tmp_path / "run", *data, *SMALL)
+    log = capsys.readouterr().out
+    assert "left out: 1 bad record\n" in log
+    assert "m.csv:2: target 'y' is 'x', which is not a finite number\n" in log
+    assert "left out: 1 record without a measured target\n" in log
+
+
+def test_several_columns_of_text(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    path = tmp_path / "s.conllu"
+    path.write_text("\n".join(conllu(rng) for _ in range(20)))
+    data = ["data=conllu", f"data.path={path}", "data.features=[form,lemma,xpos]"]
+    folder = train(tmp_path / "run", *data, *SMALL)
+    assert run("predict", folder, path, "--output", tmp_path / "p.jsonl") == 0
+
+
+def test_a_table_without_header(tmp_path: Path) -> None:
+    path = table(tmp_path / "m.csv", [str(k) for k in range(30)], header="")
+    columns = ["data.smiles_column=column_1", "data.target_columns=[column_2]"]
+    data = ["data=smiles", f"data.path={path}", "data.header=false", *columns]
+    folder = train(tmp_path / "run", *data, *SMALL)
+    assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
+    lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert lines[0] == "column_1,column_2,column_2_pred,reason"
+    assert len(lines) == 31
+
+
+def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    names = str.maketrans("01234", "ABCDE")
+    path = tmp_path / "trees.txt"
+    path.write_text("".join(bracket_tree(rng).translate(names) + "\n" for _ in range(30)))
+    folder = train(tmp_path / "run", "data=brackets", f"data.path={path}", *SMALL)
+    assert "val/node_accuracy" in read_json(folder / "metrics.json")
+    new = tmp_path / "new.txt"
+    new.write_text("((good) (film))\n(good film)\n(_ (_ good) (? film))\n(A (B good) (C film))\n")
+    assert run("predict", folder, new, "--output", tmp_path / "p.jsonl") == 0
+    found = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [record["reason"] for record in found] == [""] * 4
+    assert all(set(record["probabilities"]) == set("ABCDE") for record in found)
+    assert len({json.dumps(record["probabilities"]) for record in found}) == 1
+    assert [node["text"] for node in found[0]["nodes"][:2]] == ["good", "film"]
+
+
+def test_the_policy_reaches_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = []
+    original = lowered_batch.build_schedule
+
+    def noted(dag: TypedDAG, passes: Sequence[Pass], policy: str, *more: Any) -> Schedule:
+        policies.append(policy)
+        return original(dag, passes, policy, *more)
+
+    monkeypatch.setattr(lowered_batch, "build_schedule", noted)
+    new = tmp_path / "new.tsv"
+    new.write_text("5\t( ( ( [MAX 2 ) 5 ) ] )\n")
+    folder = train(tmp_path / "run", *listops("data.policy=critical_path"))
+    assert run("evaluate", folder) == 0
+    assert run("predict", folder, new, "--output", tmp_path / "p.jsonl") == 0
+    assert set(policies) == {"critical_path"}
+    policies.clear()
+    assert (
+        run("predict", folder, new, "--set", "policy=auto", "--output", tmp_path / "p.jsonl") == 0
+    )
+    assert policies == ["depth", "critical_path", "depth"]
+
+
+def test_the_training_log_names_the_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path / "run", *listops())
+    log = capsys.readouterr().out
+    assert "policy depth: " in log
+    assert " calls of cells per batch; critical_path: " in log
+    chosen = train(tmp_path / "other", *listops("data.policy=one_by_one"))
+    assert "calls of cells per batch" not in capsys.readouterr().out
+    assert run("evaluate", chosen) == 0
+    assert run("train", *listops("data.policy=critical")) == 2
+    assert "data.policy is 'critical'. Did you mean 'critical_path'?" in capsys.readouterr().err
