@@ -20,9 +20,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphfold.commands.evaluate import positive
 from graphfold.commands.instruction_set import NATIVE, VARIABLES, keep_to
 from graphfold.commands.loading import loading
+from graphfold.commands.options import positive
 
 HELP = "measure speed against baselines"
 USAGE = "graphfold bench NAME [options] [overrides]"

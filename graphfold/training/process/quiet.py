@@ -38,7 +38,7 @@ def warnings_once() -> Iterator[None]:
             seen.add(str(message))
             show(message, *place)
 
-    warnings.showwarning = show_new
+    warnings.showwarning = show_new  # type: ignore[assignment]
     try:
         yield
     finally:

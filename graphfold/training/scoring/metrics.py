@@ -97,11 +97,7 @@ class HeadMetrics:
 
     def mode(self, monitor: str) -> str:
         """The direction of one of `names` with its split: "min" if less is better, or "max"."""
-        name = monitor.split("/")[1]
-        if name == "loss":
-            return "min"
-        better = {metric.name: metric.higher_is_better for metric in self.metrics}
-        return "max" if better[name] else "min"
+        return "min" if lower_is_better(monitor, self.metrics) else "max"
 
     def _loss(self, rows: EvalRows) -> float | None:
         """The loss as in training: a mean over graphs of sums, or a mean over measured rows."""
@@ -111,6 +107,12 @@ class HeadMetrics:
             count = len(losses)
         loss = losses.sum().item() / count if count else math.nan
         return loss if math.isfinite(loss) else None
+
+
+def lower_is_better(monitor: str, metrics: Iterable[Metric]) -> bool:
+    """Whether less is better of one of some metrics, or the loss, named as in metrics.json."""
+    name = monitor.split("/")[1]
+    return name == "loss" or any(m.name == name and not m.higher_is_better for m in metrics)
 
 
 def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Metrics]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.files import write_text
+from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring.metrics import Metrics, lower_is_better
@@ -33,6 +34,7 @@ class SweepRun:
     overrides: Mapping[str, str]  # key -> value, as typed
     metrics: Metrics  # of metrics.json
     monitor: str  # the metric under val/ that chose its best epoch
+    is_less_better: bool  # of that metric
 
 
 def read_run(folder: Path, number: int, overrides: Sequence[str]) -> SweepRun:
@@ -45,11 +47,16 @@ def read_run(folder: Path, number: int, overrides: Sequence[str]) -> SweepRun:
     """
     files = RunFolder(folder)
     pairs = (word.partition("=") for word in overrides)
+    config = Checkpoint.load(files.best).config
+    monitor = str(config["monitor"])
+    names = metric_names(config.get("metrics")) or [monitor.split("/")[1]]
+    metrics = [find_metric(name) for name in names if name != "loss"]
     return SweepRun(
         number,
         {key.lstrip("+"): value for key, _, value in pairs},
         json.loads(files.metrics.read_text(encoding="utf-8")),
-        str(Checkpoint.load(files.best).config["monitor"]),
+        monitor,
+        lower_is_better(monitor, metrics),
     )
 
 
@@ -78,7 +85,7 @@ def write_table(runs: Sequence[SweepRun], folder: Path) -> str:
     columns = ["run", *keys, *(f"{part}/{name}" for part in ("val", "test"))]
     lines = [columns, *([_cell(row.get(key, "")) for key in columns] for row in rows + means)]
     groups = [row for row in means if row["run"] == MEAN]
-    best = _best(groups if len(groups) > 1 else rows, runs[0].monitor, keys)
+    best = _best(groups if len(groups) > 1 else rows, runs[0], keys)
     return "\n".join([*_aligned(lines), *best, f"all metrics: {folder / 'sweep.csv'}"])
 
 
@@ -113,12 +120,13 @@ def _means(group: Sequence[SweepRun], keys: Sequence[str]) -> Iterator[Row]:
         yield row
 
 
-def _best(rows: Sequence[Row], monitor: str, keys: Sequence[str]) -> list[str]:
+def _best(rows: Sequence[Row], run: SweepRun, keys: Sequence[str]) -> list[str]:
     """The line that names the best run, or nothing where there is one run or no value."""
+    monitor = run.monitor
     values = [(float(row[monitor]), row) for row in rows if row.get(monitor) is not None]
     if len(rows) < 2 or not values:
         return []
-    choose = min if lower_is_better(monitor) else max
+    choose = min if run.is_less_better else max
     value, row = choose(values, key=lambda pair: pair[0])
     setting = " ".join(f"{key}={row[key]}" for key in keys if row.get(key, "") != "")
     return [f"best by {monitor}: {setting} (run {row['run']}), {value:.6g}"]
