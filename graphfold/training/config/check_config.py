@@ -71,6 +71,37 @@ RULES: Mapping[str, Rule] = {
 }
 
 
+#: Keys that every run has.
+NEEDED: Mapping[str, Rule] = {
+    "monitor": Rule(str, optional=True),
+    "data": Rule(dict),
+    "model": Rule(dict),
+    "model._target_": Rule(str),
+    "optimizer": Rule(dict),
+    "optimizer._target_": Rule(str),
+    "lr_scheduler": Rule(dict, optional=True),
+    "callbacks": Rule(dict, optional=True),
+    "logger": Rule(dict, optional=True),
+    "trainer": Rule(dict),
+    "trainer._target_": Rule(str),
+    "loss": Rule(dict),
+    **{key: rule for key, rule in RULES.items() if key.startswith(("trainer.", "loss."))},
+    **{key: RULES[key] for key in ("seed", "deterministic")},
+}
+
+
+def check_whole(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError for the first needed key that is absent or has a value of another kind."""
+    for key, rule in NEEDED.items():
+        value: Any = config
+        for part in key.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                raise ConfigError(f"there is no key '{key}' in the config.")
+            value = value[part]
+        if value != "???" and (fault := rule.fault(value)):
+            raise ConfigError(f"{key} is {value!r}, but {fault}")
+
+
 def check_config(config: Mapping[str, Any]) -> None:
     """Raises ConfigError that lists every missing value and every value of the wrong kind."""
     values = dict(flatten(config))

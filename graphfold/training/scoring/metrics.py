@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import functional
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
 Metrics = dict[str, float | None]
@@ -38,7 +38,7 @@ def classification_metrics(probability: Tensor, target: Tensor) -> Metrics:
         "accuracy": mean(predicted == target),
         "macro_f1": _when(
             len(target) > 0,
-            lambda: functional.classification.multiclass_f1_score(
+            lambda: _functional().classification.multiclass_f1_score(
                 predicted, target, num_classes=probability.shape[1], average="macro"
             ),
         ),
@@ -54,10 +54,12 @@ def binary_metrics(probability: Tensor, target: Tensor) -> Metrics:
     """
     both = 0 < int(target.sum()) < len(target)
     return {
-        "roc_auc": _when(both, lambda: functional.classification.binary_auroc(probability, target)),
+        "roc_auc": _when(
+            both, lambda: _functional().classification.binary_auroc(probability, target)
+        ),
         "pr_auc": _when(
             bool(target.sum()),
-            lambda: functional.classification.binary_average_precision(probability, target),
+            lambda: _functional().classification.binary_average_precision(probability, target),
         ),
         "accuracy": mean((probability > 0.5) == target.bool()),
     }
@@ -77,7 +79,7 @@ def regression_metrics(predicted: Tensor, target: Tensor) -> Metrics:
         "rmse": _when(len(target) > 0, lambda: error.square().mean().sqrt()),
         "mae": mean(error.abs()),
         "mse": mean(error.square()),
-        "r2": _when(varied, lambda: functional.r2_score(predicted, target)),
+        "r2": _when(varied, lambda: _functional().r2_score(predicted, target)),
         "pearson": _when(answered, lambda: _correlation(predicted, target)),
         "spearman": _when(answered, lambda: _correlation(_ranks(predicted), _ranks(target))),
     }
@@ -121,6 +123,13 @@ def warn_of_undefined(metrics: Mapping[str, float | None]) -> None:
             UndefinedMetricWarning,
             stacklevel=2,
         )
+
+
+def _functional() -> Any:
+    """The library's functions: it takes longer to load than torch, and prediction needs none."""
+    from torchmetrics import functional
+
+    return functional
 
 
 def _when(defined: bool, compute: Callable[[], Tensor]) -> float | None:
