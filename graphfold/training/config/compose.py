@@ -76,7 +76,7 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Compose
         folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
-    config = optional | {str(key): value for key, value in plain.items()}
+    config: dict[str, Any] = {**optional, **{str(key): value for key, value in plain.items()}}
     check_config(config)
     check_whole(config)
     config["data"] = _with_absolute_paths(config["data"])

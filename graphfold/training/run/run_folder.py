@@ -49,7 +49,7 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def create(self, config: dict[str, Any], anew: bool = False) -> None:
+    def create(self, config: Mapping[str, Any], anew: bool = False) -> None:
         """Prepares the folder, which must exist, for a run and writes its config.
 
         Args:
