@@ -57,14 +57,18 @@ def run(args: argparse.Namespace) -> int:
 
 def check(config: Mapping[str, Any], trusted: Collection[str]) -> None:
     """Finds what is wrong before all that training takes is loaded."""
-    with loading():
-        from graphfold.training.config.check_parts import check_parts
-        from graphfold.training.config.trust import TRAINED, refuse_untrusted
-        from graphfold.training.run.run_folder import RunFolder, find_checkpoint
+    from graphfold.training.run.run_folder import RunFolder, find_checkpoint
 
     if config["init_from"] is not None:
         find_checkpoint(Path(config["init_from"]))
-    if config["resume"] is None:
+    stored = None
+    if config["resume"] is not None:
+        stored = RunFolder(Path(config["resume"])).read_config()
+    with loading():
+        from graphfold.training.config.check_parts import check_parts
+        from graphfold.training.config.trust import TRAINED, refuse_untrusted
+
+    if stored is None:
         check_parts(config)
     else:
-        refuse_untrusted(RunFolder(Path(config["resume"])).read_config(), trusted, TRAINED)
+        refuse_untrusted(stored, trusted, TRAINED)

@@ -53,6 +53,9 @@ RULES: Mapping[str, Rule] = {
     "threads": Rule(int, least=1, optional=True),
     "resume": Rule(str, optional=True),
     "init_from": Rule(str, optional=True),
+    "data.corpus": Rule(str, optional=True),
+    "data.adapter": Rule(str, optional=True),
+    "data.variant": Rule(str, optional=True),
     "data.root": Rule(str, optional=True),
     "data.cache_dir": Rule(str, optional=True),
     "data.on_error": Rule(str, choices=("raise", "skip")),
@@ -68,6 +71,37 @@ RULES: Mapping[str, Rule] = {
     "trainer.gradient_clip_val": Rule(float, least=0, optional=True),
     "loss.reduction": Rule(str, choices=("per_graph", "per_node")),
 }
+
+
+#: Keys that every run has.
+NEEDED: Mapping[str, Rule] = {
+    "monitor": Rule(str, optional=True),
+    "data": Rule(dict),
+    "model": Rule(dict),
+    "model._target_": Rule(str),
+    "optimizer": Rule(dict),
+    "optimizer._target_": Rule(str),
+    "lr_scheduler": Rule(dict, optional=True),
+    "callbacks": Rule(dict, optional=True),
+    "logger": Rule(dict, optional=True),
+    "trainer": Rule(dict),
+    "trainer._target_": Rule(str),
+    "loss": Rule(dict),
+    **{key: rule for key, rule in RULES.items() if key.startswith(("trainer.", "loss."))},
+    **{key: RULES[key] for key in ("seed", "deterministic")},
+}
+
+
+def check_whole(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError for the first needed key that is absent or has a value of another kind."""
+    for key, rule in NEEDED.items():
+        value: Any = config
+        for part in key.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                raise ConfigError(f"there is no key '{key}' in the config.")
+            value = value[part]
+        if value != "???" and (fault := rule.fault(value)):
+            raise ConfigError(f"{key} is {value!r}, but {fault}")
 
 
 def check_config(config: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import ConfigError, DataError, GraphfoldError
+from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, SHARED
@@ -33,21 +33,17 @@ def check_parts(config: Mapping[str, Any]) -> None:
         config: a whole config.
     """
     faults = check_targets(_without(config["model"], SHARED), "model")
-    of_steps = [
-        fault
-        for name in ("optimizer", "lr_scheduler")
-        for fault in check_targets(_without(config[name], ()), name)
-    ]
-    faults += of_steps
-    if not of_steps:
-        with _collected(faults):
-            _try_optimizer(config)
+    for name in ("optimizer", "lr_scheduler"):
+        faults += check_targets(_without(config[name], ()), name)
     with _collected(faults):
         for name in metric_names(config.get("metrics")) or ():
             find_metric(name)
     with _collected(faults):
         _refuse_unmet_needs(config)
-        _refuse_absent_files(DataModule(**config["data"]))
+        _peek(DataModule(**config["data"]))
+    if not faults:  # torch loads its compiler to make an optimizer
+        with _collected(faults):
+            _try_optimizer(config)
     if faults:
         raise ConfigError("\n".join(faults))
 
@@ -75,13 +71,13 @@ def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
             )
 
 
-def _refuse_absent_files(data: DataModule) -> None:
-    """Raises DataError for a file of one's own that is not there."""
-    path = data.source.path
+def _peek(data: DataModule) -> None:
+    """Raises DataError for a file of one's own that is not there, or lacks columns asked for."""
+    path, adapter = data.source.path, data.source.spec().make()
     files = path.values() if isinstance(path, Mapping) else [path] if path is not None else []
     for file in files:
-        if not Path(file).expanduser().exists():
-            raise DataError(f"{file}: no such file. Correct the path.", path=str(file))
+        with suppress(RecordError):  # a bad record is a matter of data.on_error
+            next(iter(adapter.records(Path(file).expanduser())), None)
 
 
 def _try_optimizer(config: Mapping[str, Any]) -> None:

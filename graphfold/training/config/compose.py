@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.check_config import check_config, flatten
+from graphfold.training.config.check_config import check_config, check_whole, flatten
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.overrides import (
     Groups,
@@ -67,8 +67,10 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Compose
         plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
         folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
-    config = {str(key): value for key, value in plain.items()}
+    optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
+    config: dict[str, Any] = {**optional, **{str(key): value for key, value in plain.items()}}
     check_config(config)
+    check_whole(config)
     config["data"] = _with_absolute_paths(config["data"])
     if config["init_from"] is not None:
         config["init_from"] = str(Path(config["init_from"]).expanduser().absolute())

@@ -102,7 +102,7 @@ def check_options(overrides: Sequence[Override], groups: Groups) -> None:
     for override in overrides:
         group, value = override.key_or_group, override.value()
         options = groups.options(group)
-        if override.is_delete() or value in options:
+        if value in options or (override.is_delete() and value is None):
             continue
         raise ConfigError(
             f"no {group} '{value}'.{did_you_mean(str(value), options)} There are: "
@@ -170,6 +170,7 @@ def add_adapter_options(overrides: Sequence[Override], config: DictConfig) -> li
     return [
         parse_overrides([f"+{override.input_line}"])[0]
         if override.type is OverrideType.CHANGE
+        and override.key_or_group.startswith("data.")
         and override.key_or_group not in known
         and override.key_or_group in _adapter_options(config)
         else override

@@ -33,10 +33,10 @@ def warnings_once() -> Iterator[None]:
     """Prints each warning once, however many runs it comes from."""
     show, seen = warnings.showwarning, set()
 
-    def show_new(message: Warning | str, *place: Any) -> None:
+    def show_new(message: Warning | str, *place: Any, **options: Any) -> None:
         if str(message) not in seen:
             seen.add(str(message))
-            show(message, *place)
+            show(message, *place, **options)
 
     warnings.showwarning = show_new  # type: ignore[assignment]
     try:

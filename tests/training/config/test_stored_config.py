@@ -28,6 +28,7 @@ def config() -> dict[str, Any]:
         ({"loss": {"reduction": "mean"}}, "loss.reduction is 'mean', but it is one of"),
         ({"trainer": {"_target_": "x"}}, "there is no key 'trainer."),
         ({"callbacks": 3}, "callbacks is 3, but it must be a mapping or null"),
+        ({"data": {"corpus": []}}, "data.corpus is \\[\\], but it must be a string or null"),
         ({"data": {"batch_size": 0}}, "data.batch_size is 0"),
         ({"monitor": 1}, "monitor is 1, but it must be a string or null"),
     ],

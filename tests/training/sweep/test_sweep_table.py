@@ -19,6 +19,7 @@ def runs(monitor: str, *settings: tuple[str, float | None]) -> list[SweepRun]:
             dict(pair.split("=") for pair in words.split()),
             {monitor: value, monitor.replace("val/", "test/"): 2.0, "val/other": 1.0},
             monitor,
+            is_less_better="rmse" in monitor,
         )
         for number, (words, value) in enumerate(settings)
     ]
