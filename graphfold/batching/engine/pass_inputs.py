@@ -50,23 +50,8 @@ class PassInputs:
         return widths
 
     @cached_property
-    def carried(self) -> dict[int, list[str]]:
-        """op type -> the written fields that its nodes keep from before, for want of a cell's."""
-        return {
-            op_type: [name for name in lacking if name in self.given]
-            for op_type, lacking in self._without_cell.items()
-        }
-
-    @cached_property
-    def lacking(self) -> dict[int, list[str]]:
-        """op type -> the written fields that its nodes have neither from a cell nor from before."""
-        return {
-            op_type: [name for name in lacking if name not in self.given]
-            for op_type, lacking in self._without_cell.items()
-        }
-
-    @cached_property
-    def _without_cell(self) -> dict[int, list[str]]:
+    def without_cell(self) -> dict[int, list[str]]:
+        """op type -> the written fields that its nodes have from before, or not at all."""
         found = {}
         for op_type in {group.op_type for group in self.plan.groups}:
             cell = self.cells.get(op_type)

@@ -33,8 +33,10 @@ def results(network: Network, batch: Batch, x: dict[str, Tensor], engine: str) -
     return [*values, *(torch.zeros_like(t) if g is None else g for g, t in pairs)]
 
 
-def assert_as_reference(network: Network, batch: Batch, x: dict[str, Tensor]) -> None:
-    want, got = (results(network, batch, x, engine) for engine in ("reference", "autograd"))
+def assert_as_reference(
+    network: Network, batch: Batch, x: dict[str, Tensor], engine: str = "autograd"
+) -> None:
+    want, got = (results(network, batch, x, name) for name in ("reference", engine))
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
@@ -80,23 +82,25 @@ class Reader(PhraseCell):
         return {"down": children.previous("h") + children.sum("c", weight) + children.max("h")}
 
 
-def test_fields_that_are_lacking_carried_or_given_equal_the_reference():
+@pytest.mark.parametrize("engine", ["autograd", "fast"])
+def test_fields_that_are_lacking_carried_or_given_equal_the_reference(engine):
     dag = random_dag(4, 0)
     cells = {**tree_cells(), "word": LeafOnly()}
     for cell in cells.values():
         cell.reads = ("h",)
     upper = {"phrase": PhraseCell(), "pair": PairCell()}  # words keep what the first pass gave
     down = dict.fromkeys(("phrase", "pair"), Reader())
-    network = Network(TREES, [Up(), Up(), Down()], [tree_cells(), upper, down]).double()
-    assert_as_reference(network, make_batch(dag, network), make_x(dag))
-    network = Network(TREES, [Up()], [{"word": LeafOnly(), "pair": PairCell()}]).double()
+    network = Network(TREES, [Up(), Up(), Down()], [tree_cells(), upper, down], fuse=True).double()
+    assert_as_reference(network, make_batch(dag, network), make_x(dag), engine)
+    leaves = {"word": LeafOnly(), "pair": PairCell()}
+    network = Network(TREES, [Up()], [leaves], fuse=True).double()
     network.cells[0]["pair"][0].reads = ("h",)
     builder = GraphBuilder(TREES)
     words = builder.nodes("word", 2)
     builder.output(builder.node("pair", list(words)))
     builder.finish()
     dag = builder.build()
-    assert_as_reference(network, make_batch(dag, network), make_x(dag))
+    assert_as_reference(network, make_batch(dag, network), make_x(dag), engine)
 
 
 @pytest.mark.parametrize("seed", [1, 4])

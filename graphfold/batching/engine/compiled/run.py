@@ -109,7 +109,7 @@ class CompiledPass:
 
     def __init__(self, inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> None:
         self.plan, self.cells, self.fields = inputs.plan, cells, inputs.fields
-        self.lacking, self.carried = inputs.lacking, inputs.carried
+        self.without_cell = inputs.without_cell
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
         self.library, self.num_threads = load(self.dtype), torch.get_num_threads()
         self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
@@ -221,12 +221,11 @@ class CompiledPass:
             state[0].zero_()
         else:
             state[0] = absent
-        if any(name in names for names in (*self.lacking.values(), *self.carried.values())):
+        if any(name in names for names in self.without_cell.values()):
+            given = memory.shared.get(("given", name))
             for group in self.plan.groups:
-                if name in self.lacking[group.op_type]:
-                    state[group.rows] = 0
-                elif name in self.carried[group.op_type]:
-                    state[group.rows] = memory.shared["given", name][group.rows]
+                if name in self.without_cell[group.op_type]:
+                    state[group.rows] = 0 if given is None else given[group.rows]
         return state
 
     def new(self, op_type: int, space: int, size: int) -> Tensor:
@@ -276,7 +275,7 @@ class CompiledPass:
         if name not in self.fields:
             return total + memory.pull(name, 0, torch.empty_like(tensor))
         for group in self.plan.groups:
-            if name in self.carried[group.op_type]:
+            if name in self.without_cell[group.op_type]:
                 pulled = memory.pull(name, group.start, torch.empty_like(tensor[group.rows]))
                 total[group.rows] += pulled + self._outside(memory, name, group.rows)
         return total
