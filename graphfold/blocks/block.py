@@ -314,8 +314,8 @@ class _Pipe(Block):
                 plan.append(block)
         return plan
 
-    # Types go straight to the block at the end, and from there back up as news for parents, which
-    # is a queue: so no row is too long for Python's stack.
+    # Types go straight to the block at the end, and from there back up through the queue of
+    # parents: so no row is too long for Python's stack.
     def _input_found(self, kind: ResultType) -> None:
         self._first.set_input_type(kind)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,37 @@ def Vector(size: int, dtype: Any = "float32", name: str | None = None) -> Block:
     return Tensor((size,), dtype, name).set_constructor_name("Vector")
 
 
-class OneHot(Block):
+class _Places(Block):
+    """A vector of zeros, with a one at the place of an object.
+
+    Args:
+        elements: the objects, all different; keys of a dict.
+        dtype: of the vector.
+        strict: whether an unknown object is an error; if not, its vector is zero.
+    """
+
+    def __init__(
+        self, elements: Iterable[Hashable], dtype: Any, strict: bool, name: str | None
+    ) -> None:
+        self._place = {element: place for place, element in enumerate(elements)}
+        self._strict = strict
+        self._tensor = TensorType((len(self._place),), dtype)
+        self._zeros = np.zeros(len(self._place), self._tensor.numpy_dtype)
+        super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
+
+    def apply(self, context: Context, x: Any) -> Any:
+        row = self._zeros.copy()
+        try:
+            row[self._place[x]] = 1
+        except (KeyError, TypeError) as error:
+            if self._strict:
+                raise BlockKeyError(
+                    f"{self} has no place for {quoted(x)}. Correct the example, or add it.", key=x
+                ) from error
+        return context.from_example(self._tensor, row)
+
+
+class OneHot(_Places):
     """A vector of zeros, with a one at the place of an integer.
 
     Args:
@@ -118,19 +148,13 @@ class OneHot(Block):
             )
         if self._stop <= self._start:
             raise BlockIndexError(f"range [{self._start}, {self._stop}) is empty. Widen it.")
-        self._tensor = TensorType((self._stop - self._start,), dtype)
-        rows = np.identity(self._stop - self._start, self._tensor.numpy_dtype)
-        self._rows = dict(zip(range(self._start, self._stop), rows, strict=True))
-        super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
-
-    def apply(self, context: Context, x: Any) -> Any:
-        return context.from_example(self._tensor, _look_up(self._rows, x, self))
+        super().__init__(range(self._start, self._stop), dtype, True, name)
 
     def _facts(self) -> dict[str, Any]:
         return {"dtype": self._tensor.dtype, "start": self._start, "stop": self._stop}
 
 
-class OneHotFromList(Block):
+class OneHotFromList(_Places):
     """A vector of zeros, with a one at the place that an object has in a list.
 
     Args:
@@ -165,32 +189,10 @@ class OneHotFromList(Block):
             raise BlockDuplicateError(
                 "OneHotFromList was passed duplicate elements. Name each of them once."
             )
-        self._tensor = TensorType((len(elements),), dtype)
-        rows = np.identity(len(elements), self._tensor.numpy_dtype)
-        self._rows = dict(zip(elements, rows, strict=True))
-        self._unknown = None if strict else np.zeros_like(rows[0])
-        super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
-
-    def apply(self, context: Context, x: Any) -> Any:
-        try:
-            row = _look_up(self._rows, x, self)
-        except BlockKeyError:
-            if self._unknown is None:
-                raise
-            row = self._unknown
-        return context.from_example(self._tensor, row)
+        super().__init__(elements, dtype, strict, name)
 
 
 def _holds_none(x: Any, value: np.ndarray) -> bool:
     if value.dtype.kind != "f" or not np.isnan(value).any():
         return False
     return any(item is None for item in np.asarray(x, object).flat)
-
-
-def _look_up(rows: dict[Any, Any], x: Any, whose: object) -> Any:
-    try:
-        return rows[x]
-    except (KeyError, TypeError) as error:
-        raise BlockKeyError(
-            f"{whose} has no place for {quoted(x)}. Correct the example, or add it.", key=x
-        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -164,6 +165,20 @@ def test_wiring_costs_in_proportion_to_the_parts(make: Callable[[int], td.Block]
 
     evaluate(10)
     assert calls(400, evaluate) < 2.2 * calls(200, evaluate)
+
+
+@pytest.mark.parametrize("make", [td.OneHot, lambda size: td.OneHotFromList(range(size))])
+def test_places_take_memory_in_proportion_to_their_number(
+    make: Callable[[int], td.Block],
+) -> None:
+    tracemalloc.start()
+    try:
+        block = make(4000)
+        assert block.eval(3).argmax() == 3
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000  # an identity matrix has 64 MB
 
 
 def test_numbers_that_there_are_not_are_refused() -> None:

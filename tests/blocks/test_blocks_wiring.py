@@ -213,3 +213,27 @@ def test_a_part_knows_the_block_that_it_belongs_to() -> None:
 def test_a_kind_of_block_may_have_a_name_of_its_own() -> None:
     block = td.Pipe(td.InputTransform(ord), td.Scalar()).set_constructor_name("Letter")
     assert (repr(block), block.eval("a", tolist=True)) == ("<Letter>", 97.0)
+
+
+def test_a_block_is_drawn_as_a_tree_with_types() -> None:
+    leaf = td.Vector(2) >> td.FC(3)
+    tree = td.recursive(lambda tree: td.OneOf(len, {2: leaf, 3: td.Map(tree) >> td.Sum()}))
+    tree.set_input_type(td.PyObjectType())
+    assert tree.tree() == (
+        "<OneOf> object -> float32[3]\n"
+        "  <Pipe> object -> float32[3]\n"
+        "    <Vector dtype='float32' size=2> object -> float32[2]\n"
+        "    <Function fn=FC(2 -> 3, relu)> float32[2] -> float32[3]\n"
+        "  <Pipe> object -> float32[3]\n"
+        "    <Map> object -> [float32[3]]\n"
+        "      <ForwardDeclaration()> object -> float32[3]\n"
+        "        <OneOf> object -> float32[3] (see above)\n"
+        "    <Sum> [float32[3]] -> float32[3]\n"
+        "  <InputTransform py_fn='len'> object -> object"
+    )
+    assert (
+        tree.tree(max_lines=2) == "<OneOf> object -> float32[3]\n  <Pipe> object -> float32[3]\n..."
+    )
+    assert td.Broadcast(name="x").tree() == "<Broadcast 'x'> ? -> ?"
+    kinds = td.AllOf(td.Scalar() >> td.Broadcast(), td.Identity() >> td.Void())
+    assert kinds.tree().splitlines()[0] == "<AllOf> object -> ([float32...], void)"
