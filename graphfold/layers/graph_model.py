@@ -76,39 +76,41 @@ class GraphModel(Model):
         built: list[dict[str, Cell | list[Cell]]] = []
         if not faults.messages:
             arguments = _CellArguments(schema, self.encoder.widths, per_round_weights)
-            built = [
-                arguments.build_all(item, by_type, faults)
-                for item, by_type in zip(passes, cells, strict=True)
-            ]
+            pairs = zip(passes, cells, strict=True)
+            built = [arguments.build_all(item, by_type, faults) for item, by_type in pairs]
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():
-                self.network = Network(
-                    schema,
-                    passes,
-                    built,
-                    engine,
-                    learned_absent,
-                    kernel,
-                    fuse=fuse,
-                )
+                options = (engine, learned_absent, kernel)
+                self.network = Network(schema, passes, built, *options, fuse=fuse)
             with faults.collect():
                 _require_field(readout, widths)
-        # A stand-in for an unknown width: the other faults of a readout or head do not need it.
-        width = widths.get(argument(readout, "field"), 1)
         with faults.collect():
+            # A stand-in for an unknown width: the other faults of a readout do not need it.
+            width = widths.get(argument(readout, "field"), 1)
             self.readout = build(readout, input_size=width)
             require_kind(self.readout, Readout, "readout")
-            self.head = build(
-                head,
-                input_size=self.readout.output_size,
-                schema=schema,
-                level=self.readout.level,
-                scalers=scalers,
-            )
-            require_kind(self.head, Head, "head")
-            _require_same_rows(self.readout, self.head)
+            self.head = self._build_head(head, schema, scalers)
         faults.report("the model")
+
+    def _build_head(
+        self,
+        factory: Callable[..., Head],
+        schema: Schema,
+        scalers: Mapping[str, tuple[float, float]] | None,
+    ) -> Head:
+        """The head over the rows of the readout; raises ConfigError if it reads others."""
+        readout = self.readout
+        offers = {"input_size": readout.output_size, "level": readout.level}
+        head = build(factory, schema=schema, scalers=scalers, **offers)
+        require_kind(head, Head, "head")
+        if readout.pairs != head.pairs:
+            raise ConfigError(
+                f"{name_of(factory)} reads {'pairs' if head.pairs else 'single vectors'}, but "
+                f"{type(readout).__name__} gives {'pairs' if readout.pairs else 'single vectors'}. "
+                f"Use {'PairReadout' if head.pairs else 'another readout'}."
+            )
+        return head
 
     @property
     def passes(self) -> tuple[Pass, ...]:
@@ -225,13 +227,4 @@ def _require_field(readout: Any, widths: Mapping[str, int]) -> None:
         raise ConfigError(
             f"{name_of(readout)} reads field '{field}', which no cell computes."
             f"{did_you_mean(str(field), widths)} They compute: {', '.join(widths)}."
-        )
-
-
-def _require_same_rows(readout: Readout, head: Head) -> None:
-    if readout.pairs != head.pairs:
-        raise ConfigError(
-            f"{type(head).__name__} reads {'pairs' if head.pairs else 'single vectors'}, but "
-            f"{type(readout).__name__} gives {'pairs' if readout.pairs else 'single vectors'}. "
-            f"Use {'PairReadout' if head.pairs else 'another readout'}."
         )

@@ -1,0 +1,153 @@
+"""Heads: predictions, columns, confusion and pictures, and which one auto takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphfold.dag import Column, NodeType, Schema
+from graphfold.layers import (
+    ClassificationHead,
+    Head,
+    MultiLabelHead,
+    PairClassificationHead,
+    RegressionHead,
+    RelatednessHead,
+)
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.registry import HEADS, choose_head
+
+NAN = float("nan")
+SCHEMA = Schema(
+    types=(NodeType("word", 0),),
+    node_targets=(Column("tag", "int64", size=3),),
+    graph_targets=(
+        Column("answer", "int64", size=3),
+        Column("logS", unit="log mol/L"),
+        Column("energy"),
+        Column("toxic", "int64", size=2),
+        Column("active", "int32", size=2),
+    ),
+)
+CLASSES = ClassificationHead(4, SCHEMA, "graph", "answer")
+NUMBERS = RegressionHead(4, SCHEMA, "graph", ["logS", "energy"])
+ASSAYS = MultiLabelHead(4, SCHEMA, "graph", ["toxic", "active"])
+NAMES = {"answer": ("no", "maybe", "yes"), "toxic": ("safe", "toxic")}
+
+
+def eval_rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
+    numbers = torch.arange(len(target))
+    return EvalRows(prediction, target, numbers * 0.0, numbers, numbers >= 0, len(target))
+
+
+def test_a_class_is_told_by_its_name_with_all_probabilities() -> None:
+    prediction = torch.tensor([[0.2, 0.7, 0.1], [0.5, 0.2, 0.3]])
+    first, second = CLASSES.predictions(prediction, NAMES)
+    assert first["answer"].value == "maybe"
+    assert first["answer"].probabilities == {"no": 0.2, "maybe": 0.7, "yes": 0.1}
+    assert second["answer"].value == "no"
+    (without_names, _) = CLASSES.predictions(prediction, {})
+    assert without_names["answer"].value == 1
+
+
+def test_several_classes_are_told_one_by_one() -> None:
+    (row,) = ASSAYS.predictions(torch.tensor([[0.75, 0.25]]), NAMES)
+    assert row["toxic"].value == "toxic"
+    assert row["toxic"].probabilities == {"safe": 0.25, "toxic": 0.75}
+    assert row["active"].value == 0
+    assert row["active"].probabilities == {0: 0.75, 1: 0.25}
+
+
+def test_a_number_has_the_digits_of_a_float32() -> None:
+    (row,) = NUMBERS.predictions(torch.tensor([[0.1, -3.0]]), {})
+    assert (row["logS"].value, row["energy"].value) == (0.1, -3.0)
+
+
+@pytest.mark.parametrize(
+    ("head", "columns"),
+    [
+        (CLASSES, ["answer_pred", "answer_prob_no", "answer_prob_maybe", "answer_prob_yes"]),
+        (NUMBERS, ["logS_pred", "energy_pred"]),
+        (ASSAYS, ["toxic_pred", "toxic_prob_safe", "toxic_prob_toxic",
+                  "active_pred", "active_prob_0", "active_prob_1"]),
+    ],
+)  # fmt: skip
+def test_columns_are_those_that_predictions_fill(head: Head, columns: list[str]) -> None:
+    assert head.columns_of(NAMES) == columns
+    prediction = head.decode(torch.zeros(1, 3 if head is CLASSES else 2))
+    (row,) = head.predictions(prediction, NAMES)
+    assert sum(1 + len(told.probabilities) + len(told.extra) for told in row.values()) == len(
+        columns
+    )
+
+
+def test_what_was_measured_is_told_in_the_same_words() -> None:
+    assert CLASSES.measured_values(torch.tensor([2, -1]), NAMES) == [{"answer": "yes"}, {}]
+    targets = torch.tensor([[1.0, NAN], [NAN, 0.0]])
+    assert ASSAYS.measured_values(targets, NAMES) == [{"toxic": "toxic"}, {"active": 0}]
+    assert NUMBERS.measured_values(targets, {}) == [{"logS": 1.0}, {"energy": 0.0}]
+
+
+def test_confusion_counts_what_is_measured() -> None:
+    prediction = torch.eye(3)[[0, 1, 1, 2]]
+    (table,) = CLASSES.confusion(prediction, torch.tensor([0, 0, 1, -1])).values()
+    assert table.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]
+    targets = torch.tensor([[1.0, NAN], [0.0, 0.0]])
+    tables = ASSAYS.confusion(torch.tensor([[0.9, 0.9], [0.8, 0.1]]), targets)
+    assert tables["toxic"].tolist() == [[0, 1], [0, 1]]
+    assert tables["active"].tolist() == [[1, 0], [0, 0]]
+    assert NUMBERS.confusion(targets, targets) == {}
+
+
+def texts(figure: Any) -> set[str]:
+    axes = figure.axes
+    return {text for a in axes for text in (a.get_title(), a.get_xlabel(), a.get_ylabel()) if text}
+
+
+def test_every_head_has_a_picture_of_what_is_measured() -> None:
+    numbers = torch.tensor([[1.0, NAN], [2.0, NAN]])
+    figure = NUMBERS.plot(eval_rows(numbers.nan_to_num(3.0), numbers), {})
+    assert texts(figure) == {"logS", "measured (log mol/L)", "predicted"}
+    assays = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    figure = ASSAYS.plot(eval_rows(torch.full((2, 2), 0.3), assays), {})
+    assert texts(figure) == {"toxic", "active", "predicted probability of class 1"}
+    figure = CLASSES.plot(eval_rows(torch.eye(3), torch.tensor([0, 1, 1])), NAMES)
+    assert {"predicted class", "class"} <= texts(figure)
+    shown = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert shown == ["no", "maybe", "yes"]
+
+
+def test_nothing_measured_has_no_picture() -> None:
+    nothing = torch.full((2, 2), NAN)
+    assert NUMBERS.plot(eval_rows(torch.zeros(2, 2), nothing), {}) is None
+    assert ASSAYS.plot(eval_rows(torch.zeros(2, 2), nothing), {}) is None
+    assert CLASSES.plot(eval_rows(torch.eye(3), torch.full((3,), -1)), {}) is None
+
+
+def columns(*names: str) -> list[Column]:
+    known = {column.name: column for column in (*SCHEMA.graph_targets, *SCHEMA.node_targets)}
+    return [known[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "level", "pairs", "task", "wanted"),
+    [
+        (["logS"], "graph", False, None, RegressionHead),
+        (["logS", "energy"], "graph", False, "regression", RegressionHead),
+        (["answer"], "graph", False, None, ClassificationHead),
+        (["tag"], "node", False, None, ClassificationHead),
+        (["toxic"], "graph", False, None, ClassificationHead),
+        (["toxic"], "graph", False, "classification", MultiLabelHead),
+        (["toxic", "active"], "graph", False, None, MultiLabelHead),
+        (["logS"], "graph", True, None, RelatednessHead),
+        (["logS", "answer"], "graph", True, None, RelatednessHead),
+        (["answer"], "graph", True, None, PairClassificationHead),
+        (["logS", "answer"], "graph", False, None, HEADS[-1]),
+    ],
+)
+def test_auto_takes_the_head_that_suits(
+    names: list[str], level: str, pairs: bool, task: str | None, wanted: type[Head]
+) -> None:
+    assert choose_head(columns(*names), level, pairs, task) is wanted
