@@ -22,14 +22,12 @@ from graphfold.datasets.adapters.bracket_tree import (
     strip_functions,
 )
 from graphfold.datasets.files.record_limit import RecordLimit
+from graphfold.datasets.files.table_target import MOST_CLASSES
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
-from graphfold.errors import ConfigError, LeftOut, RecordError
+from graphfold.errors import ConfigError, DataError, LeftOut, RecordError
 
 #: What stands in place of a label that is a target and not known.
 MISSING_LABELS = ("_", "?", "-1")
-
-
-MOST_CLASSES = 100_000
 
 
 class BracketsAdapter(Adapter):
@@ -120,7 +118,14 @@ class BracketsAdapter(Adapter):
                 with suppress(RecordError):  # `parse` will raise it again, with its place
                     tree = self._transform(read_tree(record.content, drops_outer=True))
                     found.update(label for label in tree.labels if label is not None)
-        return {"label_names": sorted(found - {*MISSING_LABELS})}
+        names = sorted(found - {*MISSING_LABELS})
+        if found and not names:
+            raise DataError(
+                f"{paths[0]}: no tree has a label to learn from. Give labelled trees; others can "
+                "only be predicted.",
+                path=str(paths[0]),
+            )
+        return {"label_names": names} if names else {}
 
     def without_targets(self) -> BracketsAdapter:
         """A copy for prediction: the same schema, but labels that are targets may be absent."""

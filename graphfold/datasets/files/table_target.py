@@ -14,6 +14,9 @@ from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 #: Cells of a value that was not measured.
 MISSING_CELLS = frozenset({"", "NaN", "nan", "NA", "None"})
 
+#: A model has weights for every class.
+MOST_CLASSES = 100_000
+
 Task = Literal["regression", "classification"]
 
 # What Python's float() would also take, such as "1_000", is other text here.
@@ -48,10 +51,11 @@ class TableTarget:
                 f"there is no task '{self.task}'.{did_you_mean(self.task, get_args(Task))} "
                 f"Use one of {', '.join(get_args(Task))}."
             )
-        if self.num_classes is not None and (self.task == "regression" or self.num_classes < 2):
+        is_count = self.num_classes is None or 2 <= self.num_classes <= MOST_CLASSES
+        if not is_count or (self.num_classes is not None and self.task == "regression"):
             raise ConfigError(
                 f"num_classes={self.num_classes} does not fit task={self.task}. Leave it out for "
-                "regression, and set it to at least 2 for classification."
+                f"regression, and set it to 2 or more, up to {MOST_CLASSES}, for classification."
             )
         count = len(self.class_names)
         if count and (self.task == "regression" or self.num_classes not in (None, count)):

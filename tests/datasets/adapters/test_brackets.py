@@ -324,6 +324,12 @@ def test_trees_without_labels_are_refused_for_training(tmp_path, text):
         read(BracketsAdapter(num_classes=5), write(tmp_path, text))
 
 
+@pytest.mark.parametrize("count", [0, -1, 10**9])
+def test_a_number_of_classes_that_is_none(count):
+    with pytest.raises(ConfigError, match="Give a positive integer up to 100000, or null"):
+        BracketsAdapter(num_classes=count)
+
+
 @pytest.mark.parametrize("text", ["(3 (2 good) (9 film))", "()", "(a", "(a b) c", "(a ())"])
 def test_faulty_trees_are_refused_for_prediction(tmp_path, text):
     with pytest.raises(RecordError, match=r"data\.txt:1: "):
@@ -332,7 +338,8 @@ def test_faulty_trees_are_refused_for_prediction(tmp_path, text):
 
 @given(texts=st.lists(TREES, min_size=1, max_size=4))
 def test_labelled_trees_are_read_alike_for_prediction(texts, tmp_path_factory):
-    path = write(tmp_path_factory.mktemp("trees"), "\n".join(texts))
+    known = "\n".join(texts).translate(str.maketrans("_?-", "xyz"))  # no label is missing
+    path = write(tmp_path_factory.mktemp("trees"), known)
     adapter = BracketsAdapter(labels="target")
     adapter = BracketsAdapter(labels="target", **adapter.infer_options([path]))
     dag = read(adapter, path).dag
@@ -346,6 +353,13 @@ def test_labelled_trees_are_read_alike_for_prediction(texts, tmp_path_factory):
             name for name, kind in zip(shown, dag.op_type.tolist(), strict=True) if kind == op_type
         ]
         assert kept == whole.strings(["type:word", "type:phrase"][op_type], "label")
+
+
+def test_files_without_any_label_teach_nothing(tmp_path):
+    path = write(tmp_path, "(_ (? x) (_ y))")
+    with pytest.raises(DataError, match=r"data\.txt: no tree has a label to learn from\. Give"):
+        BracketsAdapter(labels="target").infer_options([path])
+    assert BracketsAdapter(labels="target").infer_options([write(tmp_path, "(x")]) == {}
 
 
 def test_labels_that_are_targets_may_be_missing_and_are_known(tmp_path):
