@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter, signature
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from torch import nn
 
-from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.errors import ConfigError, GraphfoldError, shortened
 
 Part = TypeVar("Part")
 
@@ -27,7 +27,7 @@ def build(factory: Callable[..., Part], **offers: Any) -> Part:
     """
     if isinstance(factory, nn.Module):
         return cast(Part, factory)
-    parameters = signature(factory).parameters
+    parameters = _parameters(factory)
     given = factory.keywords if isinstance(factory, partial) else {}
     taken = {name: value for name, value in offers.items() if name in parameters.keys() - given}
     absent = [
@@ -53,8 +53,17 @@ def argument(factory: Any, name: str) -> Any:
     """What `factory` has for an argument or attribute: as given, else its default."""
     if isinstance(factory, nn.Module):
         return getattr(factory, name, None)
-    parameter = signature(factory).parameters.get(name)
+    parameter = _parameters(factory).get(name)
     return None if parameter is None else parameter.default
+
+
+def _parameters(factory: Any) -> Mapping[str, Parameter]:
+    if not callable(factory):
+        raise ConfigError(
+            f"a part of the model is {shortened(repr(factory))}, but it must be a class, or a "
+            "partial of one. In a config that is a mapping with _target_ and _partial_: true."
+        )
+    return signature(factory).parameters
 
 
 def name_of(factory: Any) -> str:
