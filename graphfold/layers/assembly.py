@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from torch import nn
 
-from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
+from graphfold.errors import ConfigError, GraphfoldError, did_you_mean, shortened
 
 Part = TypeVar("Part")
 
@@ -79,6 +79,15 @@ def argument(factory: Any, name: str) -> Any:
         return getattr(factory, name, None)
     parameter = _parameters(factory).get(name)
     return None if parameter is None else parameter.default
+
+
+def _parameters(factory: Any) -> Mapping[str, Parameter]:
+    if not callable(factory):
+        raise ConfigError(
+            f"a part of the model is {shortened(repr(factory))}, but it must be a class, or a "
+            "partial of one. In a config that is a mapping with _target_ and _partial_: true."
+        )
+    return signature(factory).parameters
 
 
 def name_of(factory: Any) -> str:

@@ -278,3 +278,9 @@ def test_the_root_can_be_read_alone():
     model = tree_model(readout=RootReadout, head=RegressionHead)
     assert model.head.targets == ("score",)
     assert model.head.columns[0].unit == "points"
+
+
+@pytest.mark.parametrize("part", ["encoder", "readout", "head"])
+def test_a_part_that_cannot_be_called_is_named(part: str) -> None:
+    with pytest.raises(ConfigError, match=r"a part of the model is \{'a': 1\}, but it must be"):
+        tree_model(**{part: {"a": 1}})

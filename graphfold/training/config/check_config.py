@@ -55,7 +55,6 @@ RULES: Mapping[str, Rule] = {
     "init_from": Rule(str, optional=True),
     "data.corpus": Rule(str, optional=True),
     "data.adapter": Rule(str, optional=True),
-    "data.variant": Rule(str, optional=True),
     "data.root": Rule(str, optional=True),
     "data.cache_dir": Rule(str, optional=True),
     "data.on_error": Rule(str, choices=("raise", "skip")),

@@ -12,6 +12,7 @@ import torch
 
 from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.adapters.registry import adapter_class
+from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.metrics.registry import find_metric, metric_names
@@ -72,7 +73,10 @@ def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
 
 
 def _peek(data: DataModule) -> None:
-    """Raises DataError for a file of one's own that is not there, or lacks columns asked for."""
+    """Raises DataError for a file that is not there, or one's own that lacks columns asked for."""
+    corpus = data.source.corpus
+    if data.source.path is None and corpus is not None and find_corpus(corpus).maker is None:
+        data.source.files(data.root, data.cache_dir)
     path, adapter = data.source.path, data.source.spec().make()
     files = path.values() if isinstance(path, Mapping) else [path] if path is not None else []
     for file in files:

@@ -51,5 +51,6 @@ def test_rules_are_about_keys_that_exist() -> None:
     known = {
         *dict(flatten(compose([]).config)),
         *dict(flatten(compose(["data=smiles", "data.path=x", "data.target_columns=[a]"]).config)),
+        *dict(flatten(compose(["data=qm9"]).config)),
     }
     assert set(RULES) <= known
