@@ -55,12 +55,17 @@ def require_kind(part: object, kind: type, place: str) -> None:
         raise ConfigError(f"{place} is a {type(part).__name__}. Give a {kind.__name__}.")
 
 
-def _parameters(factory: Callable[..., Any]) -> Mapping[str, Parameter]:
+def _parameters(factory: Any) -> Mapping[str, Parameter]:
     """The parameters of a factory, with the defaults that a partial gives.
 
     Raises:
-        ConfigError: if a partial gives an argument that there is not.
+        ConfigError: if it is no factory, or a partial gives an argument that there is not.
     """
+    if not callable(factory):
+        raise ConfigError(
+            f"a part of the model is {shortened(repr(factory))}, but it must be a class, or a "
+            "partial of one. In a config that is a mapping with _target_ and _partial_: true."
+        )
     if isinstance(factory, partial):
         known = signature(factory.func).parameters
         takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in known.values())
@@ -79,15 +84,6 @@ def argument(factory: Any, name: str) -> Any:
         return getattr(factory, name, None)
     parameter = _parameters(factory).get(name)
     return None if parameter is None else parameter.default
-
-
-def _parameters(factory: Any) -> Mapping[str, Parameter]:
-    if not callable(factory):
-        raise ConfigError(
-            f"a part of the model is {shortened(repr(factory))}, but it must be a class, or a "
-            "partial of one. In a config that is a mapping with _target_ and _partial_: true."
-        )
-    return signature(factory).parameters
 
 
 def name_of(factory: Any) -> str:
