@@ -120,13 +120,15 @@ class Predictor:
         encoded = trained.spec.encode(dag)
         if self.share == "auto":
             self.share = can_share(trained.model)
+        # In one graph few nodes are equal: to find them takes longer than to compute them.
+        share = bool(self.share) and encoded.num_graphs > 1
         if self.policy == "auto":
-            plan, share = trained.model.plan, bool(self.share)
+            plan = trained.model.plan
             calls = count_calls(
                 trained.model.passes, lambda name: [plan(encoded, name, share).schedule]
             )
             self.policy = next(iter(calls), "depth")
-        batch = trained.model.plan(encoded, self.policy, bool(self.share))
+        batch = trained.model.plan(encoded, self.policy, share)
         with autocast(trained.device, trained.checkpoint.config["trainer"]):
             decoded = self._decode(batch.to(trained.device))
         return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
