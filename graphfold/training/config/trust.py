@@ -87,13 +87,15 @@ def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") ->
 def third_party(node: Any) -> list[str]:
     """The packages, other than graphfold and torch, whose classes a config names."""
     paths = [str(item["_target_"]) for _, item in targets(node)]
-    return sorted({path.partition(".")[0] for path in paths if not _is_registered(path)})
+    found = {path.partition(".")[0] for path in paths if path != AUTO and not _is_registered(path)}
+    return sorted(found)
 
 
-def named_packages(config: Mapping[str, Any]) -> list[str]:
-    """The third-party packages whose classes a run uses for its model and its data."""
+def named_packages(config: Mapping[str, Any], parts: Sequence[str] = APPLIED) -> list[str]:
+    """The third-party packages whose classes a run uses for its data and some of its parts."""
     adapter = adapter_package(config["data"])
-    return sorted({*third_party(config["model"]), *([adapter] if adapter else [])})
+    found = {package for part in parts for package in third_party(config[part])}
+    return sorted({*found, *([adapter] if adapter else [])})
 
 
 def adapter_package(data: Mapping[str, Any]) -> str | None:

@@ -38,7 +38,7 @@ def warnings_once() -> Iterator[None]:
             seen.add(str(message))
             show(message, *place, **options)
 
-    warnings.showwarning = show_new  # type: ignore[assignment]
+    warnings.showwarning = show_new
     try:
         yield
     finally:

@@ -180,14 +180,19 @@ def test_a_package_of_ones_own_has_to_be_trusted(
     )  # fmt: skip
     assert Checkpoint.load(run_path / "checkpoints" / "best.ckpt").packages == ["own_adapter"]
     del sys.modules["own_adapter"]
-    for words in (["evaluate", run_path], ["predict", run_path, tmp_path / "f.tsv"]):
+    commands = (
+        ["evaluate", run_path],
+        ["predict", run_path, tmp_path / "f.tsv"],
+        ["train", f"resume={run_path}"],
+    )
+    for words in commands:
         assert run(*words) == 2
         assert "add --trust own_adapter" in capsys.readouterr().err
         assert run(*words, "--trust", "another") == 2
         assert "own_adapter" not in sys.modules
     assert evaluate(run_path, "--trust", "own_adapter") == read_json(run_path / "metrics.json")
     assert run("predict", run_path, tmp_path / "f.tsv", "--trust", "own_adapter") == 0
-    assert run("train", f"resume={run_path}") == 0
+    assert run("train", f"resume={run_path}", "--trust", "own_adapter") == 0
 
 
 def test_a_checkpoint_that_names_a_foreign_class_is_refused(
