@@ -93,15 +93,17 @@ def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") ->
 def third_party(node: Any) -> list[str]:
     """The packages, other than graphfold and torch, whose classes a config names."""
     paths = [str(item["_target_"]) for _, item in targets(node)]
-    return sorted({path.partition(".")[0] for path in paths if not _is_registered(path)})
+    found = {path.partition(".")[0] for path in paths if path != AUTO and not _is_registered(path)}
+    return sorted(found)
 
 
-def named_packages(config: Mapping[str, Any]) -> list[str]:
-    """The third-party packages that a run uses for its model, its metrics and its data."""
+def named_packages(config: Mapping[str, Any], parts: Sequence[str] = APPLIED) -> list[str]:
+    """The third-party packages that a run uses for some of its parts, its metrics and its data."""
     adapter = adapter_package(config["data"])
+    found = {package for part in parts for package in third_party(config[part])}
     paths = [*third_party_metrics(config.get("metrics")), *_own_split(config)]
-    own = {path.partition(".")[0] for path in paths}
-    return sorted({*third_party(config["model"]), *own, *([adapter] if adapter else [])})
+    found |= {path.partition(".")[0] for path in paths}
+    return sorted({*found, *([adapter] if adapter else [])})
 
 
 def _own_split(config: Mapping[str, Any]) -> list[str]:

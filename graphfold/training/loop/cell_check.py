@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching import States
+from graphfold.batching import Network, States
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.layers import Model
 from graphfold.training.run.generators import capture_generators, restore_generators
@@ -30,12 +30,14 @@ def warn_of_batch_dependence(model: Model, dag: TypedDAG) -> None:
     Such a cell looks at its whole group (`x - x.mean(0)`), or draws random numbers. What it makes
     of a node depends on the other examples of the batch, then, and so do scores and predictions. A
     few small graphs are computed together, and each alone, one node at a time. The model and the
-    random generators stay as they are.
+    random generators stay as they are. Models of blocks, which have no cells, are not looked at.
 
     Args:
         model: the model, on the CPU.
         dag: graphs to compute, encoded.
     """
+    if not isinstance(model.network, Network):
+        return
     graphs = _small_graphs(dag)
     has_statistics = any(
         isinstance(module, nn.modules.batchnorm._NormBase) and module.running_mean is None
@@ -75,13 +77,12 @@ def _differing_cells(model: Model, graphs: list[TypedDAG]) -> list[str]:
         together = model.states(model.plan(dag, "depth"))
         alone = [model.states(model.plan(graph, "one_by_one")) for graph in graphs]
     restore_generators(before)
-    computed = dag if model.lowering is None else model.lowering(dag, 0)
     for by_type in model.network.cells:
         depths = {}
         for name, cells in by_type.items():
-            nodes = _differs(cells[-1].fields, together, alone)[computed.nodes_of_type(name)]
+            nodes = _differs(cells[-1].fields, together, alone)[dag.nodes_of_type(name)]
             if nodes.any():
-                depth = computed.depth[computed.nodes_of_type(name)][nodes].min()
+                depth = dag.depth[dag.nodes_of_type(name)][nodes].min()
                 depths[f"{type(cells[-1]).__name__} (type '{name}')"] = int(depth)
         if depths:
             return [cell for cell, depth in depths.items() if depth == min(depths.values())]

@@ -66,7 +66,9 @@ def train_command(
     except KeyboardInterrupt:
         if not folder.config.is_file():
             raise  # before training began
-        print(f"interrupted. Continue with: graphfold train resume={folder.path}", file=sys.stderr)
+        packages = named_packages(folder.read_config(), TRAINED)
+        command = " ".join([f"resume={folder.path}", *(f"--trust {name}" for name in packages)])
+        print(f"interrupted. Continue with: graphfold train {command}", file=sys.stderr)
         return 1
     return 0
 
