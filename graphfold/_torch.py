@@ -31,7 +31,7 @@ def _find(module: str, name: str) -> Any:
 
 
 def is_in_forward_mode() -> bool:
-    """Whether forward-mode differentiation is on.
+    """True if forward-mode differentiation is on.
 
     Without torch's name: no. Functions of ours that it meets are then refused by torch itself, as
     all are that have no `jvp`.
@@ -46,7 +46,7 @@ def _forward_ad() -> Any:
 
 
 def is_in_transform() -> bool:
-    """Whether a transform of `torch.func` is on, such as vmap.
+    """True if a transform of `torch.func` is on, such as vmap.
 
     Without torch's name: no. Functions of ours that one meets are then refused by torch itself, as
     all are that have no `setup_context`, and a tensor of a transform has no address to read.
@@ -60,7 +60,7 @@ def _in_transform() -> Callable[[], bool]:
 
 
 def is_transformed() -> bool:
-    """Whether torch does more to functions than they say: a transform, or forward mode.
+    """True if torch does more to functions than they say: a transform, or forward mode.
 
     Ordinary operations follow these, and functions of one's own do not.
     """
@@ -87,7 +87,7 @@ def fake_tensors() -> AbstractContextManager[object]:
 
 
 def is_fake(tensor: object) -> bool:
-    """Whether a tensor is one of `fake_tensors`; without them none is."""
+    """True if a tensor is one of `fake_tensors`; without them none is."""
     kind = _fake_kind()
     return kind is not None and isinstance(tensor, kind)
 
@@ -98,7 +98,7 @@ def _fake_kind() -> Any:
 
 
 def needs_numbers() -> tuple[type[Exception], ...]:
-    """What is raised where `fake_tensors` cannot do without numbers, or are not there at all.
+    """The errors that are raised where `fake_tensors` need numbers, or are not there at all.
 
     An exception that torch does not have is not raised, and need not be named.
     """
@@ -113,7 +113,7 @@ def needs_numbers() -> tuple[type[Exception], ...]:
 
 
 def fake_tensor_log() -> logging.Logger:
-    """Where torch logs what fails among `fake_tensors`; if elsewhere, its lines are shown."""
+    """The logger of what fails among `fake_tensors`; if it is another, its lines are shown."""
     return logging.getLogger(_FAKES)
 
 
@@ -151,7 +151,7 @@ def _handling_mode() -> Any:
 
 
 def is_operation(kind: type) -> bool:
-    """Whether a class is that of torch's operations, such as `torch.ops.aten.add`.
+    """True if a class is that of torch's operations, such as `torch.ops.aten.add`.
 
     If torch has them elsewhere, they count as ordinary objects, and cells that read one, which few
     do, run as they are.
@@ -164,7 +164,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def has_global_hooks() -> bool:
-    """Whether there are hooks for all modules.
+    """True if there are hooks for all modules.
 
     Without torch's names: no. What such a hook does to a module within a compiled cell is then not
     seen.

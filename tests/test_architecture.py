@@ -191,3 +191,13 @@ def test_every_imported_library_is_a_declared_dependency() -> None:
     for name in sorted(names - sys.stdlib_module_names - {"graphfold"}):
         distributions = {canonicalize_name(d) for d in providers.get(name, [name])}
         assert distributions & declared, f"pyproject.toml does not name what gives '{name}'"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_docstrings_begin_with_a_noun_or_a_verb(path: Path) -> None:
+    """Not with What or Whether; benchmarks begin with the question that they answer."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node) or ""
+            first, is_question = text.partition(" ")[0], text.partition("\n")[0].endswith("?")
+            assert is_question or first not in ("What", "Whether", "Where", "How", "Which"), text

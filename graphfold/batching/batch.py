@@ -14,7 +14,7 @@ from graphfold.dag import TypedDAG
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model is called with.
+    """The input of a model: graphs and their plan.
 
     Args:
         dag: the graphs.

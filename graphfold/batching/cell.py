@@ -47,7 +47,7 @@ class Cell(nn.Module, ABC):
         return state
 
     def before(self, x: NodeInput) -> NodeInput:
-        """What needs no children, such as the projection of the features.
+        """Computes what needs no children, such as the projection of the features.
 
         Random masks are drawn here: all nodes are present in node order, so the draw does not
         depend on the schedule.
@@ -59,7 +59,7 @@ class Cell(nn.Module, ABC):
         return x
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What needs no nodes, such as the encoding of bonds; found in `children.edge`.
+        """Computes what needs no nodes, such as the encoding of bonds; found in `children.edge`.
 
         Called once, with the rows that differ among the columns of all edges, such as the kinds of
         bonds: what is computed of a few need not be computed of every edge.
@@ -95,7 +95,7 @@ class Cell(nn.Module, ABC):
         """
 
     def after(self, state: State) -> State:
-        """What no parent reads, once over all nodes of the type; joined to the state.
+        """Computes what no parent reads, once over all nodes of the type; joined to the state.
 
         Shape:
             state: field -> [num_nodes_of_type, width], in node order
@@ -120,5 +120,5 @@ class Cell(nn.Module, ABC):
 
 
 def makes_tables(cell: Cell) -> bool:
-    """Whether a cell reads what it makes of edges beforehand, not their columns as they are."""
+    """True if a cell reads what it makes of edges beforehand, not their columns as they are."""
     return type(cell).before_edges is not Cell.before_edges

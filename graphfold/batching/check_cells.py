@@ -1,4 +1,4 @@
-"""Whether cells fit the schema and each other: found out before anything runs."""
+"""Checks that cells fit the schema and each other, before anything runs."""
 
 from __future__ import annotations
 

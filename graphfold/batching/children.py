@@ -14,7 +14,7 @@ from graphfold.errors import ShapeError
 
 
 class StateReader(ABC):
-    """Where the rows of a group's children come from; each engine has its own.
+    """The source of the rows of a group's children; each engine has its own.
 
     Attributes:
         ptr: [group_size + 1] where each node's edges begin.

@@ -43,7 +43,7 @@ SHARED_STATISTICS = (
 
 @dataclass(frozen=True, eq=False)
 class RunInputs:
-    """What a forward is given; see `Network`."""
+    """The inputs of a forward; see `Network`."""
 
     batch: Batch
     x: Mapping[str, NodeInput]  # type name -> [num_nodes_of_type or num_sources, ...]
@@ -174,7 +174,7 @@ class RowRun:
             self._note(turns[0], "compiled")
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
-        """What cells make of the edges' columns, and which row of that each edge has."""
+        """The tables that cells make of the edges' columns, and the row of each edge in them."""
         own = {t: cell for t, cell in cells.items() if makes_tables(cell)}
         if not own:
             return {}

@@ -73,7 +73,7 @@ class States(Mapping[str, Tensor]):
         return found
 
     def is_everywhere(self, field: str, schema: Schema) -> bool:
-        """Whether nodes of all types have the field; then a GPU need not be asked which do."""
+        """True if nodes of all types have the field; then a GPU need not be asked which do."""
         return len(self._has[field]) == len(schema.types)
 
 

@@ -26,7 +26,7 @@ from graphfold.training.loop.train import make_learner
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What `graphfold train` would train."""
+    """The model and data that `graphfold train` would train."""
 
     config: Mapping[str, Any]
     data: DataModule
@@ -95,7 +95,7 @@ def load_data(overrides: Sequence[str]) -> DataModule:
 def load_experiment(
     overrides: Sequence[str], data: DataModule | None = None, device: str = "cpu"
 ) -> Experiment:
-    """What a config says, freshly initialised.
+    """The experiment of a config, freshly initialised.
 
     Args:
         overrides: of the config, as for training.

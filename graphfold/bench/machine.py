@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: machine, instructions, torch."""
+"""The machine: all that a figure depends on besides the code."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Work(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """How long a call took."""
+    """The time of a call."""
 
     seconds: float  # median over the turns
     spread: float  # interquartile range over the median
@@ -159,7 +159,7 @@ def _calls_per_turn(function: Callable[[], object]) -> int:
 
 
 def _seconds(function: Callable[[], object], calls: int) -> float:
-    """How long some calls take, the work that they started on a GPU included."""
+    """The time of some calls, the work that they started on a GPU included."""
     start = time.perf_counter()
     for _ in range(calls):
         function()

@@ -42,7 +42,7 @@ WORKLOADS: Mapping[str, tuple[Sequence[str], Sequence[int]]] = {
 
 
 class Bytes(NamedTuple):
-    """What torch's allocator gave out during a call."""
+    """The bytes that torch's allocator gave out during a call."""
 
     held: int  # and what was still in use at its end
     peak: int  # the most that was in use at a time
@@ -112,7 +112,7 @@ def figures(step: Step) -> dict[str, int]:
 
 
 def allocated(function: Callable[[], object]) -> Bytes:
-    """What a call allocates, its result still there at the end; on a CPU."""
+    """The bytes that a call allocates, its result still there at the end; on a CPU."""
     gc.collect()
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or the profiler logs to stderr
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:

@@ -55,7 +55,7 @@ class OneHot:
 
     @property
     def size(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return sum(map(len, self.codes.values()))
 
     def __call__(self, columns: Mapping[str, Tensor]) -> Tensor:

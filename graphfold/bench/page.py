@@ -133,7 +133,7 @@ def _labels(machines: Sequence[tuple[Any, ...]]) -> list[str]:
 
 
 def _machines(rows: Sequence[JsonRow]) -> str:
-    """Where the figures come from."""
+    """The lines that say where the figures come from."""
     lines = []
     for machine in dict.fromkeys(map(_facts, rows)):
         device, cpu, isa, torch = machine
@@ -157,6 +157,6 @@ def _read(path: Path) -> list[JsonRow]:
 
 
 def _description(module: str) -> str:
-    """What the benchmark's own file says of it, its command as a block of code."""
+    """The text of the benchmark's own file, its command as a block of code."""
     text = cleandoc(importlib.import_module(module).__doc__ or "")
     return re.sub(r"^    (graphfold .*)$", r"```sh\n\1\n```", text, flags=re.MULTILINE)

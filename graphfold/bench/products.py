@@ -36,7 +36,7 @@ class ProductFloor:
 
     @property
     def rows(self) -> list[int]:
-        """How many rows are multiplied by each weight."""
+        """The number of rows that are multiplied by each weight."""
         return [sum(operands.calls) for operands in self._operands]
 
     @torch.no_grad()
@@ -78,6 +78,6 @@ class _Operands:
 
 
 def group_sizes(batch: Batch, op_type: int, pass_index: int = 0) -> list[int]:
-    """How many nodes of a type run together, for each of its groups in a pass."""
+    """The number of nodes in each group of a type in a pass."""
     groups = batch.schedule.passes[pass_index].groups
     return [group.size for group in groups if group.op_type == op_type]

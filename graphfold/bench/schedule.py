@@ -63,7 +63,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def launches(workload: Workload, plans: Sequence[Schedule]) -> dict[str, float]:
-    """How many calls of cells a batch takes, and how few would do; the mean over the batches."""
+    """The number of calls of cells for a batch, and the least there can be; means over batches."""
     totals = [plan.report(workload.passes).total for plan in plans]
     return {
         "launches": sum(total.launches for total in totals) / len(totals),

@@ -1,4 +1,4 @@
-"""What the user asks of a benchmark."""
+"""The settings of a benchmark."""
 
 from __future__ import annotations
 

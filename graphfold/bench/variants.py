@@ -86,7 +86,7 @@ class Contest(NamedTuple):
     floors: Mapping[str, Sequence[ProductFloor]]
 
     def works(self, phase: str) -> dict[str, Work]:
-        """What each variant does in a phase."""
+        """The work of each variant in a phase."""
         works = {name: variant.work(phase) for name, variant in self.variants.items()}
         ours = works["graphfold"]
         for name, floors in self.floors.items():

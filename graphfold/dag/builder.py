@@ -38,12 +38,12 @@ class GraphBuilder:
 
     @property
     def num_graphs(self) -> int:
-        """How many graphs are finished."""
+        """The number of finished graphs."""
         return len(self._done)
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes the unfinished graph has."""
+        """The number of nodes of the unfinished graph."""
         return len(self._graph.op_type)
 
     def node(
@@ -191,7 +191,7 @@ class GraphBuilder:
         return found[space]
 
     def _node_columns(self, type_name: str) -> dict[str, list[Any]]:
-        """What nodes of a type have, targets and features; looked up once per graph."""
+        """The targets and features of a type's nodes; looked up once per graph."""
         if type_name not in self._by_type:
             if type_name not in self._types:
                 raise SchemaError(_unknown("node type", type_name, self._types))

@@ -11,7 +11,7 @@ from graphfold.dag.typed_dag import TENSORS, TypedDAG
 
 
 def equal(first: TypedDAG, second: TypedDAG) -> bool:
-    """Whether both hold the same graphs, in the same order, read from the same places."""
+    """True if both hold the same graphs, in the same order, read from the same places."""
     return difference(first, second) is None
 
 
@@ -35,7 +35,7 @@ def difference(first: TypedDAG, second: TypedDAG) -> str | None:
 
 
 def same_values(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same dtype, shape and values; NaN equals NaN."""
+    """True if two tensors have the same dtype, shape and values; NaN equals NaN."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     if not first.is_floating_point():

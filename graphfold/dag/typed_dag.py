@@ -66,7 +66,7 @@ class TypedDAG:
 
     @cached_property
     def num_nodes_by_type(self) -> list[int]:
-        """How many nodes each type has."""
+        """The number of nodes of each type."""
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
 
     def nodes_of_type(self, name: str) -> Tensor:

@@ -40,7 +40,7 @@ EXAMPLES = 16
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far the fast engine is from the reference under one policy."""
+    """The distance of the fast engine from the reference under one policy."""
 
     policy: str
     kernel: str
@@ -180,7 +180,7 @@ def _distance(names: Sequence[str], got: Mapping[str, Tensor], want: Mapping[str
 
 
 def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag: TypedDAG) -> str:
-    """Where the first tensor that differs does so first; a state names its node."""
+    """The place where the first tensor that differs does so first; a state names its node."""
     for name in want:
         if _distance([name], got, want) <= TOLERANCE:
             continue

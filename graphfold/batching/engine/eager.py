@@ -125,7 +125,7 @@ class EagerReader(StateReader):
 
 
 class GroupInputs:
-    """What groups are given besides state, cut up for all of them at once.
+    """The inputs of groups besides state, cut up for all of them at once.
 
     Args:
         inputs: the pass.

@@ -102,7 +102,7 @@ class GroupStates(ABC):
         return gather_rows(*self._read(field, source))
 
     def _read(self, field: str, source: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What is read of a source, and in which order, as `gather_rows` takes it."""
+        """The rows that are read of a source, in order, as `gather_rows` takes them."""
         values = self._fields[field][source]
         ptr = self._plan.reader_ptr[source : source + values.shape[0] + 1]
         return values, self._routes.index[source], self._routes.by_row[source], ptr - ptr[0]

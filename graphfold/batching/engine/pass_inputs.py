@@ -1,4 +1,4 @@
-"""What an engine gets for one pass, with every row in the order of the plan."""
+"""The inputs of one pass, with every row in the order of the plan."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
 
 
 def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dtype:
-    """What cells compute in: the first float dtype of their parameters, else of their inputs."""
+    """The dtype that cells compute in: the first float one of their parameters, else inputs."""
     given = (tensor for value in x for _, tensor in parts(value))
     floats = (t.dtype for t in chain(parameters, given) if t.is_floating_point())
     return next(floats, torch.get_default_dtype())

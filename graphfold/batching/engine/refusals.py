@@ -1,4 +1,4 @@
-"""What no cell may do while groups run: draw random numbers, or take statistics over a group."""
+"""Refusals of what no cell may do while groups run: random numbers, statistics over a group."""
 
 from __future__ import annotations
 

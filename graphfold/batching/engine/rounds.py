@@ -25,7 +25,7 @@ from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 @dataclass(frozen=True, eq=False)
 class RoundsInputs:
-    """What all rounds are given; op types are those of `UnrolledRounds`.
+    """The inputs of all rounds; op types are those of `UnrolledRounds`.
 
     Equal rows of a round are one row.
     """
@@ -197,7 +197,7 @@ def _selected(values: Tensor, rows: Tensor | None) -> Tensor:
 
 
 def x_rows(x: NodeInput, plan: PassSchedule, op_type: int, kept: Tensor | None = None) -> NodeInput:
-    """What `Cell.before` returned, in the order of a type's rows, or of those that are kept."""
+    """The result of `Cell.before` in the order of a type's rows, or of those that are kept."""
     order = plan.type_order[op_type]
     if kept is not None:
         order = kept if order is None else order.index_select(0, kept)

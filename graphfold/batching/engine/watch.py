@@ -51,7 +51,7 @@ class Watch:
             raise Unwatchable(f"it has tensors of no kind: {error}") from None
 
     def is_unchanged(self) -> bool:
-        """Whether all of it is as it was; takes some microseconds."""
+        """True if all of it is as it was; takes some microseconds."""
         if self._dead or any(self._hooks) or has_global_hooks():
             return False
         try:

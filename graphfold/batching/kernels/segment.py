@@ -24,7 +24,7 @@ Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def use_plain(rows: Tensor, sizes: Sequence[int]) -> bool:
-    """Whether plain operations of torch serve for so many rows of these sizes.
+    """True if plain operations of torch serve for so many rows of these sizes.
 
     For few numbers on a CPU, where they add up in order, too; and within transforms of torch, which
     follow no others.

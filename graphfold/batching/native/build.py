@@ -105,7 +105,7 @@ def put(library: Path, folder: Path, name: str) -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a library is there and not cut off: loading such a one may end the process.
+    """True if a library is there and not cut off: loading such a one may end the process.
 
     An ELF file ends with the table of its sections, or behind it. Others are left to the loader.
     """

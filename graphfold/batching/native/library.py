@@ -35,7 +35,7 @@ _COMPILING = threading.Lock()
 
 
 def instruction_set() -> str:
-    """What torch uses on this machine; the variable ATEN_CPU_CAPABILITY may say less."""
+    """The instruction set that torch uses; the variable ATEN_CPU_CAPABILITY may say less."""
     return torch.backends.cpu.get_cpu_capability()
 
 
@@ -108,7 +108,7 @@ def _open(path: Path) -> ctypes.CDLL:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled libraries are kept for the user; None if the user has no home."""
+    """The user's folder of compiled libraries; None if the user has no home."""
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:

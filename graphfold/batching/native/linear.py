@@ -55,7 +55,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether native code computes this, and fast; it checks nothing, as torch's layer does."""
+    """True if native code computes this, and fast; it checks nothing, as torch's layer does."""
     if x.dim() != 2 or x.shape[0] <= FEW_ROWS or weight.shape[0] < FEW_COLUMNS:
         return False
     given = (x, weight) if bias is None else (x, weight, bias)

@@ -29,7 +29,7 @@ class Classes(NamedTuple):
 
     @property
     def are_single(self) -> bool:
-        """Whether no two nodes are equal."""
+        """True if no two nodes are equal."""
         return len(self.representative) == len(self.inverse)
 
     @property

@@ -84,13 +84,13 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
 
 
 class _Reading(NamedTuple):
-    """What the nodes read in a pass."""
+    """The edges of the nodes in a pass."""
 
     edges: Edges
     columns: Numbers  # a number per edge of the graph that tells its columns
 
     def keys(self, nodes: IntArray, slots: IntArray, first: IntArray) -> Iterator[Numbers]:
-        """What must agree for nodes that have as many edges to read the same.
+        """Columns that agree for nodes that read the same, if they have as many edges.
 
         Args:
             nodes: they.

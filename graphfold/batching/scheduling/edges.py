@@ -33,7 +33,7 @@ class Edges(NamedTuple):
 
     @staticmethod
     def of_pass(dag: TypedDAG, item: Pass) -> Edges:
-        """What the nodes of graphs read in a pass.
+        """The edges that the nodes of graphs read in a pass.
 
         Raises:
             SchemaError: if it names a relation that the schema lacks.

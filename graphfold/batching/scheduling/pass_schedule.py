@@ -25,12 +25,12 @@ class Group(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many nodes run."""
+        """The number of nodes that run."""
         return self.stop - self.start
 
     @property
     def num_edges(self) -> int:
-        """How many child edges they have."""
+        """The number of their child edges."""
         return self.edge_stop - self.edge_start
 
     @property
@@ -89,7 +89,7 @@ class PassSchedule:
 
     @property
     def num_rows(self) -> int:
-        """How many rows are computed; a buffer has one more, for absent children."""
+        """The number of computed rows; a buffer has one more, for absent children."""
         return self.node.shape[0]
 
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
@@ -112,7 +112,7 @@ class PassSchedule:
 
     @cached_property
     def routes(self) -> Routes:
-        """Which group reads which."""
+        """The groups that each group reads."""
         groups = [(g.start, g.edge_start, g.num_edges) for g in self._in_row_order]
         return find_routes(groups, self.child_row, self.reader_edge)
 
@@ -183,11 +183,11 @@ class PassSchedule:
         return self.row[torch.cat(nodes).sort().values] if nodes else self.row[:0]
 
     def count_rows(self, op_type: int) -> int:
-        """How many rows a type has."""
+        """The number of rows of a type."""
         return sum(group.size for group in self.groups_by_type.get(op_type, ()))
 
     def count_edges(self, op_type: int) -> int:
-        """How many edges the nodes of a type have."""
+        """The number of edges of a type's nodes."""
         return sum(group.num_edges for group in self.groups_by_type.get(op_type, ()))
 
     def type_child_row(self, op_type: int) -> Tensor:

@@ -30,7 +30,7 @@ class _AlongInputs:
 
     @property
     def space(self) -> str:
-        """Where the columns of the edges are found in a graph."""
+        """The space of the columns of the edges in a graph."""
         return self.edges
 
 
@@ -66,7 +66,7 @@ class Rounds:
 
     @property
     def space(self) -> str:
-        """Where the columns of the edges are found in a graph."""
+        """The space of the columns of the edges in a graph."""
         return f"relation:{self.relation}"
 
 

@@ -84,7 +84,7 @@ def _type_starts(types: list[int], size: list[int]) -> list[int]:
 
 
 def _read_types(op_type: IntArray, edges: Edges, num_types: int) -> frozenset[tuple[int, int]]:
-    """Which types read which, from the types of the rows; `edges` name rows."""
+    """The types that each type reads, from the types of the rows; `edges` name rows."""
     read = np.append(num_types, op_type)  # row 0, the absent child, is of a type of its own
     pairs = op_type[edges.parent] * (num_types + 1) + read[edges.child]
     found = (divmod(pair, num_types + 1) for pair in np.bincount(pairs).nonzero()[0].tolist())

@@ -39,7 +39,7 @@ class Schedule:
 
     @property
     def is_shared(self) -> bool:
-        """Whether equal nodes are computed once, if there are any."""
+        """True if equal nodes are computed once, if there are any."""
         return self.sources is not None
 
     @cached_property
@@ -70,7 +70,7 @@ class Schedule:
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def report(self, passes: Sequence[Pass]) -> ScheduleReport:
-        """How many calls of cells the passes take, and how few could do; on the CPU.
+        """The number of calls of cells for the passes, and the least there can be; on the CPU.
 
         Args:
             passes: those that the schedule was built for.

@@ -47,7 +47,7 @@ class Launches:
 
 @dataclass(frozen=True)
 class ScheduleReport:
-    """What `Schedule.report` says: each pass, and the total. `str` gives a table."""
+    """The report of a schedule: each pass, and the total. `str` gives a table."""
 
     passes: tuple[Launches, ...]
 

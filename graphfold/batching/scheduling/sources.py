@@ -21,7 +21,7 @@ class Sources(NamedTuple):
 
 
 class CellInputs(NamedTuple):
-    """Which row of `x` each node is given; every type has an `x` of its own."""
+    """The row of `x` that each node is given; every type has an `x` of its own."""
 
     op_type: IntArray  # [num_nodes]
     row: IntArray  # [num_nodes] the row of each node in the `x` of its type

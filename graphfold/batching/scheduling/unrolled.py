@@ -58,7 +58,7 @@ class UnrolledRounds:
         return divmod(code, len(self.first[0]))
 
     def previous(self, group: Group) -> tuple[int, Tensor | None]:
-        """Where the nodes of a group are in the round before.
+        """The rows of a group's nodes in the round before.
 
         Returns:
             The first row of their group there, and [group_size] which of its rows they are; None
@@ -90,7 +90,7 @@ class UnrolledRounds:
 
 
 class _Rows(NamedTuple):
-    """What each unrolled row is."""
+    """The round, type and node of each unrolled row."""
 
     row: IntArray  # [num_rows] a row of the plan
     number: IntArray  # [num_rows] the round

@@ -1,4 +1,4 @@
-"""What a cell knows of its nodes before their children: one tensor, or several by name."""
+"""The input of a cell beside its children: one tensor, or several by name."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def features(x: NodeInput) -> Tensor:
 
 
 def parts(x: NodeInput) -> Mapping[str, Tensor]:
-    """What `before` returned by name; a single tensor has the name "x"."""
+    """The tensors that `before` returned, by name; a single one has the name "x"."""
     return {"x": x} if isinstance(x, Tensor) else x

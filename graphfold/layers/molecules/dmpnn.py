@@ -62,7 +62,7 @@ class DMPNNBondCell(Convolution):
 
 
 class DMPNNAtomCell(Convolution):
-    """What an atom makes of the bonds that arrive there, for `Rounds("arrives", 1)`.
+    """The state of an atom, from the bonds that arrive there, for `Rounds("arrives", 1)`.
 
     Equations 5-6 of Yang et al. (2019), https://arxiv.org/abs/1904.01561, with W_a cat(x_v, m_v) as
     the sum of W x_v, which is what the encoder makes of the atom's features, and W' m_v:

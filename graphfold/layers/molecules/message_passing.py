@@ -1,4 +1,4 @@
-"""What the convolutions share: where rounds begin, and what follows a convolution."""
+"""The base of the convolutions: where rounds begin, and what follows a convolution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NORMS: Mapping[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.Lay
 
 
 class Convolution(Cell):
-    """What the convolutions share: how rounds begin, and dropout of the new state.
+    """The base of the convolutions: the state before the first round, dropout of the new one.
 
     Before the first round the first field is the features and every other one zero, unless an
     earlier pass computed them.

@@ -11,7 +11,7 @@ from graphfold.errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True)
 class Rule:
-    """What the value of one key may be.
+    """The values that one key may have.
 
     Args:
         kind: int, float, bool, str or dict.
@@ -26,7 +26,7 @@ class Rule:
     optional: bool = False
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with `value`, or None."""
+        """The fault of `value`, or None."""
         if value is None and self.optional:
             return None
         if self.choices and value not in self.choices:

@@ -76,7 +76,7 @@ def find_target(path: str, place: str) -> Callable[..., Any]:
 
 
 def check_targets(node: Any, place: str = "") -> list[str]:
-    """What is wrong with the targets of a config and their arguments; nothing is built."""
+    """The faults of the targets of a config and of their arguments; nothing is built."""
     found = targets(node, place)
     return [fault for where, item in found for fault in _check_target(item, where)]
 

@@ -93,7 +93,7 @@ class Groups:
 
 
 def is_nothing(override: Override) -> bool:
-    """Whether it is `experiment=null`."""
+    """True if it is `experiment=null`."""
     return override.key_or_group == "experiment" and override.value() is None
 
 

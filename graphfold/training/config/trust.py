@@ -127,7 +127,7 @@ def _is_within(path: str, packages: Collection[str]) -> bool:
 
 
 def _is_registered(path: str) -> bool:
-    """Whether a path names a public class that was itself defined in a registered package.
+    """True if a path names a public class that was itself defined in a registered package.
 
     A function only counts where models are built.
     """

@@ -42,7 +42,7 @@ def build_optimizer(
 
 
 def skips_absent_rows(make: Callable[..., Optimizer]) -> bool:
-    """Whether an optimizer leaves a row as it is where the gradient is zero.
+    """True if an optimizer leaves a row as it is where the gradient is zero.
 
     Then rows without a gradient need not be looked at, and a sparse gradient gives the very same
     update. It holds for Adagrad, and for SGD without momentum, both without weight decay.

@@ -1,4 +1,4 @@
-"""What to do with a batch that does not fit in memory: two halves."""
+"""Batches that do not fit in memory: they are run in two halves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY_ERRORS = (torch.OutOfMemoryError, RuntimeError, MemoryError)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; torch has no class of its own for the CPU's."""
+    """True if an error says that memory ran out; torch has no class of its own for the CPU's."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return "not enough memory" in str(error) or "can't allocate memory" in str(error)

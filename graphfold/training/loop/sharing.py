@@ -1,4 +1,4 @@
-"""Whether equal nodes of a batch may be computed once: decided by what the model is made of."""
+"""Sharing of equal nodes: allowed or not by what the model is made of."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_BY_ROW = ("dropout", "norm", "rand", "rrelu", "bernoulli", "gumbel", "multi
 
 
 def choose_sharing(data: DataModule, model: Model, training: bool) -> bool:
-    """What `data.share` says; where it says "auto", whether it is known to change nothing.
+    """The value of `data.share`; for "auto", True if sharing is known to change nothing.
 
     Args:
         data: the data.
@@ -35,7 +35,7 @@ def choose_sharing(data: DataModule, model: Model, training: bool) -> bool:
 
 
 def can_share(model: Model, training: bool = False) -> bool:
-    """Whether a model is known to compute the same when equal nodes are computed once.
+    """True if a model is known to compute the same when equal nodes are computed once.
 
     It is not if something before its readout draws random numbers (dropout in training), looks at
     the whole batch (batch normalisation in training), or is code that neither torch nor graphfold
@@ -62,7 +62,7 @@ def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
 
 
 def _is_known(function: Callable[..., Any]) -> bool:
-    """Whether a function is torch's or graphfold's own, and treats every row for itself."""
+    """True if a function is torch's or graphfold's own, and treats every row for itself."""
     name = getattr(function, "__name__", "")
     if (getattr(function, "__module__", None) or "").startswith("graphfold."):
         return True
@@ -71,7 +71,7 @@ def _is_known(function: Callable[..., Any]) -> bool:
 
 
 def _draws(module: nn.Module) -> bool:
-    """Whether a module draws random numbers in training."""
+    """True if a module draws random numbers in training."""
     if isinstance(module, (*_DROPOUTS, StateDropout)):
         return module.p > 0
     if isinstance(module, FC):

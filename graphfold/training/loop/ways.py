@@ -1,4 +1,4 @@
-"""How the cells of a model ran, in words for its user."""
+"""The ways in which the cells of a model ran, in words for its user."""
 
 from __future__ import annotations
 

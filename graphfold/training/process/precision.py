@@ -1,4 +1,4 @@
-"""What `trainer.precision` says of a model that computes outside of Lightning's loops."""
+"""The meaning of `trainer.precision` for a model that computes outside of Lightning's loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parameter_dtype(trainer: Mapping[str, Any]) -> torch.dtype:
 
 
 def is_full(trainer: Mapping[str, Any]) -> bool:
-    """Whether all is computed in single or in double precision."""
+    """True if all is computed in single or in double precision."""
     is_mixed = _precision(trainer) in _MIXED
     return not is_mixed and parameter_dtype(trainer) in (torch.float32, torch.float64)
 

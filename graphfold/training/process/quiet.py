@@ -1,4 +1,4 @@
-"""What a command lets its users hear: graphfold's own warnings, not those of its libraries."""
+"""Filters of warnings: commands print graphfold's own, not those of its libraries."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class BestAndLast(CheckpointCallback):
         self._generators: list[dict[str, Any]] | None = None
 
     def is_best(self, learner: Learner) -> bool:
-        """Whether the epoch that is ending is better than all before."""
+        """True if the epoch that is ending is better than all before."""
         return self.best is None or self._goodness(learner.metrics) > self.best
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
@@ -71,7 +71,7 @@ class BestAndLast(CheckpointCallback):
         trainer.save_checkpoint(self.folder.last)
 
     def state_dict(self) -> dict[str, Any]:
-        """What last.ckpt keeps of this callback."""
+        """The state of this callback in last.ckpt."""
         return {"history": self.history, "best": self.best, "is_finished": self.is_finished}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

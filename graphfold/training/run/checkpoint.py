@@ -118,7 +118,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether a file matches its checksum, or those of its parts where an earlier one has none."""
+    """True if a file matches its checksum, or those of its parts where an earlier one has none."""
     if content[-_COMMENT_SIZE:-_DIGEST_SIZE] == _MARK:
         return sha256(memoryview(content)[:-_DIGEST_SIZE]).digest() == content[-_DIGEST_SIZE:]
     if content[-22:-18] != _ZIP_END:

@@ -25,7 +25,7 @@ MAX_NAMED = 8
 
 
 class Outcome(NamedTuple):
-    """What became of a weight."""
+    """The fate of a weight."""
 
     is_taken: bool
     remark: str = ""
@@ -153,7 +153,7 @@ def _vocabularies(spec: FeatureSpec, table: Table) -> dict[tuple[str, str], tupl
 
 
 def _rows(columns: Sequence[Column], space: str, spec: FeatureSpec) -> Iterator[Row]:
-    """What each row of a table is for, in the order of `ColumnEncoder`."""
+    """The meaning of each row of a table, in the order of `ColumnEncoder`."""
     for column in columns:
         vocabulary = spec.vocabularies.get((space, column.name))
         words = None if vocabulary is None else ("unknown", *vocabulary.words)

@@ -53,7 +53,7 @@ def check_epochs(config: Mapping[str, Any], stored: Mapping[str, Any], done: int
 
 
 def epochs_done(last: Checkpoint) -> int:
-    """How many epochs a run has."""
+    """The number of epochs of a run."""
     try:
         return int(last.progress["epoch"]) + 1
     except (KeyError, TypeError, ValueError) as error:
@@ -61,7 +61,7 @@ def epochs_done(last: Checkpoint) -> int:
 
 
 def has_finished(last: Checkpoint) -> bool:
-    """Whether a run had come to its last epoch, or was stopped early."""
+    """True if a run had come to its last epoch, or was stopped early."""
     return bool(_kept(last, "is_finished"))
 
 
@@ -71,7 +71,7 @@ def read_history(last: Checkpoint) -> list[Metrics]:
 
 
 def _kept(last: Checkpoint, name: str) -> Any:
-    """What `BestAndLast` keeps in last.ckpt."""
+    """The state of `BestAndLast` in last.ckpt."""
     try:
         return last.progress["callbacks"]["BestAndLast"][name]
     except (KeyError, TypeError) as error:

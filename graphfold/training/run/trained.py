@@ -66,7 +66,7 @@ class TrainedModel:
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
 
     def __repr__(self) -> str:
-        """Where it comes from, what chose it, and the model with its targets and their units."""
+        """Its file, the metric that chose it, and the model with its targets and their units."""
         config, epoch = self.checkpoint.config, self.checkpoint.progress.get("epoch", 0) + 1
         versions = ", ".join(f"{k} {v}" for k, v in self.checkpoint.versions.items())
         metrics = ", ".join(config.get("metrics") or self.model.head.metrics)

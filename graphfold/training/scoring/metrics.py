@@ -110,7 +110,7 @@ class HeadMetrics:
 
 
 def lower_is_better(monitor: str, metrics: Iterable[Metric]) -> bool:
-    """Whether less is better of one of some metrics, or the loss, named as in metrics.json."""
+    """True if less is better of one of some metrics, or the loss, named as in metrics.json."""
     name = monitor.split("/")[1]
     return name == "loss" or any(m.name == name and not m.higher_is_better for m in metrics)
 

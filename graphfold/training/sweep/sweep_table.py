@@ -38,7 +38,7 @@ class SweepRun:
 
 
 def read_run(folder: Path, number: int, overrides: Sequence[str]) -> SweepRun:
-    """What a finished run comes to.
+    """Reads the overrides and metrics of a finished run.
 
     Args:
         folder: the run folder.

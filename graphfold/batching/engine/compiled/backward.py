@@ -90,7 +90,7 @@ class CompiledBackward:
                 memory.shared[kind, name].zero_()
 
     def _is_filled(self, kind: str, op_types: Sequence[int]) -> bool:
-        """Whether some types write all that is read of a kind of gradient."""
+        """True if some types write all that is read of a kind of gradient."""
         plan, (_, next_row) = self._plan, self._plan.following
         if kind == "previous_grad" and next_row is not None:
             return sum(map(plan.count_rows, op_types)) == len(next_row)

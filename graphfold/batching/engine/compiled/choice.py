@@ -1,4 +1,4 @@
-"""Which cells are compiled: all that can be, and a word about those that cannot."""
+"""The choice of the cells that are compiled: all that can be, and a warning about the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_KNOWN = 8
 
 
 class Known(NamedTuple):
-    """What became of a cell: its programs, or why it has none."""
+    """The result of compiling a cell: its programs, or the reason why it has none."""
 
     compiled: CompiledCell | None
     reason: str = ""
@@ -108,7 +108,7 @@ def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str
 
 
 def _find(inputs: PassInputs, op_type: int, cell: Cell, trial: type[Trial]) -> Known:
-    """What is known of a cell, found out now if it is new or has changed."""
+    """The result of compiling a cell, which is compiled now if it is new or has changed."""
     signature = signature_of(inputs, op_type, torch.is_grad_enabled(), trial.in_rounds)
     key = signature, frozenset(inputs.fields)
     known = _KNOWN.get(cell, {}).get(key)

@@ -126,18 +126,18 @@ class CompiledCell:
         return frozenset(read | {("constant", str(number)) for number in biases})
 
     def reads_back(self, key: Key) -> bool:
-        """Whether backward reads a part of x; what it computes from is kept anyway."""
+        """True if backward reads a part of x; what it computes from is kept anyway."""
         by_program = self.backward is not None and key in self.backward.keys
         return by_program or any(product.x.key == key for product in self.products)
 
     @cached_property
     def takes_means(self) -> bool:
-        """Whether it takes means over all nodes of a group."""
+        """True if it takes means over all nodes of a group."""
         return any(kind == "group" for kind, _ in self.kept)
 
     @cached_property
     def reads_child_count(self) -> bool:
-        """Whether it asks how many children its children have."""
+        """True if it asks how many children its children have."""
         return ("child_count", "") in self.forward.keys
 
 
@@ -192,7 +192,7 @@ def _output_places(lowered: Lowered) -> dict[Value, Place]:
 
 
 def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
-    """Where the values of a group lie: there is one row of each."""
+    """The places of the values of a group: there is one row of each."""
     return {v: Place(("group", v.name), ONE, v.size) for v in values if v.space == GROUP}
 
 
@@ -205,7 +205,7 @@ def _saved_places(values: Iterable[Value], kind: str = "saved") -> dict[Value, P
 
 
 def _sizes(places: Mapping[Value, Place]) -> dict[Key, tuple[int, int]]:
-    """What is to be allocated for places: key -> (space, numbers per row)."""
+    """The buffers that are to be allocated for places: key -> (space, numbers per row)."""
     return {place.key: (place.space, place.size) for place in places.values()}
 
 
@@ -232,7 +232,7 @@ def _computed(lowered: Lowered, more: Sequence[Value]) -> list[Value]:
 def _needed(
     signature: Signature, written: frozenset[str], lowered: Lowered
 ) -> Callable[[Value], bool]:
-    """Whether the gradient of a source or constant is wanted."""
+    """True if the gradient of a source or constant is wanted."""
     wants = {(X, name): wanted for name, *_, wanted in signature.x}
     wants |= {(EDGE, name): wanted for name, *_, wanted in signature.edge}
     given = dict(signature.given)
@@ -351,7 +351,7 @@ class _Assembly:
         return WeightGradient(int(product.weight.name), bias, x, grad)
 
     def _rows(self, view: View, key: Key) -> Rows:
-        """Where the rows of a factor lie; they are copied unless they lie one after the other."""
+        """The place of a factor's rows; they are copied unless they lie one after the other."""
         value, of_edges = view.value, view.space == EDGES
         if value.operation == "gather" and view.is_all:
             parts = view.row // value.size
@@ -370,7 +370,7 @@ class _Assembly:
         return Rows(key, 0, math.prod(view.shape), of_edges)
 
     def _keep(self, own: Sequence[Value]) -> list[Value]:
-        """What forward keeps of its values; the cheap ones are computed again."""
+        """The values that forward keeps; the cheap ones are computed again."""
         views = [view for value in own for view in value.inputs]
         views += [view for view, _ in self._results]
         views += [grad for pairs in self._gradients.constants.values() for _, grad in pairs]

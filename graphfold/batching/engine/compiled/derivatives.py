@@ -42,7 +42,7 @@ class Product:
 
 @dataclass
 class Gradients:
-    """What backward computes.
+    """The computation of backward.
 
     Args:
         values: in the order in which they are computed.
@@ -128,7 +128,7 @@ class _Backward:
             self._asked.setdefault(view.value, []).append((view, asked))
 
     def wants(self, view: View) -> bool:
-        """Whether the gradient of an input is wanted."""
+        """True if the gradient of an input is wanted."""
         return self._is_active(view.value, self._active)
 
     def _assembled(self, value: Value) -> View:
@@ -143,7 +143,7 @@ class _Backward:
         return made
 
     def _as_value(self, grad: View, value: Value) -> View:
-        """What is asked of all of a value, in its own space and shape."""
+        """The gradient of all of a value, in its own space and shape."""
         if grad.space == value.space:
             return self.to.reshape(grad, value.shape)
         if value.space == NODES:
@@ -306,7 +306,7 @@ def _max_edges(b: _Backward, v: Value, g: View) -> Asked:
 
 
 def _gather_weighted(b: _Backward, v: Value, g: View) -> Asked:
-    """What is asked of the rows is pulled by them; a weight is asked the product with its row."""
+    """The gradient of the rows is pulled by them; that of a weight is the product with its row."""
     (weight,) = v.inputs
     if b.wants(weight):
         rows = b.to.add("gather", EDGES, v.shape, name=v.name)

@@ -1,4 +1,4 @@
-"""What each elementwise operation of torch is in native ones."""
+"""The elementwise operations of torch in native ones."""
 
 from __future__ import annotations
 

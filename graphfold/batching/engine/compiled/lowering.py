@@ -58,7 +58,7 @@ _FILLS: Mapping[Any, float | str] = {
 
 @dataclass(frozen=True)
 class Lowered:
-    """What a cell computes.
+    """The computation of a cell.
 
     Args:
         values: in the order in which they are computed.
@@ -278,7 +278,7 @@ class _Lowering:
         return argument
 
     def _view(self, node: Any) -> View:
-        """What a node is; a constant if it depends on parameters alone."""
+        """The view of a node; a constant if it depends on parameters alone."""
         if node in self._fixed:
             return self._constant(node).view
         view = self._views.get(node)
@@ -302,7 +302,7 @@ class _Lowering:
         return self._constants[node]
 
     def _has_rows(self, node: fx.Node) -> bool:
-        """Whether a value has a row for each node or edge."""
+        """True if a value has a row for each node or edge."""
         value = node.meta.get("val")
         parts = value if isinstance(value, (list, tuple)) else [value]
         known = (self._nodes, self._edges, self._nodes + 1)
@@ -563,7 +563,7 @@ class _Lowering:
         return [result if bias is None else to.apply("add", result, self._view(bias)), None, None]
 
     def _find_running(self, cell: Cell) -> Iterator[RunningStatistics]:
-        """What normalisations keep of their batches."""
+        """The running statistics of normalisations."""
         for own_mean, spread, mean, variance, momentum in self._running:
             kept = [self._trace.constants[str(node.target)] for node in (mean, variance)]
             kept_mean, kept_variance = find_tensors(cell, kept)
@@ -590,7 +590,7 @@ class _Lowering:
 
 
 def _may_share_memory(node: fx.Node) -> bool:
-    """Whether a node may have the memory of what it is computed from."""
+    """True if a node may have the memory of what it is computed from."""
     if node.target is operator.getitem:
         return _may_share_memory(node.all_input_nodes[0])
     schema = getattr(node.target, "_schema", None)

@@ -92,7 +92,7 @@ class Memory:
         return total
 
     def address(self, key: Key) -> int:
-        """Where row 0 of what all types share lies, or would lie; 0 for nothing."""
+        """The address of row 0 of what all types share, there or not; 0 for nothing."""
         tensor = self.shared.get(key)
         return 0 if tensor is None else tensor.data_ptr() - self._skipped(key, tensor)
 
@@ -123,5 +123,5 @@ class Memory:
 
 
 def address(tensor: Tensor | None) -> int:
-    """Where a tensor lies; 0 for none."""
+    """The address of a tensor; 0 for none."""
     return 0 if tensor is None else tensor.data_ptr()

@@ -113,13 +113,13 @@ class Program:
 
     @cached_property
     def sums(self) -> Mapping[Key, int]:
-        """What is added up by each thread of its own accord -> how many numbers it has."""
+        """The sums that each thread has of its own -> the number of their numbers."""
         sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
         return {key: size for key, size in sizes if key[0] == "sums"}
 
     @cached_property
     def head(self) -> list[int]:
-        """How it begins in native memory; the addresses of `keys` follow."""
+        """Its beginning in native memory; the addresses of `keys` follow."""
         return [
             self.buffers.data_ptr(),
             self.instructions.data_ptr(),
@@ -294,7 +294,7 @@ class _Writer:
         return self._buffers.setdefault((space, size, start, key), len(self._buffers))
 
     def _sums(self, mean: Value) -> _Operand:
-        """Where each thread adds up what a mean is taken of."""
+        """The place where each thread adds up what a mean is taken of."""
         buffer = self._buffer(PER_THREAD, mean.size, 0, ("sums", mean.name))
         return _Operand(buffer, 0, 0, contiguous(mean.shape))
 
@@ -385,7 +385,7 @@ class _Writer:
         self._emit(MULTIPLY, value.space, sizes, 0, operands)
 
     def _rows(self, value: Value, name: str) -> None:
-        """What works on whole rows."""
+        """Writes an operation on whole rows."""
         out = self._operand(value.view)
         operands = [[out.buffer, out.offset, out.row, 0, 0, 1]]
         sizes, index = (1, 1, value.size), 0
@@ -423,7 +423,7 @@ class _Writer:
 
 
 class _Written:
-    """Which numbers of a value have been written, so that the first of a place is copied."""
+    """The numbers of a value that have been written, so that the first of a place is copied."""
 
     def __init__(self, value: Value) -> None:
         self._value = value
@@ -460,7 +460,7 @@ class _Written:
 
 
 def _is_whole(region: View, grad: View) -> bool:
-    """Whether what is asked of a region is asked of all of its value, number by number."""
+    """True if what is asked of a region is asked of all of its value, number by number."""
     value = region.value
     is_plain = region.is_all and (region.space, region.shape) == (value.space, value.shape)
     return is_plain and (grad.space, grad.shape) == (value.space, value.shape)

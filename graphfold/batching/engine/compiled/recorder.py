@@ -82,7 +82,7 @@ class Recorder:
 
     @property
     def has_hooks(self) -> bool:
-        """Whether hooks have been registered on tensors that are computed."""
+        """True if hooks have been registered on tensors that are computed."""
         given = self.constants.values()
         computed = (tensor for tensor in self._held if not any(tensor is one for one in given))
         return any(tensor._backward_hooks for tensor in computed)

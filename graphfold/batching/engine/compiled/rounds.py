@@ -105,6 +105,6 @@ class _CompiledRounds(CompiledPass):
         return super().gradient(named, tensor, memory)
 
     def _rows(self, number: int, op_type: int) -> slice:
-        """Where the rows of a type in a round lie in a state."""
+        """The rows of a type in a round, as a slice of a state."""
         start = self._unrolled.first[number][op_type] - self.first_row
         return slice(start, start + self._unrolled.size[number][op_type])

@@ -176,11 +176,11 @@ class CompiledPass:
             counter.find(self._called[op_type]).add_(count)
 
     def results(self, states: Sequence[Tensor]) -> Sequence[Tensor]:
-        """What is handed out of the states."""
+        """The part of the states that is handed out."""
         return states
 
     def is_read_back(self, named: Named) -> bool:
-        """Whether backward reads the numbers of one of `tensors`, and not its shape alone."""
+        """True if backward reads the numbers of one of `tensors`, and not its shape alone."""
         op_type, key = named
         return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
 
@@ -269,7 +269,7 @@ class CompiledPass:
         return self._of_given(name, tensor, memory)
 
     def _of_given(self, name: str, tensor: Tensor, memory: Memory) -> Tensor:
-        """What is asked of a field of earlier passes."""
+        """The gradient of a field of earlier passes."""
         own = memory.shared.get(("given_grad", name))
         total = torch.zeros_like(tensor) if own is None else own
         if name not in self.fields:

@@ -12,7 +12,7 @@ from graphfold.batching.engine.pass_inputs import PassInputs, parts
 def signature_of(
     inputs: PassInputs, op_type: int, differentiate: bool, in_rounds: bool = False
 ) -> Signature:
-    """What a cell may read in a pass, as far as its program depends on it."""
+    """The signature of a cell in a pass: all that its program depends on."""
     widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
     table = inputs.tables.get(op_type)
 

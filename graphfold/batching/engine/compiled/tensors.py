@@ -1,4 +1,4 @@
-"""Where a cell keeps its tensors, so that each run finds those that are there by then."""
+"""The places of a cell's tensors, so that each run finds those that are there by then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TensorOf:
 
 
 def find_tensors(cell: nn.Module, tensors: Sequence[Tensor]) -> list[TensorOf]:
-    """Where each of some tensors is kept.
+    """The places where a cell keeps some tensors.
 
     Raises:
         Untraceable: if one requires a gradient and is no parameter of the cell.

@@ -27,7 +27,7 @@ from graphfold.errors import GraphfoldError
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many nodes and edges there are in a trace."""
+    """The number of nodes and edges in a trace."""
 
     nodes: int
     edges: int
@@ -39,7 +39,7 @@ SIZES = (Sizes(1_000_003, 2_000_003), Sizes(1_000_033, 3_000_017))
 
 @dataclass(frozen=True)
 class Signature:
-    """What a cell may read, as far as its program depends on it.
+    """The inputs of a cell, as far as its program depends on them.
 
     Args:
         dtype: of all numbers.
@@ -66,7 +66,7 @@ class Signature:
     in_rounds: bool = False
 
     def count_edges(self, sizes: Sizes) -> int:
-        """How many edges there are in a trace."""
+        """The number of edges in a trace."""
         return sizes.edges if self.arity is None else self.arity * sizes.nodes
 
 

@@ -57,11 +57,11 @@ class Trial(ABC):
 
     @abstractmethod
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
-        """What programs make of it, field by field."""
+        """The results of the programs, field by field."""
 
     @abstractmethod
     def run_eager(self) -> list[Tensor]:
-        """What the cell makes of it."""
+        """The results of the cell."""
 
     def leaves(self) -> Iterator[Tensor]:
         """All that may get a gradient."""

@@ -44,7 +44,7 @@ class Value:
 
     @property
     def size(self) -> int:
-        """How many numbers a row has."""
+        """The number of numbers of a row."""
         return math.prod(self.shape)
 
     @property
@@ -93,13 +93,13 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the numbers of a row lie side by side."""
+        """True if the numbers of a row lie side by side."""
         pairs = zip(self.shape, self.steps, contiguous(self.shape), strict=True)
         return all(size == 1 or step == want for size, step, want in pairs)
 
     @property
     def is_all(self) -> bool:
-        """Whether it is all of its value, as it lies."""
+        """True if it is all of its value, as it lies."""
         size = math.prod(self.shape)
         rows = self.row == size or self.space == WHOLE
         whole = size == self.value.size or (self.space != self.value.space and rows)

@@ -1,4 +1,4 @@
-"""What functions, classes and modules of Python refer to, and what code may not refer to."""
+"""References of functions, classes and modules of Python, and those that code may not have."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NOTES |= {
 
 
 def why_changing(value: object) -> str | None:
-    """What a cell reads that uses the value, if that changes unseen."""
+    """The name of a thing that changes unseen, if a cell uses the value."""
     if issubclass(type(value), ModuleType):
         return _CHANGING_MODULES.get(value.__name__)  # type: ignore[attr-defined]
     if type(value) is BuiltinFunctionType and value.__module__ == "time":
@@ -73,7 +73,7 @@ def why_changing_names(names: CodeNames, function: FunctionType) -> str | None:
 
 
 def is_constant_function(function: FunctionType) -> bool:
-    """Whether a constant module defines it; it may still call what it closes over."""
+    """True if a constant module defines it; it may still call what it closes over."""
     return is_constant(function.__globals__.get("__name__"))
 
 
@@ -94,7 +94,7 @@ def closure_of(function: FunctionType, get: Callable[[], FunctionType]) -> Parts
 def parts_of_function(
     function: FunctionType, get: Callable[[], FunctionType], names: CodeNames
 ) -> Parts:
-    """What a function reads outside of itself, apart from its closure."""
+    """The things that a function reads outside of itself, apart from its closure."""
     loaded = sorted(name for name in names.loaded if name in function.__globals__)
     hidden = names.loaded.difference(loaded)  # Python's own, until a global gets such a name
 

@@ -64,7 +64,7 @@ _POINTER = tuple.__itemsize__
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value cannot change; see `is_same` for two of them."""
+    """True if a value cannot change; see `is_same` for two of them."""
     stack = [value]
     while stack:
         value = stack.pop()
@@ -76,7 +76,7 @@ def is_plain(value: object) -> bool:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Whether two plain values are equal in all that code can see."""
+    """True if two plain values are equal in all that code can see."""
     stack = [(one, other)]
     while stack:
         one, other = stack.pop()
@@ -90,12 +90,12 @@ def is_same(one: object, other: object) -> bool:
 
 
 def is_constant(module_name: object) -> bool:
-    """Whether what a module defines is taken for constant."""
+    """True if what a module defines is taken for constant."""
     return isinstance(module_name, str) and module_name.partition(".")[0] in _CONSTANT
 
 
 def is_stateless(value: object) -> bool:
-    """Whether an object has no parts worth a look."""
+    """True if an object has no parts worth a look."""
     kind = type(value)
     if issubclass(kind, _STATELESS) or kind.__module__ == "typing" or is_operation(kind):
         return True
@@ -110,7 +110,7 @@ def is_stateless(value: object) -> bool:
 
 
 def shows_its_state(kind: type) -> bool:
-    """Whether objects of a class that is written in C can be read all the same."""
+    """True if objects of a class that is written in C can be read all the same."""
     return issubclass(kind, (*_SHOWN, *ARRAYS, Tensor))
 
 
@@ -125,7 +125,7 @@ def members_of(kind: type) -> list[types.MemberDescriptorType]:
 
 
 def has_hidden_state(kind: type) -> bool:
-    """Whether objects of a class are larger than their slots, dictionary and weak references."""
+    """True if objects of a class are larger than their slots, dictionary and weak references."""
     slots = sum(
         type(entry) is types.MemberDescriptorType
         for base in kind.__mro__

@@ -76,7 +76,7 @@ def parts_of(value: object, get: Get) -> Iterator[Parts]:
 
 
 def _contents(value: Any, kind: type, get: Get) -> Iterator[Parts]:
-    """What containers and references hold; nothing for objects that only have attributes."""
+    """The items of containers and references; nothing for objects that only have attributes."""
     base = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
     if base in _MAPPINGS:
         yield _mapping(value, get, base)
@@ -99,7 +99,7 @@ def _mapping(value: Any, get: Get, base: Any) -> Parts:
 
 
 def _module(module: nn.Module, get: Callable[[], nn.Module]) -> Parts:
-    """What a module has apart from its tensors, whose names are enough here."""
+    """The parts of a module apart from its tensors, whose names are enough here."""
     names = ["training", *(name for name in vars(module) if name not in _COMMON)]
     read_own = itemgetter(*names)  # the mode is named twice, so there are two at least
     # Even of torch's classes; what is no plain function is made anew whenever one asks for it.
@@ -143,7 +143,7 @@ def _slot(member: types.MemberDescriptorType, value: object) -> object:
 
 
 def bytes_of(value: Any, get: Get) -> Get:
-    """What reads an array: its kind and its bytes.
+    """A reader of an array: its kind and its bytes.
 
     Raises:
         Hidden: if it is large, or holds Python objects.
