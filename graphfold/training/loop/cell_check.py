@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphfold.batching import Network, States
 from graphfold.dag import TypedDAG, collate, select
@@ -40,7 +40,7 @@ def warn_of_batch_dependence(model: Model, dag: TypedDAG) -> None:
         return
     graphs = _small_graphs(dag)
     has_statistics = any(
-        isinstance(module, nn.modules.batchnorm._NormBase) and module.running_mean is None
+        getattr(module, "running_mean", module) is None  # of batch normalisation that keeps none
         for module in model.modules()
     )
     if len(graphs) < 2 or has_statistics:  # which the engine refuses, or the user has asked for

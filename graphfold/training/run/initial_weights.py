@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
@@ -87,7 +87,7 @@ def _weights(model: Model) -> dict[str, Tensor]:
     """Parameters, and the statistics of normalisation."""
     found: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
     for prefix, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase):
+        if hasattr(module, "running_mean"):
             found |= {f"{prefix}.{name}": buffer for name, buffer in module.named_buffers()}
     return found
 
