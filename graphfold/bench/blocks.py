@@ -14,7 +14,7 @@ the phase `schedule` is the lowering of the training part. Variants, both with t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
@@ -44,9 +44,10 @@ def rows(settings: Settings) -> Iterator[Row]:
         GraphfoldError: if the corpus is not there.
         RuntimeError: if the two models compute different things.
     """
-    data = load_data([f"experiment={EXPERIMENTS['cells']}", *settings.overrides])
+    own = [f"experiment={EXPERIMENTS['cells']}", *settings.overrides]
+    data = load_data(own, settings.config_dir)
     for hidden_size in settings.hidden_sizes or HIDDEN_SIZES:
-        models = load_models(hidden_size, settings.overrides, data)
+        models = load_models(hidden_size, settings, data)
         for batch_size in settings.batch_sizes or BATCH_SIZES:
             data.batch_size = batch_size
             copy_weights(models)  # again, because steps were taken
@@ -57,14 +58,15 @@ def rows(settings: Settings) -> Iterator[Row]:
         yield from _lowering_rows(replace(setting, phase="schedule"), models["graphfold"])
 
 
-def load_models(
-    hidden_size: int, overrides: Sequence[str], data: DataModule
-) -> dict[str, Experiment]:
+def load_models(hidden_size: int, settings: Settings, data: DataModule) -> dict[str, Experiment]:
     """Both models, freshly initialised."""
     own = ["model.dropout=0", f"model.hidden_size={hidden_size}"]
     words = {"graphfold": [], "cells": [f"model.encoder.size={hidden_size}"]}
+    own += settings.overrides
     return {
-        name: load_experiment([f"experiment={experiment}", *own, *words[name], *overrides], data)
+        name: load_experiment(
+            [f"experiment={experiment}", *words[name], *own], data, config_dir=settings.config_dir
+        )
         for name, experiment in EXPERIMENTS.items()
     }
 

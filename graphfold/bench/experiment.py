@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -81,19 +82,22 @@ class Experiment:
         return replace(self, model=copy.deepcopy(self.model).double())
 
 
-def load_data(overrides: Sequence[str]) -> DataModule:
+def load_data(overrides: Sequence[str], config_dir: Path | None = None) -> DataModule:
     """The prepared data of a config.
 
     Raises:
         GraphfoldError: if the config or the data cannot be used.
     """
-    data = DataModule(**compose(overrides).config["data"])
+    data = DataModule(**compose(overrides, config_dir).config["data"])
     data.prepare()
     return data
 
 
 def load_experiment(
-    overrides: Sequence[str], data: DataModule | None = None, device: str = "cpu"
+    overrides: Sequence[str],
+    data: DataModule | None = None,
+    device: str = "cpu",
+    config_dir: Path | None = None,
 ) -> Experiment:
     """The experiment of a config, freshly initialised.
 
@@ -101,12 +105,13 @@ def load_experiment(
         overrides: of the config, as for training.
         data: prepared data of such a config, if they are there already.
         device: where the model and its batches are.
+        config_dir: a further folder of config files.
 
     Raises:
         GraphfoldError: if the config or the data cannot be used.
     """
-    config = compose(overrides).config
-    data = load_data(overrides) if data is None else data
+    config = compose(overrides, config_dir).config
+    data = load_data(overrides, config_dir) if data is None else data
     data.batch_size = config["data"]["batch_size"]
     learner, complete = make_learner(config, data)
     learner.model.to(device)
@@ -127,4 +132,5 @@ def load_sized(
         data: as in `load_experiment`, as are the errors.
     """
     sized = (f"model.hidden_size={sizes[0]}", f"data.batch_size={sizes[1]}")
-    return load_experiment([*own, *sized, *settings.overrides], data, settings.device)
+    overrides = [*own, *sized, *settings.overrides]
+    return load_experiment(overrides, data, settings.device, settings.config_dir)

@@ -73,7 +73,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         GraphfoldError: if a corpus is not there.
     """
     for workload, (own, hidden_sizes) in WORKLOADS.items():
-        data = load_data([*own, *settings.overrides])
+        data = load_data([*own, *settings.overrides], settings.config_dir)
         for sizes in settings.sizes(hidden_sizes, BATCH_SIZES):
             experiment = load_sized(own, sizes, settings, data)
             experiment.model.train()

@@ -84,7 +84,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         RuntimeError: if a variant computes something else than graphfold.
     """
     for shape, own in SHAPES.items():
-        data = load_data([*own, *settings.overrides])
+        data = load_data([*own, *settings.overrides], settings.config_dir)
         for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
             experiment = load_sized(own, (hidden_size, batch_size), settings, data)
             batches = experiment.batches(NUM_BATCHES)

@@ -3,8 +3,7 @@
 The model of benchmark sst, saved with its first weights and loaded by `graphfold.load`, in
 evaluation mode. Each call has one tree of SST's test part, and the figures are of the median call;
 trees differ in size, and so do the times that `spread` describes. The variants take turns, record
-by record. With one tree there is little to share, but every plan computes equal nodes once, as the
-plans of larger batches do. Variants:
+by record. In one tree there is little to share, so every node is computed. Variants:
 
 - `graphfold`: `model.predict([text])` of a bracketed tree: read into a graph, its words looked up,
   planned, computed, described node by node; cells compiled where there is a C compiler;
@@ -31,7 +30,7 @@ from torch import Tensor
 
 from graphfold.batching import Batch
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, summarize
+from graphfold.bench.measure import EVERY_NODE, Row, Work, make_rows, summarize
 from graphfold.bench.settings import Settings
 from graphfold.bench.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.variants import fuse_settings
@@ -72,7 +71,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     """
     if settings.batch_sizes:
         raise ConfigError("benchmark predict takes one record at a time. Leave out --batch-size.")
-    data = load_data([*OVERRIDES, *settings.overrides])
+    data = load_data([*OVERRIDES, *settings.overrides], settings.config_dir)
     for sizes in settings.sizes(HIDDEN_SIZES, [1]):
         experiment = load_sized(OVERRIDES, sizes, settings, data)
         calls, examples = make_calls(experiment), read_examples(experiment)
@@ -80,7 +79,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         _times(calls, examples[:WARM_UP])
         times = _times(calls, examples)
         timings = {name: summarize(seconds) for name, seconds in times.items()}
-        works = {name: Work(lambda: None, 1, EQUAL_ONCE) for name in calls}
+        works = {name: Work(lambda: None, 1, EVERY_NODE) for name in calls}
         setting = settings.row("predict", sizes[1], sizes[0], "inference")
         yield from make_rows(setting, works, timings)
 
@@ -106,7 +105,7 @@ def read_examples(experiment: Experiment) -> list[Example]:
                 "benchmark predict reads trees in brackets. Leave out the overrides of data."
             )
         dag = read_records(model.adapter, path, [record]).dag
-        batch = model.trained.model.plan(model.trained.spec.encode(dag), share=True)
+        batch = model.trained.model.plan(model.trained.spec.encode(dag))
         found.append(Example(record.content.text, dag, batch))
     return found
 

@@ -85,13 +85,18 @@ def _plan(workload: Workload, policy: str, share: bool = False) -> list[Schedule
     return [build_schedule(dag, workload.passes, policy, share) for dag in workload.dags]
 
 
+def _graphs(own: str, settings: Settings) -> TypedDAG:
+    """The training part of a config."""
+    return load_data([own, *settings.overrides], settings.config_dir).encoded("train")
+
+
 def _workloads(settings: Settings) -> Iterator[Workload]:
-    trees = load_data(["experiment=sst_tree_lstm", *settings.overrides]).encoded("train")
+    trees = _graphs("experiment=sst_tree_lstm", settings)
     for size in settings.batch_sizes or (25, 256):
         yield Workload("sst", _first_batches(trees, size))
     for size in settings.batch_sizes or (32,):
         yield Workload("treefc", [make_trees("random", size)])
-    molecules = load_data(["data=lipophilicity", *settings.overrides]).encoded("train")
+    molecules = _graphs("data=lipophilicity", settings)
     for size in settings.batch_sizes or (64,):
         yield Workload("molecules", _first_batches(molecules, size), [Rounds("bond", 3)])
     for name, generate in FAMILIES.items():

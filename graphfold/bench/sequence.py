@@ -59,7 +59,8 @@ def rows(settings: Settings) -> Iterator[Row]:
         GraphfoldError: if the corpus is not there.
         RuntimeError: if a variant computes something else than graphfold.
     """
-    dag = load_data(["experiment=sst_tree_lstm", *settings.overrides]).encoded("train")
+    own = ["experiment=sst_tree_lstm", *settings.overrides]
+    dag = load_data(own, settings.config_dir).encoded("train")
     lengths = torch.bincount(dag.batch[dag.nodes_of_type("word")]).tolist()
     for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
         parts = [lengths[i * batch_size : (i + 1) * batch_size] for i in range(NUM_BATCHES)]

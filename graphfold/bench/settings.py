@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from graphfold.bench.measure import Row
@@ -20,6 +21,7 @@ class Settings:
         threads: of torch.
         device: where models and batches are, "cpu" or "cuda".
         overrides: of the config, for benchmarks of an experiment.
+        config_dir: a further folder of config files for these.
     """
 
     batch_sizes: Sequence[int] = ()
@@ -27,6 +29,7 @@ class Settings:
     threads: int = 1
     device: str = "cpu"
     overrides: Sequence[str] = ()
+    config_dir: Path | None = None
 
     def sizes(
         self, hidden_sizes: Sequence[int], batch_sizes: Sequence[int]

@@ -61,7 +61,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         GraphfoldError: if the corpus is not there, or overrides choose another kind of model.
         RuntimeError: if a variant computes something else than graphfold.
     """
-    data = load_data([*OVERRIDES, *settings.overrides])
+    data = load_data([*OVERRIDES, *settings.overrides], settings.config_dir)
     for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
         experiment = load_sized(OVERRIDES, (hidden_size, batch_size), settings, data)
         batches = experiment.batches(NUM_BATCHES)

@@ -48,7 +48,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         GraphfoldError: if the corpus is not there.
     """
     own = [*OVERRIDES, f"trainer.max_epochs={EPOCHS + 1}"]
-    data = load_data([*own, *settings.overrides])
+    data = load_data([*own, *settings.overrides], settings.config_dir)
     for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
         experiment = load_sized(own, (hidden_size, batch_size), settings, data)
         half, num_graphs = EPOCHS // 2, len(data.split.train)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from graphfold.commands.instruction_set import NATIVE, VARIABLES, keep_to
 from graphfold.commands.loading import loading
-from graphfold.commands.options import positive
+from graphfold.commands.options import add_config_dir, add_trust, positive
 
 HELP = "measure speed against baselines"
 USAGE = "graphfold bench NAME [options] [overrides]"
@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instruction set: native, avx2 or avx512 (default: native)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
+    add_config_dir(parser)
+    add_trust(parser)
 
 
 def _numbers(text: str) -> list[int]:
@@ -71,5 +73,6 @@ def run(args: argparse.Namespace) -> int:
         threads=args.threads,
         device=args.device,
         overrides=args.overrides,
+        config_dir=args.config_dir,
     )
     return int(run_bench(args.name, settings, args.json))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_settings
+from graphfold.commands.options import add_settings, add_trust
 
 HELP = "read data with its adapter, say what is in it"
 USAGE = "graphfold check-adapter NAME [options]"
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, metavar="PATH", help="the file to read")
     add_settings(parser)
+    add_trust(parser)
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the data card here")
 

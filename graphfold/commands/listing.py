@@ -4,7 +4,8 @@ adapters, splits, metrics, heads, readouts and cells that values of the config m
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from graphfold.commands.options import add_config_dir, add_trust
 
 HELP = "name what can be chosen: experiments, data, models, metrics and more"
 USAGE = "graphfold list [options]"
@@ -12,9 +13,8 @@ USAGE = "graphfold list [options]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold list`."""
-    parser.add_argument(
-        "--config-dir", type=Path, metavar="DIR", help="a further folder of config files"
-    )
+    add_config_dir(parser)
+    add_trust(parser)
     parser.add_argument(
         "--markdown", action="store_true", help="print the page docs/options.md instead"
     )

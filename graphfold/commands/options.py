@@ -19,7 +19,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The option --trust, which gives `trust`."""
+    """The option --trust, which gives `trust`; what the user's own words name needs none."""
     parser.add_argument(
         "--trust",
         action="append",

@@ -201,3 +201,11 @@ def test_another_model_is_no_benchmark_sst(root: Path, capsys: pytest.CaptureFix
     settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}", "model=tree_rnn"]
     assert run("bench", "sst", *settings) == 2
     assert "one cell for words and one for phrases" in capsys.readouterr().err
+
+
+def test_a_config_of_ones_own_is_measured(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "optimizer").mkdir()
+    own = "_target_: torch.optim.SGD\n_partial_: true\nlr: 0.1\n"
+    (tmp_path / "optimizer" / "mine.yaml").write_text(own)
+    sizes = ["--batch-size", "4", "--hidden-size", "4"]
+    assert bench("memory", *sizes, "--config-dir", str(tmp_path), "optimizer=mine")
