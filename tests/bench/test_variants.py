@@ -16,6 +16,7 @@ from graphfold.batching.native.library import why_missing
 from graphfold.bench import blocks, molecules, sequence, sst, treefc, variants
 from graphfold.bench.experiment import load_data, load_experiment
 from graphfold.bench.one_by_one import TreeLSTMLoop
+from graphfold.bench.settings import Settings
 from graphfold.bench.variants import Variant, fuse_settings, require_equal
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
@@ -63,7 +64,7 @@ def of_molecules(root: Path, dtype: torch.dtype, shape: str) -> Made:
 
 def of_blocks(root: Path, dtype: torch.dtype, shape: str) -> Made:
     data = load_data(["experiment=sst_tree_lstm", *settings(root), "data.batch_size=5"])
-    models = blocks.load_models(6, settings(root), data)
+    models = blocks.load_models(6, Settings(overrides=settings(root)), data)
     blocks.copy_weights(models)
     for experiment in models.values():
         experiment.model.to(dtype)
