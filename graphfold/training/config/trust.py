@@ -49,7 +49,8 @@ def refuse_untrusted(
     Args:
         config: the config of the run.
         trusted: packages that the user trusts.
-        parts: the parts that will be built, besides metrics and adapter.
+        parts: the parts that will be built, besides metrics and adapter; with a trainer among
+            them, the records may be split anew.
 
     Raises:
         CheckpointError: naming the class or the adapter, and the package to trust.
@@ -58,7 +59,7 @@ def refuse_untrusted(
         refuse_unregistered(config.get(part), trusted, part)
     for path in third_party_metrics(config.get("metrics")):
         refuse_unregistered({"_target_": path}, trusted, "metrics")
-    if TRAINED[-1] in parts:  # a stored run keeps the parts of its split, and needs no code for it
+    if "trainer" in parts:  # to score or predict, the parts of the split are stored with the run
         for path in _own_split(config):
             refuse_unregistered({"_target_": path}, trusted, "data.split")
     package = adapter_package(config.get("data", {}))

@@ -18,12 +18,6 @@ def parameter_dtype(trainer: Mapping[str, Any]) -> torch.dtype:
     return _PARAMETERS.get(_precision(trainer), torch.float32)
 
 
-def is_full(trainer: Mapping[str, Any]) -> bool:
-    """True if all is computed in single or in double precision."""
-    is_mixed = _precision(trainer) in _MIXED
-    return not is_mixed and parameter_dtype(trainer) in (torch.float32, torch.float64)
-
-
 def autocast(device: torch.device, trainer: Mapping[str, Any]) -> torch.autocast:
     """Mixed precision as a trainer of these settings has it."""
     kind = _MIXED.get(_precision(trainer))
