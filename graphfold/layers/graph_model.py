@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
@@ -13,8 +14,9 @@ from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of, require_kind
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.heads.head import Head
-from graphfold.layers.model import Model
+from graphfold.layers.model import Lowering, Model
 from graphfold.layers.readouts.readout import Readout
+from graphfold.layers.virtual_node import VirtualNode
 
 #: What makes a cell once the schema is known, or a cell that is made.
 CellFactory: TypeAlias = Callable[..., Cell]
@@ -46,6 +48,8 @@ class GraphModel(Model):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
         fuse: whether cells are compiled; see `Network`.
+        virtual_node: the relation that joins a node of its own in every graph with all others, see
+            `VirtualNode`; None for no such node. It is of the type "virtual", which needs a cell.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -67,8 +71,13 @@ class GraphModel(Model):
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
         fuse: bool | None = None,
+        virtual_node: str | None = None,
     ) -> None:
         super().__init__()
+        self._virtual = None if virtual_node is None else VirtualNode(virtual_node)
+        data_schema = schema
+        schema = schema if self._virtual is None else self._virtual.schema(schema)
+        self._num_types = len(data_schema.types)
         faults = Faults()
         faults.messages += _misfits(schema, passes, cells)
         with faults.collect():
@@ -90,7 +99,7 @@ class GraphModel(Model):
             width = widths.get(argument(readout, "field"), 1)
             self.readout = build(readout, input_size=width)
             require_kind(self.readout, Readout, "readout")
-            self.head = self._build_head(head, schema, scalers)
+            self.head = self._build_head(head, data_schema, scalers)
         faults.report("the model")
 
     def _build_head(
@@ -117,15 +126,24 @@ class GraphModel(Model):
         """The passes, which are all that the scheduler needs of the model."""
         return self.network.passes
 
+    @property
+    def lowering(self) -> Lowering | None:
+        """Adds the virtual node, if there is one."""
+        return None if self._virtual is None else self._virtual.lower
+
     def state_parts(self) -> list[Callable[..., Any]]:
         """The encoder and the cells."""
         return [*self.encoder.modules(), *self.network.modules()]
 
     def states(self, batch: Batch) -> States:
-        """The states of all nodes after all passes."""
-        x = self.encoder(batch.dag, batch.schedule.sources)
-        states: States = self.network(batch, x)
-        return states
+        """The states of all nodes of the data after all passes."""
+        computed = batch.computed
+        x = self.encoder(computed.dag, computed.schedule.sources)
+        states: States = self.network(computed, x)
+        if self._virtual is None:
+            return states
+        nodes = torch.nonzero(computed.dag.op_type < self._num_types).view(-1)
+        return states.of(nodes, self._num_types)
 
     def rows(self, states: States, batch: Batch) -> Tensor:
         """[num_rows, width] what the readout reads, one row as its `level` says."""

@@ -22,7 +22,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def experiment(root: Path, shape: str) -> Experiment:
     settings = [f"data.root={root}", f"data.cache_dir={root}/cache", "data.batch_size=5"]
-    return load_experiment([*molecules.SHAPES[shape], "model.hidden_size=6", *settings])
+    return load_experiment([*molecules.SHAPES[shape], "model.hidden_size=8", *settings])
 
 
 @pytest.mark.parametrize("shape", molecules.SHAPES)

@@ -59,8 +59,8 @@ class AttentiveFPFirstCell(AttentiveConvolution):
         h_v' = relu(GRU(c_v, h_v))
 
     Before the first round h is leaky_relu of the features. Differences from the paper: the sum is
-    over h_u, not over n_uv, so that bonds decide who is heard and not what is said; attention is not
-    dropped out, only the context is; jumping as an option.
+    over h_u, not over n_uv, so that bonds decide who is heard and not what is said; attention is
+    not dropped out, only the context is; jumping as an option.
 
     Args:
         hidden_size: width of `h`, the field of a node.
@@ -129,9 +129,7 @@ class AttentiveFPCell(AttentiveConvolution):
         ConfigError: if `dropout` is not a probability, or there is no such way of jumping.
     """
 
-    def __init__(
-        self, hidden_size: int, dropout: float = 0.0, jumping: str | None = None
-    ) -> None:
+    def __init__(self, hidden_size: int, dropout: float = 0.0, jumping: str | None = None) -> None:
         super().__init__(hidden_size, dropout, jumping)
 
     def forward(self, x: NodeInput, children: Children) -> State:

@@ -32,9 +32,9 @@ class Convolution(Cell):
     Before the first round the first field and `jump` are the features and every other field is
     zero, unless an earlier pass computed them. The neighbours are asked for the first field.
 
-    With `jumping` a node has the field `jump`, its states of all rounds in one, for the readout: the
-    jumping knowledge of Xu et al. (2018), https://arxiv.org/abs/1806.03536, by their sum or by their
-    elementwise maximum, the state before the first round among them.
+    With `jumping` a node has the field `jump`, its states of all rounds in one, for the readout:
+    the jumping knowledge of Xu et al. (2018), https://arxiv.org/abs/1806.03536, by their sum or by
+    their elementwise maximum, the state before the first round among them.
 
     Args:
         fields: what a node stores; dropout is for the first of them.
@@ -77,7 +77,9 @@ class Convolution(Cell):
         """
         first, *others = self.fields
         h = self.first(x)
-        zeros = {name: h.new_zeros(h.shape[0], self.fields[name]) for name in others if name != JUMP}
+        zeros = {
+            name: h.new_zeros(h.shape[0], self.fields[name]) for name in others if name != JUMP
+        }
         return {first: h, **zeros, **({JUMP: h} if self.jumping else {})}
 
     def first(self, x: NodeInput) -> Tensor:

@@ -93,9 +93,7 @@ class PNACell(Convolution):
         if self.edge_encoder is not None:
             messages = messages + children.edge["bond"]
         joined = torch.cat([h, *self._scaled(_aggregate(messages, children), children)], 1)
-        return self.finish(
-            self.after_convolution(self.outer(self.inner(joined))), x, children
-        )
+        return self.finish(self.after_convolution(self.outer(self.inner(joined))), x, children)
 
     def _scaled(self, rows: Tensor, children: Children) -> tuple[Tensor, Tensor, Tensor]:
         """[group_size, width] the aggregates as they are, amplified and attenuated."""
@@ -108,7 +106,8 @@ class PNACell(Convolution):
 def _aggregate(messages: Tensor, children: Children) -> Tensor:
     """[group_size, 4 width] mean, minimum, maximum and standard deviation over the neighbours."""
     mean = children.mean(messages)
-    variance = children.mean(messages.square()) - mean.square()
+    # Not the mean of squares less the square of the mean, which loses what little differs.
+    variance = children.mean((messages - children.expand(mean)).square())
     deviation = variance.clamp(min=LEAST_VARIANCE).sqrt()
     is_zero = deviation <= math.sqrt(LEAST_VARIANCE)
     deviation = deviation.masked_fill(is_zero, 0.0)

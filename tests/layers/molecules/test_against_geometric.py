@@ -17,7 +17,6 @@ from layers.molecules.geometric_molecules import (
     randomise,
 )
 from torch import Tensor, nn
-from torch.nn import functional
 
 from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.layers import (
