@@ -18,6 +18,7 @@ from graphfold.layers.molecules.ggnn import GGNNCell
 from graphfold.layers.molecules.gin import GINCell, GINECell
 from graphfold.layers.molecules.mpnn import MPNNCell
 from graphfold.layers.molecules.pna import PNACell
+from graphfold.layers.molecules.weave import WeaveAtomCell, WeavePairCell
 from graphfold.layers.readouts.attentive import AttentiveReadout
 from graphfold.layers.readouts.pooling import (
     AttentionReadout,
@@ -82,4 +83,6 @@ __all__ = [
     "TreeFCCell",
     "TreeGRUCell",
     "TreeRNNCell",
+    "WeaveAtomCell",
+    "WeavePairCell",
 ]

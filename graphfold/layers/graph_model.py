@@ -15,6 +15,7 @@ from graphfold.layers.assembly import Faults, argument, build, name_of, require_
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Lowering, Model
+from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.readouts.readout import Readout
 from graphfold.layers.virtual_node import VirtualNode
 
@@ -50,6 +51,7 @@ class GraphModel(Model):
         fuse: whether cells are compiled; see `Network`.
         virtual_node: the relation that joins a node of its own in every graph with all others, see
             `VirtualNode`; None for no such node. It is of the type "virtual", which needs a cell.
+        pairs: arguments of `NodePairs`, which adds nodes of the type "pair"; None for none.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -72,11 +74,12 @@ class GraphModel(Model):
         kernel: str = "native",
         fuse: bool | None = None,
         virtual_node: str | None = None,
+        pairs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self._virtual = None if virtual_node is None else VirtualNode(virtual_node)
+        self._adds = choose_addition(virtual_node, pairs)
         data_schema = schema
-        schema = schema if self._virtual is None else self._virtual.schema(schema)
+        schema = schema if self._adds is None else self._adds.schema(schema)
         self._num_types = len(data_schema.types)
         faults = Faults()
         faults.messages += _misfits(schema, passes, cells)
@@ -128,8 +131,8 @@ class GraphModel(Model):
 
     @property
     def lowering(self) -> Lowering | None:
-        """Adds the virtual node, if there is one."""
-        return None if self._virtual is None else self._virtual.lower
+        """Adds the virtual node or the pairs, if there are any."""
+        return None if self._adds is None else self._adds.lower
 
     def state_parts(self) -> list[Callable[..., Any]]:
         """The encoder and the cells."""
@@ -140,7 +143,7 @@ class GraphModel(Model):
         computed = batch.computed
         x = self.encoder(computed.dag, computed.schedule.sources)
         states: States = self.network(computed, x)
-        if self._virtual is None:
+        if self._adds is None:
             return states
         nodes = torch.nonzero(computed.dag.op_type < self._num_types).view(-1)
         return states.of(nodes, self._num_types)
@@ -149,6 +152,21 @@ class GraphModel(Model):
         """[num_rows, width] what the readout reads, one row as its `level` says."""
         rows: Tensor = self.readout(states, batch.dag)
         return rows
+
+
+def choose_addition(
+    virtual_node: str | None, pairs: Mapping[str, Any] | None
+) -> VirtualNode | NodePairs | None:
+    """The nodes that a model adds to the graphs of the data, from its arguments of these names.
+
+    Raises:
+        ConfigError: if it is to add both, or an argument is wrong.
+    """
+    if virtual_node is not None and pairs is not None:
+        raise ConfigError("a model adds pairs or a virtual node. Set one of them to null.")
+    if virtual_node is not None:
+        return VirtualNode(virtual_node)
+    return None if pairs is None else build(NodePairs, **pairs)
 
 
 class _CellArguments:

@@ -32,6 +32,8 @@ from graphfold.layers import (
     TreeFCCell,
     TreeGRUCell,
     TreeRNNCell,
+    WeaveAtomCell,
+    WeavePairCell,
 )
 
 SIZE = 3
@@ -194,6 +196,8 @@ CASES = [
     rounds("mpnn", lambda: MPNNCell(H, EDGES, 4)),
     rounds("pna", lambda: PNACell(H, 0.8, EDGES, "tanh", residual=True)),
     rounds("pna with dropout", lambda: PNACell(H, 0.8, dropout=0.5, jumping="max"), True),
+    rounds("weave atoms", lambda: WeaveAtomCell(H)),
+    rounds("weave pairs", lambda: WeavePairCell(H)),
     rounds("dmpnn", lambda: DMPNNBondCell(H, "tanh")),
     rounds("dmpnn with dropout", lambda: DMPNNBondCell(H, dropout=0.5, bias=True), True),
     Case(

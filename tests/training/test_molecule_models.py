@@ -13,7 +13,7 @@ from graphfold.training.run.checkpoint import Checkpoint
 
 MODELS = {
     name: [f"model={name}"]
-    for name in ("gat", "gatv2", "pna", "gine", "ggnn", "mpnn", "attentive_fp")
+    for name in ("gat", "gatv2", "pna", "gine", "ggnn", "mpnn", "attentive_fp", "weave")
 }
 MODELS["gine with a virtual node and jumping"] = [
     "model=gine",

@@ -7,18 +7,22 @@ from typing import Any
 import torch
 
 from graphfold.dag import TypedDAG
+from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.virtual_node import VirtualNode
 
 #: The option of a cell, and in its place: the number of the training part.
 OPTION, AUTO = "mean_log_degree", "auto"
 
 
-def fill_degrees(config: dict[str, Any], dag: TypedDAG) -> None:
+def fill_degrees(
+    config: dict[str, Any], dag: TypedDAG, adds: VirtualNode | NodePairs | None = None
+) -> None:
     """Puts a number in the place of every `mean_log_degree: auto` of the cells of a model.
 
     Args:
         config: of the model, with types in place of roles; its cells are replaced.
         dag: the training part.
+        adds: the nodes that the model adds to it.
     """
     asked = [
         (number, name)
@@ -28,8 +32,7 @@ def fill_degrees(config: dict[str, Any], dag: TypedDAG) -> None:
     ]
     if not asked:
         return
-    if config.get("virtual_node") is not None:
-        dag = VirtualNode(config["virtual_node"]).lower(dag)
+    dag = dag if adds is None else adds.lower(dag)
     config["cells"] = [dict(by_type) for by_type in config["cells"]]
     for number, name in asked:
         relation = config["passes"][number].get("relation")

@@ -8,8 +8,8 @@ from typing import Any
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
+from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.heads.registry import choose_head
-from graphfold.layers.virtual_node import VirtualNode
 from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import find_target, instantiate
 
@@ -58,9 +58,10 @@ def complete_model_config(
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-        computed = _with_virtual_node(config, schema)
+        adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
+        computed = schema if adds is None else adds.schema(schema)
         own["cells"] = [_name_types(by_role, computed) for by_role in config["cells"]]
-        fill_degrees(own, dag)
+        fill_degrees(own, dag, adds)
     head = dict(config["head"])
     if head["_target_"] == AUTO:
         targets = schema.graph_targets or schema.node_targets
@@ -90,12 +91,6 @@ def build_model(
             "graphfold.blocks.BlockModel."
         )
     return model
-
-
-def _with_virtual_node(config: Mapping[str, Any], schema: Schema) -> Schema:
-    """The schema of the graphs that the model computes."""
-    relation = config.get("virtual_node")
-    return schema if relation is None else VirtualNode(relation).schema(schema)
 
 
 def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import SchemaError
+from graphfold.layers.virtual_node import VirtualNode
 from graphfold.training.config.degrees import fill_degrees, mean_log_degree
 
 
@@ -24,10 +25,10 @@ def star() -> TypedDAG:
     return builder.build()
 
 
-def config(**more: object) -> dict:
+def config() -> dict:
     cells = [{"atom": {"mean_log_degree": "auto"}, "virtual": {}}, {"atom": {"mean_log_degree": 2}}]
     passes = [{"relation": "bond", "rounds": 2}] * 2
-    return {"cells": cells, "passes": passes, **more}
+    return {"cells": cells, "passes": passes}
 
 
 def test_auto_becomes_the_mean_of_the_logarithms():
@@ -41,8 +42,8 @@ def test_auto_becomes_the_mean_of_the_logarithms():
 
 
 def test_a_virtual_node_is_a_neighbour():
-    given = config(virtual_node="bond")
-    fill_degrees(given, star())
+    given = config()
+    fill_degrees(given, star(), VirtualNode("bond"))
     want = (math.log(5) + 3 * math.log(3) + math.log(2)) / 5
     assert given["cells"][0]["atom"]["mean_log_degree"] == pytest.approx(want)
 
