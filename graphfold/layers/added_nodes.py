@@ -15,7 +15,7 @@ from graphfold.errors import ConfigError
 
 @dataclass(frozen=True)
 class AddedNodes:
-    """Where the nodes of graphs are once some are added at the end of each.
+    """The numbers of nodes once some are added at the end of each graph.
 
     Args:
         dag: the graphs.

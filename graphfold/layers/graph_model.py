@@ -88,8 +88,8 @@ class GraphModel(Model):
         built: list[dict[str, Cell | list[Cell]]] = []
         if not faults.messages:
             arguments = _CellArguments(schema, self.encoder.widths, per_round_weights)
-            pairs = zip(passes, cells, strict=True)
-            built = [arguments.build_all(item, by_type, faults) for item, by_type in pairs]
+            steps = zip(passes, cells, strict=True)
+            built = [arguments.build_all(item, by_type, faults) for item, by_type in steps]
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():

@@ -75,7 +75,8 @@ class GraphAttention(Convolution):
 
     def score(self, rows: Tensor, attention: Tensor) -> Tensor:
         """[num_rows, heads] the product of each head's part of the rows with `attention`."""
-        return (rows.unflatten(1, self.head_shape) * attention).sum(2)
+        by_head = rows.view(-1, *self.head_shape)
+        return (by_head * attention).sum(2)
 
     def attend(
         self, children: Children, rows: Tensor, score: Tensor, own: Tensor, own_score: Tensor
@@ -90,10 +91,13 @@ class GraphAttention(Convolution):
         """
         weight, own_weight = softmax_with_own(children, score, own_score)
         total = children.sum(self._times(rows, weight))
-        return self.after_convolution(total + self._times(own, own_weight) + self.bias)
+        total = total + self._times(own, own_weight) + self.bias
+        new: Tensor = self.after_convolution(total)
+        return new
 
     def _times(self, rows: Tensor, weight: Tensor) -> Tensor:
-        return (rows.unflatten(1, self.head_shape) * weight.unsqueeze(2)).flatten(1)
+        by_head = rows.view(-1, *self.head_shape)
+        return (by_head * weight.unsqueeze(2)).flatten(1)
 
 
 class GATCell(GraphAttention):
@@ -129,7 +133,7 @@ class GATCell(GraphAttention):
         self.of_edge = None if self.edge_encoder is None else self.draw_attention()
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What a bond adds to the score of each head, once for each kind of bond."""
+        """The share of a bond in the score of each head, once for each kind of bond."""
         if self.edge_encoder is None or self.of_edge is None:
             return {}
         return {"bond": self.score(self.edge_encoder(edge), self.of_edge)}

@@ -66,5 +66,5 @@ class MPNNCell(RecurrentConvolution):
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
         rows = children.rows("h").unsqueeze(1)
-        matrices = children.edge["matrix"].unflatten(1, (self.width, self.width))
+        matrices = children.edge["matrix"].view(-1, self.width, self.width)
         return self.update(children.sum((matrices * rows).sum(2)), x, children)

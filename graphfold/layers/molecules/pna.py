@@ -38,7 +38,8 @@ class PNACell(Convolution):
 
     Args:
         hidden_size: width of `h`, the field of a node.
-        mean_log_degree: δ. In a config, "auto" takes it from the training part.
+        mean_log_degree: δ. A config may have "auto" here, in whose place training puts that of the
+            training part.
         edge_columns: the feature columns of the relation's edges; none if they are not read.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
@@ -60,7 +61,7 @@ class PNACell(Convolution):
     def __init__(
         self,
         hidden_size: int,
-        mean_log_degree: float,
+        mean_log_degree: float | str,
         edge_columns: Sequence[Column] = (),
         activation: str = "relu",
         dropout: float = 0.0,

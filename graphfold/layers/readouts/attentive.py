@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphfold.batching.kernels import segment
+from graphfold.batching.kernels.gather import parents
 from graphfold.layers.dropout import Dropout
 from graphfold.layers.readouts.pooling import Pooling
 from graphfold.layers.readouts.set2set import is_full, require_steps
@@ -60,7 +61,7 @@ class AttentiveReadout(Pooling):
         self.dropout = Dropout(dropout)
 
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
-        parent = segment.parents(ptr, len(rows))
+        parent = parents(ptr, len(rows))
         state = torch.relu(segment.segment_sum(rows, ptr, parent))
         values = self.linear(rows)
         of_node = self.of_node(values)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching.kernels import segment
+from graphfold.batching.kernels.gather import parents
 from graphfold.errors import ConfigError
 from graphfold.layers.readouts.pooling import Pooling
 
@@ -41,7 +42,7 @@ class Set2SetReadout(Pooling):
         self.lstm = nn.LSTMCell(2 * input_size, input_size)
 
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
-        parent = segment.parents(ptr, len(rows))
+        parent = parents(ptr, len(rows))
         both = rows.new_zeros(len(ptr) - 1, self.output_size)
         h = c = both[:, : rows.shape[1]]
         for _ in range(self.steps):
