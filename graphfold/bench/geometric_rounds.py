@@ -24,6 +24,7 @@ from graphfold.layers import (
     GINECell,
     MPNNCell,
     PNACell,
+    WeaveAtomCell,
 )
 
 
@@ -76,6 +77,11 @@ def geometric_round(cell: nn.Module, bonds: OneHot) -> Round:
         KeyError: if PyTorch Geometric has none that is equal.
     """
     return _ROUNDS[type(cell)](cell, bonds)
+
+
+def has_round(cell: nn.Module) -> bool:
+    """PyTorch Geometric has an equal one."""
+    return type(cell) in _ROUNDS
 
 
 def first_weight(cell: nn.Module) -> Tensor:
@@ -245,4 +251,5 @@ _FIRST: Mapping[type[nn.Module], str] = {
     GINECell: "update.inner.weight",
     MPNNCell: "gru.weight_hh",
     PNACell: "outer.weight",
+    WeaveAtomCell: "both.weight",
 }

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Rounds
-from graphfold.bench.geometric_rounds import Round, first_weight, geometric_round
+from graphfold.bench.geometric_rounds import Round, first_weight, geometric_round, has_round
 from graphfold.bench.molecule_tensors import MoleculeTensors, OneHot
 from graphfold.layers import (
     AttentiveFPFirstCell,
@@ -42,6 +42,7 @@ class Parts:
         rounds = [item.rounds for item in model.passes if isinstance(item, Rounds)]
         self.rounds, self.turns = rounds[0], range(sum(rounds))
         self.is_dmpnn = isinstance(self.cells[0], DMPNNBondCell)
+        self.has_geometric = self.is_dmpnn or all(map(has_round, self.cells))
         self.head = copy.deepcopy(cast(nn.Sequential, model.head.layers))
 
 

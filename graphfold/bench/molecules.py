@@ -12,7 +12,8 @@ with equal surroundings are equal nodes. Variants, on the same weights:
 - `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
 - `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
 - `every_node`: graphfold with a plan that shares nothing;
-- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed;
+- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed; not
+  of `weave`, which it does not have;
 - `chemprop`: its message passing and predictor (`dmpnn` only), where it is installed:
   `pip install -c constraints.txt chemprop`;
 - `product_floor`: the matrix products of graphfold's plan alone, where they are those of nodes.
@@ -81,6 +82,7 @@ SHAPES: Mapping[str, Sequence[str]] = {
     "attentive_fp": ("model=attentive_fp", *_MEAN),
     "ggnn": ("model=ggnn", *_MEAN),
     "mpnn": ("model=mpnn", *_MEAN),
+    "weave": ("model=weave", *_MEAN),
 }
 
 #: Other widths than `HIDDEN_SIZES`.
@@ -150,7 +152,7 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
     bonds = OneHot(list(map(bond_columns, dags)))
     tensors = [molecule_tensors(dag, atoms, bonds).to(like) for dag in dags]
     parts = Parts(copy.deepcopy(model).cpu())
-    if has_geometric():
+    if parts.has_geometric and has_geometric():
         found["pyg"] = variant(geometric(parts, atoms, bonds), tensors)
     if parts.is_dmpnn and has_chemprop():
         graphs = list(map(chemprop_batch, tensors))

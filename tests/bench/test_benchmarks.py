@@ -118,7 +118,8 @@ def test_molecules(bench: Bench) -> None:
     for shape in molecules.SHAPES:
         chemprop = ["chemprop"] if shape == "dmpnn" and has_chemprop() else []
         floor = ["product_floor"] if shape in molecules.OF_NODES else []
-        names = [*OWN, "every_node", *pyg, *chemprop, *floor]
+        theirs = [] if shape == "weave" else pyg
+        names = [*OWN, "every_node", *theirs, *chemprop, *floor]
         for phase in ("train", "inference"):
             assert variants(rows, shape=shape, phase=phase) == names
     shared = {row["variant"] for row in rows if row["computes"] == "equal nodes once"}
