@@ -65,6 +65,12 @@ class States(Mapping[str, Tensor]):
         values, index = self._fields.find(field, self._row.index_select(0, nodes))
         return sum_rows(values, index, ptr)
 
+    def of(self, nodes: Tensor, num_types: int) -> States:
+        """The states of some nodes, numbered in their order, which are of the first types."""
+        types = frozenset(range(num_types))
+        has = {field: own & types for field, own in self._has.items()}
+        return States(self._fields, self._row.index_select(0, nodes), has, self._sparse)
+
     def has(self, field: str, op_type: Tensor) -> Tensor:
         """[num_nodes] bool, whether nodes of these types have the field."""
         found = torch.zeros_like(op_type, dtype=torch.bool)

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Rounds
+from graphfold.bench.geometric_rounds import Round, first_weight, geometric_round, has_round
 from graphfold.bench.molecule_tensors import MoleculeTensors, OneHot
 from graphfold.layers import (
+    AttentiveFPFirstCell,
     ColumnEncoder,
     DMPNNAtomCell,
     DMPNNBondCell,
-    GCNCell,
-    GINECell,
     GraphModel,
 )
 
@@ -39,8 +39,10 @@ class Parts:
         for by_type in model.network.cells:
             for cells in by_type.values():  # type: ignore[operator]
                 self.cells += list(cells)
-        self.rounds = sum(item.rounds for item in model.passes[:1] if isinstance(item, Rounds))
+        rounds = [item.rounds for item in model.passes if isinstance(item, Rounds)]
+        self.rounds, self.turns = rounds[0], range(sum(rounds))
         self.is_dmpnn = isinstance(self.cells[0], DMPNNBondCell)
+        self.has_geometric = self.is_dmpnn or all(map(has_round, self.cells))
         self.head = copy.deepcopy(cast(nn.Sequential, model.head.layers))
 
 
@@ -53,19 +55,18 @@ def geometric(parts: Parts, atoms: OneHot, bonds: OneHot) -> nn.Module:
 
 def compared_weights(model: nn.Module) -> list[Tensor]:
     """The weights of the first messages and of the head, which all models have alike."""
-    if isinstance(model, GraphModel):
-        first: object = _first_layer(Parts(model).cells[0])
-    else:
-        first = model.first
     layers = cast(nn.Module, model.head).modules()
-    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
-    return [cast(nn.Linear, layer).weight for layer in (first, *linear)]
+    linear = [layer.weight for layer in layers if isinstance(layer, nn.Linear)]
+    return [_first_weight(model), *linear]
 
 
-def _first_layer(cell: nn.Module) -> nn.Linear:
-    if isinstance(cell, DMPNNBondCell):
-        return cell.message
-    return cell.update.inner if isinstance(cell, GINECell) else cast(GCNCell, cell).linear
+def _first_weight(model: nn.Module) -> Tensor:
+    if isinstance(model, GeometricConvolutions):
+        return cast(Round, model.turns[0]).first_weight
+    if not isinstance(model, GraphModel):
+        return cast(nn.Linear, model.first).weight
+    cell = Parts(model).cells[0]
+    return cell.message.weight if isinstance(cell, DMPNNBondCell) else first_weight(cell)
 
 
 class GeometricDMPNN(nn.Module):
@@ -104,32 +105,27 @@ class GeometricDMPNN(nn.Module):
 
 
 class GeometricConvolutions(nn.Module):
-    """Layers of `GCNConv`, or of `GINEConv`, as PyTorch Geometric has them."""
+    """Rounds of a layer of PyTorch Geometric."""
 
     def __init__(self, parts: Parts, atoms: OneHot, bonds: OneHot) -> None:
         super().__init__()
         self.encoder = atoms.linear(parts.encoders["atom"])
-        self.convolutions = nn.ModuleList(_convolution(cell) for cell in parts.cells)
-        self.edge_encoders = nn.ModuleList(
-            bonds.linear(cell.edge_encoder) for cell in parts.cells if isinstance(cell, GINECell)
-        )
+        self.starts_leaky = isinstance(parts.cells[0], AttentiveFPFirstCell)
+        made = {cell: geometric_round(cell, bonds) for cell in parts.cells}
+        # One cell of all rounds is one layer; each cell of its own is another.
+        shared = len(made) == 1
+        self.turns = nn.ModuleList(made[parts.cells[0 if shared else n]] for n in parts.turns)
         self.head = parts.head
-
-    @property
-    def first(self) -> nn.Module:
-        """The layer of the first messages."""
-        convolution = self.convolutions[0]
-        return cast(nn.Module, convolution.nn[0] if self.edge_encoders else convolution.lin)  # type: ignore[index]
 
     def forward(self, batch: MoleculeTensors) -> Tensor:
         """[num_molecules, num_targets]"""
         from torch_geometric.nn import global_mean_pool
 
         h = self.encoder(batch.atoms)
+        h = nn.functional.leaky_relu(h) if self.starts_leaky else h
         edges = torch.stack([batch.source, batch.target])
-        for number, convolution in enumerate(self.convolutions):
-            more = [self.edge_encoders[number](batch.bonds)] if self.edge_encoders else []
-            h = torch.relu(convolution(h, edges, *more))
+        for turn in self.turns:
+            h = turn(h, edges, batch.bonds)
         raw: Tensor = self.head(global_mean_pool(h, batch.molecule, batch.num_molecules))
         return raw
 
@@ -203,24 +199,3 @@ def _beside(left: Tensor, right: Tensor, bias: Tensor | None = None) -> nn.Linea
     if bias is not None:
         layer.bias.data.copy_(bias)
     return layer
-
-
-def _convolution(cell: nn.Module) -> nn.Module:
-    from torch_geometric.nn import GCNConv, GINEConv
-
-    if isinstance(cell, GINECell):
-        size = cell.update.inner.in_features
-        convolution = GINEConv(nn.Sequential(_linear(size), nn.ReLU(), _linear(size)))
-        # Only now: it draws the weights of what it is given.
-        convolution.nn[0].load_state_dict(cell.update.inner.state_dict())
-        convolution.nn[2].load_state_dict(cell.update.outer.state_dict())
-    else:
-        assert isinstance(cell, GCNCell)
-        convolution = GCNConv(cell.linear.in_features, cell.linear.out_features)
-        convolution.lin.weight.data.copy_(cell.linear.weight)
-        convolution.bias.data.copy_(cell.linear.bias)
-    return cast(nn.Module, convolution)
-
-
-def _linear(size: int) -> nn.Linear:
-    return nn.Linear(size, size)

@@ -1,20 +1,22 @@
 """How fast are graph networks over molecules, beside PyTorch Geometric and chemprop?
 
-Lipophilicity with three models of one width, named by the field `shape`: `dmpnn`, the model of the
-experiment lipophilicity_dmpnn, Yang et al. (2019), https://arxiv.org/abs/1904.01561, of depth 3;
-`gine` and `gcn`, three layers of each. All end in a mean over the atoms and a head of two layers. A
-training step is forward, squared error, backward and a step of torch's fused Adam, for all variants
-alike; the batches, the first of an epoch, are made beforehand for every variant in the form that it
-takes. The others get one-hot features of the codes that occur. Nodes with equal surroundings are
-equal nodes. Variants, on the same weights:
+Lipophilicity with models named by the field `shape`: `dmpnn`, the model of the experiment
+lipophilicity_dmpnn, Yang et al. (2019), https://arxiv.org/abs/1904.01561, of depth 3; `gine` and
+`gcn`, three layers of each; the other models of configs/model with the rounds that they have there,
+`mpnn` of width 64, since it makes a matrix for each edge. All end in a mean over the atoms and a
+head of two layers. A training step is forward, squared error, backward and a step of torch's fused
+Adam, for all variants alike; the batches, the first of an epoch, are made beforehand for every
+variant in the form that it takes. The others get one-hot features of the codes that occur. Nodes
+with equal surroundings are equal nodes. Variants, on the same weights:
 
 - `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
 - `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
 - `every_node`: graphfold with a plan that shares nothing;
-- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed;
+- `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed; not
+  of `weave`, which it does not have;
 - `chemprop`: its message passing and predictor (`dmpnn` only), where it is installed:
   `pip install -c constraints.txt chemprop`;
-- `product_floor`: the matrix products of graphfold's plan alone.
+- `product_floor`: the matrix products of graphfold's plan alone, where they are those of nodes.
 
     graphfold bench molecules --batch-size 64,512 --hidden-size 300
 """
@@ -60,20 +62,34 @@ HIDDEN_SIZES = (300,)
 #: Batches that a call of a variant goes through.
 NUM_BATCHES = 4
 
-_CONVOLUTIONS = (
+_MEAN = (
     "data=lipophilicity",
     "optimizer=adam",
-    "model.cells.0._every_.norm=null",
     "model.readout._target_=graphfold.layers.MeanReadout",
     "+model.head.hidden_size=${model.hidden_size}",
 )
+_CONVOLUTIONS = (*_MEAN, "model.cells.0._every_.norm=null")
+_PLAIN = (*_CONVOLUTIONS, "model.cells.0._every_.residual=false")
 
 #: Shape -> what makes the experiment.
 SHAPES: Mapping[str, Sequence[str]] = {
     "dmpnn": ("experiment=lipophilicity_dmpnn",),
-    "gine": ("model=gin", *_CONVOLUTIONS),
-    "gcn": ("model=gcn", *_CONVOLUTIONS, "model.cells.0._every_.residual=false"),
+    "gine": ("model=gine", *_CONVOLUTIONS),
+    "gcn": ("model=gcn", *_PLAIN),
+    "gat": ("model=gat", *_PLAIN),
+    "gatv2": ("model=gatv2", *_PLAIN),
+    "pna": ("model=pna", *_PLAIN),
+    "attentive_fp": ("model=attentive_fp", *_MEAN),
+    "ggnn": ("model=ggnn", *_MEAN),
+    "mpnn": ("model=mpnn", *_MEAN),
+    "weave": ("model=weave", *_MEAN),
 }
+
+#: Other widths than `HIDDEN_SIZES`.
+WIDTHS: Mapping[str, Sequence[int]] = {"mpnn": (64,)}
+
+#: The models whose products are all of rows of nodes.
+OF_NODES = ("dmpnn", "gine", "gcn")
 
 
 def rows(settings: Settings) -> Iterator[Row]:
@@ -85,15 +101,19 @@ def rows(settings: Settings) -> Iterator[Row]:
     """
     for shape, own in SHAPES.items():
         data = load_data([*own, *settings.overrides], settings.config_dir)
-        for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
+        widths = WIDTHS.get(shape, HIDDEN_SIZES)
+        for hidden_size, batch_size in settings.sizes(widths, BATCH_SIZES):
             experiment = load_sized(own, (hidden_size, batch_size), settings, data)
             batches = experiment.batches(NUM_BATCHES)
             require_equal(make_variants(experiment.double(), batches[:1]))
             variants = make_variants(experiment, batches)
-            ours = variants["graphfold"].batches
-            floors = [product_floor(experiment.graph_model, batch) for batch, _ in ours]
+            floors = {}
+            if shape in OF_NODES:
+                ours = [batch for batch, _ in variants["graphfold"].batches]
+                model = experiment.graph_model
+                floors["product_floor"] = [product_floor(model, batch) for batch in ours]
             setting = settings.row("molecules", batch_size, hidden_size, shape=shape)
-            yield from measure_variants(Contest(setting, variants, {"product_floor": floors}))
+            yield from measure_variants(Contest(setting, variants, floors))
 
 
 def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str, Variant]:
@@ -132,7 +152,7 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
     bonds = OneHot(list(map(bond_columns, dags)))
     tensors = [molecule_tensors(dag, atoms, bonds).to(like) for dag in dags]
     parts = Parts(copy.deepcopy(model).cpu())
-    if has_geometric():
+    if parts.has_geometric and has_geometric():
         found["pyg"] = variant(geometric(parts, atoms, bonds), tensors)
     if parts.is_dmpnn and has_chemprop():
         graphs = list(map(chemprop_batch, tensors))

@@ -9,11 +9,24 @@ from graphfold.layers.heads.multi_label import MultiLabelHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
+from graphfold.layers.molecules.attentive_fp import AttentiveFPCell, AttentiveFPFirstCell
 from graphfold.layers.molecules.dmpnn import DMPNNAtomCell, DMPNNBondCell
 from graphfold.layers.molecules.fingerprint import FingerprintCell
+from graphfold.layers.molecules.gat import GATCell, GATv2Cell
 from graphfold.layers.molecules.gcn import GCNCell
+from graphfold.layers.molecules.ggnn import GGNNCell
 from graphfold.layers.molecules.gin import GINCell, GINECell
-from graphfold.layers.readouts.pooling import AttentionReadout, MaxReadout, MeanReadout, SumReadout
+from graphfold.layers.molecules.mpnn import MPNNCell
+from graphfold.layers.molecules.pna import PNACell
+from graphfold.layers.molecules.weave import WeaveAtomCell, WeavePairCell
+from graphfold.layers.readouts.attentive import AttentiveReadout
+from graphfold.layers.readouts.pooling import (
+    AttentionReadout,
+    GatedReadout,
+    MaxReadout,
+    MeanReadout,
+    SumReadout,
+)
 from graphfold.layers.readouts.readout import (
     NodeReadout,
     OutputReadout,
@@ -21,6 +34,7 @@ from graphfold.layers.readouts.readout import (
     Readout,
     RootReadout,
 )
+from graphfold.layers.readouts.set2set import Set2SetReadout
 from graphfold.layers.trees.leaf import LeafCell
 from graphfold.layers.trees.tree_gru import TreeGRUCell
 from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
@@ -28,6 +42,9 @@ from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
 
 __all__ = [
     "AttentionReadout",
+    "AttentiveFPCell",
+    "AttentiveFPFirstCell",
+    "AttentiveReadout",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
@@ -35,13 +52,18 @@ __all__ = [
     "DMPNNBondCell",
     "FeatureEncoder",
     "FingerprintCell",
+    "GATCell",
+    "GATv2Cell",
     "GCNCell",
+    "GGNNCell",
     "GINCell",
     "GINECell",
+    "GatedReadout",
     "GraphModel",
     "Head",
     "LeafCell",
     "LeafLSTMCell",
+    "MPNNCell",
     "MaxReadout",
     "MeanReadout",
     "Model",
@@ -49,14 +71,18 @@ __all__ = [
     "NaryTreeLSTMCell",
     "NodeReadout",
     "OutputReadout",
+    "PNACell",
     "PairClassificationHead",
     "PairReadout",
     "Readout",
     "RegressionHead",
     "RelatednessHead",
     "RootReadout",
+    "Set2SetReadout",
     "SumReadout",
     "TreeFCCell",
     "TreeGRUCell",
     "TreeRNNCell",
+    "WeaveAtomCell",
+    "WeavePairCell",
 ]

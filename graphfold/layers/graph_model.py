@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
@@ -13,8 +14,10 @@ from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of, require_kind
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.heads.head import Head
-from graphfold.layers.model import Model
+from graphfold.layers.model import Lowering, Model
+from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.readouts.readout import Readout
+from graphfold.layers.virtual_node import VirtualNode
 
 #: What makes a cell once the schema is known, or a cell that is made.
 CellFactory: TypeAlias = Callable[..., Cell]
@@ -46,6 +49,9 @@ class GraphModel(Model):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
         fuse: whether cells are compiled; see `Network`.
+        virtual_node: the relation that joins a node of its own in every graph with all others, see
+            `VirtualNode`; None for no such node. It is of the type "virtual", which needs a cell.
+        pairs: arguments of `NodePairs`, which adds nodes of the type "pair"; None for none.
 
     Raises:
         ConfigError: if the parts do not fit the schema or each other; it names every fault.
@@ -67,8 +73,14 @@ class GraphModel(Model):
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
         fuse: bool | None = None,
+        virtual_node: str | None = None,
+        pairs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self._adds = choose_addition(virtual_node, pairs)
+        data_schema = schema
+        schema = schema if self._adds is None else self._adds.schema(schema)
+        self._num_types = len(data_schema.types)
         faults = Faults()
         faults.messages += _misfits(schema, passes, cells)
         with faults.collect():
@@ -76,8 +88,8 @@ class GraphModel(Model):
         built: list[dict[str, Cell | list[Cell]]] = []
         if not faults.messages:
             arguments = _CellArguments(schema, self.encoder.widths, per_round_weights)
-            pairs = zip(passes, cells, strict=True)
-            built = [arguments.build_all(item, by_type, faults) for item, by_type in pairs]
+            steps = zip(passes, cells, strict=True)
+            built = [arguments.build_all(item, by_type, faults) for item, by_type in steps]
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():
@@ -90,7 +102,7 @@ class GraphModel(Model):
             width = widths.get(argument(readout, "field"), 1)
             self.readout = build(readout, input_size=width)
             require_kind(self.readout, Readout, "readout")
-            self.head = self._build_head(head, schema, scalers)
+            self.head = self._build_head(head, data_schema, scalers)
         faults.report("the model")
 
     def _build_head(
@@ -117,20 +129,44 @@ class GraphModel(Model):
         """The passes, which are all that the scheduler needs of the model."""
         return self.network.passes
 
+    @property
+    def lowering(self) -> Lowering | None:
+        """Adds the virtual node or the pairs, if there are any."""
+        return None if self._adds is None else self._adds.lower
+
     def state_parts(self) -> list[Callable[..., Any]]:
         """The encoder and the cells."""
         return [*self.encoder.modules(), *self.network.modules()]
 
     def states(self, batch: Batch) -> States:
-        """The states of all nodes after all passes."""
-        x = self.encoder(batch.dag, batch.schedule.sources)
-        states: States = self.network(batch, x)
-        return states
+        """The states of all nodes of the data after all passes."""
+        computed = batch.computed
+        x = self.encoder(computed.dag, computed.schedule.sources)
+        states: States = self.network(computed, x)
+        if self._adds is None:
+            return states
+        nodes = torch.nonzero(computed.dag.op_type < self._num_types).view(-1)
+        return states.of(nodes, self._num_types)
 
     def rows(self, states: States, batch: Batch) -> Tensor:
         """[num_rows, width] what the readout reads, one row as its `level` says."""
         rows: Tensor = self.readout(states, batch.dag)
         return rows
+
+
+def choose_addition(
+    virtual_node: str | None, pairs: Mapping[str, Any] | None
+) -> VirtualNode | NodePairs | None:
+    """The nodes that a model adds to the graphs of the data, from its arguments of these names.
+
+    Raises:
+        ConfigError: if it is to add both, or an argument is wrong.
+    """
+    if virtual_node is not None and pairs is not None:
+        raise ConfigError("a model adds pairs or a virtual node. Set one of them to null.")
+    if virtual_node is not None:
+        return VirtualNode(virtual_node)
+    return None if pairs is None else build(NodePairs, **pairs)
 
 
 class _CellArguments:

@@ -138,7 +138,7 @@ def compare(
                 share,
                 _distance(outputs, got, want),
                 _distance(gradients, got, want),
-                _first_difference(got, want, computed),
+                _first_difference(got, want, (dag, computed)),
                 cells,
             )
 
@@ -179,8 +179,16 @@ def _distance(names: Sequence[str], got: Mapping[str, Tensor], want: Mapping[str
     return distance((got[name] for name in names), (want[name] for name in names))
 
 
-def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag: TypedDAG) -> str:
-    """The place where the first tensor that differs does so first; a state names its node."""
+def _first_difference(
+    got: Mapping[str, Tensor], want: Mapping[str, Tensor], graphs: Sequence[TypedDAG]
+) -> str:
+    """The place where the first tensor that differs does so first; a state names its node.
+
+    Args:
+        got: the tensors by name.
+        want: those that they should be.
+        graphs: the graphs of the data, and those that are computed; states are of either.
+    """
     for name in want:
         if _distance([name], got, want) <= TOLERANCE:
             continue
@@ -189,6 +197,7 @@ def _first_difference(got: Mapping[str, Tensor], want: Mapping[str, Tensor], dag
         row = int(torch.nonzero(~(rows <= TOLERANCE))[0])
         place = f"{name} differs in row {row}"
         if name.startswith("field"):
+            dag = next(dag for dag in graphs if dag.num_nodes == len(rows))
             file, line = dag.place(int(dag.batch[row]))
             node_type = dag.schema.types[int(dag.op_type[row])].name
             place = f"{name} differs at node {row}, a '{node_type}' of {file}:{line}"

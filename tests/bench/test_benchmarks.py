@@ -17,7 +17,7 @@ from training.tiny_runs import MOLECULES, run, write_corpora
 
 from graphfold.batching import POLICIES
 from graphfold.batching.native.library import why_missing
-from graphfold.bench import measure, train
+from graphfold.bench import measure, molecules, train
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.molecule_baselines import has_chemprop, has_geometric
 from graphfold.bench.run import BENCHMARKS, PAGE
@@ -115,9 +115,11 @@ def test_sequence(bench: Bench) -> None:
 def test_molecules(bench: Bench) -> None:
     rows = bench("molecules", "--batch-size", "4", "--hidden-size", "8")
     pyg = ["pyg"] if has_geometric() else []
-    for shape in ("dmpnn", "gine", "gcn"):
+    for shape in molecules.SHAPES:
         chemprop = ["chemprop"] if shape == "dmpnn" and has_chemprop() else []
-        names = [*OWN, "every_node", *pyg, *chemprop, "product_floor"]
+        floor = ["product_floor"] if shape in molecules.OF_NODES else []
+        theirs = [] if shape == "weave" else pyg
+        names = [*OWN, "every_node", *theirs, *chemprop, *floor]
         for phase in ("train", "inference"):
             assert variants(rows, shape=shape, phase=phase) == names
     shared = {row["variant"] for row in rows if row["computes"] == "equal nodes once"}

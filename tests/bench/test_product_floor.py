@@ -125,7 +125,7 @@ def test_variants_of_sst_have_floors_of_their_own_plans(root: Path) -> None:
     assert classifier == every_node.rows[2] == batch.dag.num_nodes
 
 
-@pytest.mark.parametrize("shape", molecules.SHAPES)
+@pytest.mark.parametrize("shape", molecules.OF_NODES)
 def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: str) -> None:
     found = experiment(root, *molecules.SHAPES[shape])
     every_node = require_floor(found, molecules.product_floor, share=False)

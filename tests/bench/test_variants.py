@@ -56,7 +56,7 @@ def of_sst(root: Path, dtype: torch.dtype, shape: str) -> Made:
 
 
 def of_molecules(root: Path, dtype: torch.dtype, shape: str) -> Made:
-    own = [*molecules.SHAPES[shape], "model.hidden_size=6", "data.batch_size=5"]
+    own = [*molecules.SHAPES[shape], "model.hidden_size=8", "data.batch_size=5"]
     found = load_experiment([*own, *settings(root)])
     found.model.to(dtype)
     return molecules.make_variants(found, found.batches(2))

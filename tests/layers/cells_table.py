@@ -12,19 +12,28 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up, build_schedule
 from graphfold.dag import Column, NodeType, Schema, TypedDAG
 from graphfold.layers import (
+    AttentiveFPCell,
+    AttentiveFPFirstCell,
     ChildSumTreeLSTMCell,
     DMPNNAtomCell,
     DMPNNBondCell,
     FingerprintCell,
+    GATCell,
+    GATv2Cell,
     GCNCell,
+    GGNNCell,
     GINCell,
     GINECell,
     LeafCell,
     LeafLSTMCell,
+    MPNNCell,
     NaryTreeLSTMCell,
+    PNACell,
     TreeFCCell,
     TreeGRUCell,
     TreeRNNCell,
+    WeaveAtomCell,
+    WeavePairCell,
 )
 
 SIZE = 3
@@ -181,6 +190,14 @@ CASES = [
     rounds("gine with dropout", lambda: GINECell(H, EDGES, dropout=0.5), True),
     rounds("fingerprint", lambda: FingerprintCell(H, 4, EDGES, max_degree=2), True),
     rounds("fingerprint with dropout", lambda: FingerprintCell(H, 4, max_degree=0, dropout=0.5)),
+    rounds("gat", lambda: GATCell(H, EDGES, 3, "tanh", residual=True)),
+    rounds("gatv2", lambda: GATv2Cell(H, EDGES, 3, "tanh", jumping="sum")),
+    rounds("ggnn", lambda: GGNNCell(H, EDGES, jumping="max"), True),
+    rounds("mpnn", lambda: MPNNCell(H, EDGES, 4)),
+    rounds("pna", lambda: PNACell(H, 0.8, EDGES, "tanh", residual=True)),
+    rounds("pna with dropout", lambda: PNACell(H, 0.8, dropout=0.5, jumping="max"), True),
+    rounds("weave atoms", lambda: WeaveAtomCell(H)),
+    rounds("weave pairs", lambda: WeavePairCell(H)),
     rounds("dmpnn", lambda: DMPNNBondCell(H, "tanh")),
     rounds("dmpnn with dropout", lambda: DMPNNBondCell(H, dropout=0.5, bias=True), True),
     Case(
@@ -190,6 +207,15 @@ CASES = [
         widths={"atom": SIZE},
         passes=(*BONDS, Rounds("bond", 1)),
         any_arity=True,
+    ),
+    Case(
+        "attentive_fp with dropout",
+        ATOMS,
+        lambda: [{"atom": AttentiveFPFirstCell(H, EDGES, 0.5)}, {"atom": AttentiveFPCell(H)}],
+        widths={"atom": SIZE},
+        passes=(Rounds("bond", 1), *BONDS),
+        any_arity=True,
+        random=True,
     ),
     Case(
         "gcn after an embedding",

@@ -26,11 +26,12 @@ class GCNCell(Convolution):
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
         norm: "batch" or "layer" normalisation before the activation; None for none.
         residual: whether to add the old `h` to the new one.
+        jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size]
-        returns: {"h": [group_size, hidden_size]}
+        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -44,19 +45,18 @@ class GCNCell(Convolution):
         dropout: float = 0.0,
         norm: str | None = None,
         residual: bool = False,
+        jumping: str | None = None,
     ) -> None:
-        super().__init__({"h": hidden_size}, dropout)
+        super().__init__({"h": hidden_size}, dropout, residual, jumping)
         self.linear = nn.Linear(hidden_size, hidden_size)
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
-        self.residual = residual
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
         own = _norm(children.count, self.linear.weight)
         weight = _norm(children.child_count, own) * children.expand(own)
         total = children.sum("h", weight, own.square())
-        h = self.drop(self.after_convolution(self.linear(total)), x)
-        return {"h": children.previous("h") + h if self.residual else h}
+        return self.finish(self.after_convolution(self.linear(total)), x, children)
 
 
 def _norm(count: Tensor, like: Tensor) -> Tensor:

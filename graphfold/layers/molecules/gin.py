@@ -29,11 +29,13 @@ class GINCell(Convolution):
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
         norm: normalisation inside the MLP: "batch", as in the paper, "layer" or None.
         learn_epsilon: whether ε is learned (GIN-ε in the paper) or stays 0 (GIN-0).
+        residual: whether to add the old `h` to the new one.
+        jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size]
-        returns: {"h": [group_size, hidden_size]}
+        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -47,14 +49,16 @@ class GINCell(Convolution):
         dropout: float = 0.0,
         norm: str | None = None,
         learn_epsilon: bool = False,
+        residual: bool = False,
+        jumping: str | None = None,
     ) -> None:
-        super().__init__({"h": hidden_size}, dropout)
+        super().__init__({"h": hidden_size}, dropout, residual, jumping)
         self.update = GINUpdate(hidden_size, activation, norm, learn_epsilon)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
         h = self.update(self.update.own() * children.previous("h") + children.sum("h"))
-        return {"h": self.drop(h, x)}
+        return self.finish(h, x, children)
 
 
 class GINECell(Convolution):
@@ -72,11 +76,13 @@ class GINECell(Convolution):
         dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
         norm: normalisation inside the MLP: "batch", "layer" or None.
         learn_epsilon: whether ε is learned or stays 0.
+        residual: whether to add the old `h` to the new one.
+        jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}
+        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -92,8 +98,10 @@ class GINECell(Convolution):
         dropout: float = 0.0,
         norm: str | None = None,
         learn_epsilon: bool = False,
+        residual: bool = False,
+        jumping: str | None = None,
     ) -> None:
-        super().__init__({"h": hidden_size}, dropout)
+        super().__init__({"h": hidden_size}, dropout, residual, jumping)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size)
         self.update = GINUpdate(hidden_size, activation, norm, learn_epsilon)
 
@@ -105,8 +113,7 @@ class GINECell(Convolution):
         """The state after one more round."""
         messages = torch.relu_(children.rows("h") + children.edge["bond"])
         own = self.update.own() * children.previous("h")
-        h = self.update(own + children.sum(messages))
-        return {"h": self.drop(h, x)}
+        return self.finish(self.update(own + children.sum(messages)), x, children)
 
 
 class GINUpdate(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,33 +10,59 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.children import Children
 from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers.activation import Activation, get_activation
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.node_input import features, parts
 
+#: The field of the states of all rounds in one, and how they become one.
+JUMP = "jump"
+JUMPS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": torch.add,
+    "max": torch.maximum,
+}
+
 NORMS: Mapping[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class Convolution(Cell):
-    """The base of the convolutions: the state before the first round, dropout of the new one.
+    """The base of the convolutions: the first state, and what follows the new one of a round.
 
-    Before the first round the first field is the features and every other one zero, unless an
-    earlier pass computed them.
+    Before the first round the first field and `jump` are the features and every other field is
+    zero, unless an earlier pass computed them. The neighbours are asked for the first field.
+
+    With `jumping` a node has the field `jump`, its states of all rounds in one, for the readout:
+    the jumping knowledge of Xu et al. (2018), https://arxiv.org/abs/1806.03536, by their sum or by
+    their elementwise maximum, the state before the first round among them.
 
     Args:
         fields: what a node stores; dropout is for the first of them.
         dropout: probability of dropping an entry of the new state, drawn anew in every round.
+        residual: whether the old state is added to the new one.
+        jumping: "sum" or "max" of the states of all rounds; None for no such field.
 
     Raises:
-        ConfigError: if `dropout` is not a probability.
+        ConfigError: if `dropout` is not a probability, or there is no such way of jumping.
     """
 
-    def __init__(self, fields: Mapping[str, int], dropout: float) -> None:
+    def __init__(
+        self,
+        fields: Mapping[str, int],
+        dropout: float,
+        residual: bool = False,
+        jumping: str | None = None,
+    ) -> None:
         super().__init__()
-        self.fields = fields
         self.width = next(iter(fields.values()))
+        if jumping not in (None, *JUMPS):
+            known = " or ".join(JUMPS)
+            raise ConfigError(f"there is no jumping '{jumping}'. Use {known}, or none.")
+        self.fields = {**fields, JUMP: self.width} if jumping else fields
+        if self.reads is None:
+            self.reads = (next(iter(fields)),)
         self.dropout = StateDropout(dropout)
+        self.residual, self.jumping = residual, jumping
 
     def before(self, x: NodeInput) -> NodeInput:
         """The features, and the dropout mask."""
@@ -51,8 +77,10 @@ class Convolution(Cell):
         """
         first, *others = self.fields
         h = self.first(x)
-        zeros = {name: h.new_zeros(h.shape[0], self.fields[name]) for name in others}
-        return {first: h, **zeros}
+        zeros = {
+            name: h.new_zeros(h.shape[0], self.fields[name]) for name in others if name != JUMP
+        }
+        return {first: h, **zeros, **({JUMP: h} if self.jumping else {})}
 
     def first(self, x: NodeInput) -> Tensor:
         """The features; raises ShapeError if they are not as wide as the state."""
@@ -64,6 +92,16 @@ class Convolution(Cell):
                 f"computes '{next(iter(self.fields))}'."
             )
         return h
+
+    def finish(self, h: Tensor, x: NodeInput, children: Children) -> dict[str, Tensor]:
+        """The fields of the base, from the new state: dropped out, with the old one, and `jump`."""
+        field = next(iter(self.fields))
+        h = self.drop(h, x)
+        if self.residual:
+            h = children.previous(field) + h
+        if self.jumping is None:
+            return {field: h}
+        return {field: h, JUMP: JUMPS[self.jumping](children.previous(JUMP), h)}
 
     def drop(self, h: Tensor, x: NodeInput) -> Tensor:
         """The new state of a group with some entries dropped, in training."""

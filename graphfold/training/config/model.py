@@ -8,7 +8,9 @@ from typing import Any
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
+from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.heads.registry import choose_head
+from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import find_target, instantiate
 
 #: In place of a type's name, cells may be given by role; a type's own name comes first.
@@ -26,7 +28,7 @@ _LAYERS = "graphfold.layers"
 def complete_model_config(
     config: Mapping[str, Any], schema: Schema, dag: TypedDAG, task: str | None = None
 ) -> dict[str, Any]:
-    """The config of a model with types in place of roles, and a readout and head in place of auto.
+    """The config of a model with types in place of roles, and what the data decides for auto.
 
     What it returns depends on the data no more, so it is what a checkpoint keeps.
 
@@ -56,7 +58,10 @@ def complete_model_config(
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-        own["cells"] = [_name_types(by_role, schema) for by_role in config["cells"]]
+        adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
+        computed = schema if adds is None else adds.schema(schema)
+        own["cells"] = [_name_types(by_role, computed) for by_role in config["cells"]]
+        fill_degrees(own, dag, adds)
     head = dict(config["head"])
     if head["_target_"] == AUTO:
         targets = schema.graph_targets or schema.node_targets

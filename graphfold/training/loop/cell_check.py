@@ -77,9 +77,14 @@ def _differing_cells(model: Model, graphs: list[TypedDAG]) -> list[str]:
         together = model.states(model.plan(dag, "depth"))
         alone = [model.states(model.plan(graph, "one_by_one")) for graph in graphs]
     restore_generators(before)
+    known = {node_type.name for node_type in dag.schema.types}
     for by_type in model.network.cells:
         depths = {}
         for name, cells in by_type.items():
+            if (
+                name not in known
+            ):  # of nodes that the model adds; what differs shows in their readers
+                continue
             nodes = _differs(cells[-1].fields, together, alone)[dag.nodes_of_type(name)]
             if nodes.any():
                 depth = dag.depth[dag.nodes_of_type(name)][nodes].min()

@@ -111,9 +111,10 @@ def _compare(trial: Trial, compiled: CompiledCell, with_gradients: bool) -> None
 
 def _gradients(states: list[Tensor], asked: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
     total = sum((state * grad).sum() for state, grad in zip(states, asked, strict=True))
-    if not isinstance(total, Tensor) or not total.requires_grad or not leaves:
-        return []
-    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    found: Sequence[Tensor | None] = [None] * len(leaves)
+    # Without an edge, one way may read no leaf where the other names them all.
+    if isinstance(total, Tensor) and total.requires_grad and leaves:
+        found = torch.autograd.grad(total, leaves, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
 
 

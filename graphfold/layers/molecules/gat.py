@@ -1,0 +1,218 @@
+"""Graph attention networks, the first and the second version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphfold.batching.cell import NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.dag import Column
+from graphfold.errors import ConfigError
+from graphfold.layers.encoders.column_encoder import ColumnEncoder
+from graphfold.layers.molecules.message_passing import AfterConvolution, Convolution
+
+#: The slope of leaky ReLU below zero.
+SLOPE = 0.2
+
+
+class GraphAttention(Convolution):
+    """The base of both versions: several heads, which attend to the neighbours and the node itself.
+
+    As in PyTorch Geometric, a node is its own neighbour over an edge with the mean features of its
+    edges, and the heads are side by side.
+
+    Args:
+        hidden_size: width of `h`, the field of a node.
+        edge_columns: the feature columns of the relation's edges; none if they are not read.
+        heads: number of heads; each is hidden_size / heads wide.
+        activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
+        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        norm: "batch" or "layer" normalisation before the activation; None for none.
+        residual: whether to add the old `h` to the new one.
+        jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
+
+    Shape:
+        x: [num_nodes_of_type, hidden_size] if it is the state before the first round
+        children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
+        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+
+    Raises:
+        ShapeError: if rounds start from features that are not `hidden_size` wide.
+        ConfigError: if the heads do not divide the width, an edge column cannot be encoded,
+            `dropout` is not a probability, or there is no such activation.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        edge_columns: Sequence[Column] = (),
+        heads: int = 4,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        norm: str | None = None,
+        residual: bool = False,
+        jumping: str | None = None,
+    ) -> None:
+        super().__init__({"h": hidden_size}, dropout, residual, jumping)
+        if heads < 1 or hidden_size % heads:
+            raise ConfigError(
+                f"{type(self).__name__} cannot share hidden_size={hidden_size} among {heads} "
+                "heads. Set a width that is a multiple of the number of heads."
+            )
+        self.head_shape = heads, hidden_size // heads
+        self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
+        self.bias = nn.Parameter(torch.zeros(hidden_size))
+        self.after_convolution = AfterConvolution(hidden_size, activation, norm)
+
+    def draw_attention(self) -> nn.Parameter:
+        """[heads, hidden_size / heads] what a score is the product with; as of a linear layer."""
+        bound = self.head_shape[1] ** -0.5
+        return nn.Parameter(torch.empty(self.head_shape).uniform_(-bound, bound))
+
+    def score(self, rows: Tensor, attention: Tensor) -> Tensor:
+        """[num_rows, heads] the product of each head's part of the rows with `attention`."""
+        by_head = rows.view(-1, *self.head_shape)
+        return (by_head * attention).sum(2)
+
+    def attend(
+        self, children: Children, rows: Tensor, score: Tensor, own: Tensor, own_score: Tensor
+    ) -> Tensor:
+        """[group_size, hidden_size] means over neighbours and the node itself by softmax of scores.
+
+        Shape:
+            rows: [num_child_edges, hidden_size]
+            score: [num_child_edges, heads]
+            own: [group_size, hidden_size]
+            own_score: [group_size, heads]
+        """
+        weight, own_weight = softmax_with_own(children, score, own_score)
+        total = children.sum(self._times(rows, weight))
+        total = total + self._times(own, own_weight) + self.bias
+        new: Tensor = self.after_convolution(total)
+        return new
+
+    def _times(self, rows: Tensor, weight: Tensor) -> Tensor:
+        by_head = rows.view(-1, *self.head_shape)
+        return (by_head * weight.unsqueeze(2)).flatten(1)
+
+
+class GATCell(GraphAttention):
+    """One round of graph attention, for `Rounds`.
+
+    Equations 1-5 of Velickovic et al. (2018), https://arxiv.org/abs/1710.10903, in the form of
+    PyTorch Geometric's `GATConv` with edge features, for each head, with e_uv the encoded columns:
+
+        s_uv = leaky_relu(a · W h_v + b · W h_u + c · e_uv)
+        h_v' = activation(Σ_{u ∈ N(v) ∪ {v}} softmax_u(s_uv) W h_u + bias)
+
+    Differences from the paper: edge features; attention is not dropped out, only the new `h` is;
+    normalisation, a residual connection and jumping as options. See `GraphAttention` for the
+    arguments.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        edge_columns: Sequence[Column] = (),
+        heads: int = 4,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        norm: str | None = None,
+        residual: bool = False,
+        jumping: str | None = None,
+    ) -> None:
+        super().__init__(
+            hidden_size, edge_columns, heads, activation, dropout, norm, residual, jumping
+        )
+        self.linear = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.of_target, self.of_source = self.draw_attention(), self.draw_attention()
+        self.of_edge = None if self.edge_encoder is None else self.draw_attention()
+
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The share of a bond in the score of each head, once for each kind of bond."""
+        if self.edge_encoder is None or self.of_edge is None:
+            return {}
+        return {"bond": self.score(self.edge_encoder(edge), self.of_edge)}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state after one more round."""
+        own, rows = self.linear(children.previous("h")), self.linear(children.rows("h"))
+        target = self.score(own, self.of_target)
+        score = self.score(rows, self.of_source) + children.expand(target)
+        own_score = self.score(own, self.of_source) + target
+        if self.edge_encoder is not None:
+            score = score + children.edge["bond"]
+            own_score = own_score + children.mean(children.edge["bond"])
+        score = functional.leaky_relu(score, SLOPE)
+        own_score = functional.leaky_relu(own_score, SLOPE)
+        return self.finish(self.attend(children, rows, score, own, own_score), x, children)
+
+
+class GATv2Cell(GraphAttention):
+    """One round of graph attention whose ranking of neighbours depends on the node, for `Rounds`.
+
+    Equation 7 of Brody et al. (2022), https://arxiv.org/abs/2105.14491, in the form of PyTorch
+    Geometric's `GATv2Conv` with edge features, for each head, with e_uv the encoded columns:
+
+        s_uv = a · leaky_relu(W h_u + V h_v + e_uv)
+        h_v' = activation(Σ_{u ∈ N(v) ∪ {v}} softmax_u(s_uv) W h_u + bias)
+
+    Differences from the paper: edge features; attention is not dropped out, only the new `h` is;
+    normalisation, a residual connection and jumping as options. See `GraphAttention` for the
+    arguments.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        edge_columns: Sequence[Column] = (),
+        heads: int = 4,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        norm: str | None = None,
+        residual: bool = False,
+        jumping: str | None = None,
+    ) -> None:
+        super().__init__(
+            hidden_size, edge_columns, heads, activation, dropout, norm, residual, jumping
+        )
+        self.source = nn.Linear(hidden_size, hidden_size)
+        self.target = nn.Linear(hidden_size, hidden_size)
+        self.attention = self.draw_attention()
+
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The encoded columns, once for each kind of bond."""
+        return {} if self.edge_encoder is None else {"bond": self.edge_encoder(edge)}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state after one more round."""
+        h = children.previous("h")
+        own, rows, target = self.source(h), self.source(children.rows("h")), self.target(h)
+        joint, own_joint = rows + children.expand(target), own + target
+        if self.edge_encoder is not None:
+            joint = joint + children.edge["bond"]
+            own_joint = own_joint + children.mean(children.edge["bond"])
+        score = self.score(functional.leaky_relu(joint, SLOPE), self.attention)
+        own_score = self.score(functional.leaky_relu(own_joint, SLOPE), self.attention)
+        return self.finish(self.attend(children, rows, score, own, own_score), x, children)
+
+
+def softmax_with_own(children: Children, score: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores of neighbours and of the node itself, normalised together.
+
+    Shape:
+        score: [num_child_edges, heads]
+        own: [group_size, heads]
+        returns: the same shapes
+    """
+    mine = own.detach()
+    highest = torch.maximum(children.max(score.detach()), mine)
+    # Without neighbours their maximum is 0, from which the node's own score may be far.
+    highest = torch.where((children.count > 0).unsqueeze(1), highest, mine)
+    weight, own_weight = torch.exp(score - children.expand(highest)), torch.exp(own - highest)
+    total = children.sum(weight) + own_weight
+    return weight / children.expand(total), own_weight / total

@@ -1,0 +1,48 @@
+"""Every molecule model trains from its config, evaluates, predicts, and equals the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from training.tiny_runs import read_json, run, train, write_corpora
+
+from graphfold.batching.native.library import why_missing
+from graphfold.training.run.checkpoint import Checkpoint
+
+MODELS = {
+    name: [f"model={name}"]
+    for name in ("gat", "gatv2", "pna", "gine", "ggnn", "mpnn", "attentive_fp", "weave")
+}
+MODELS["gine with a virtual node and jumping"] = [
+    "model=gine",
+    "model.virtual_node=bond",
+    "model.cells.0._every_.jumping=sum",
+    "model.readout.field=jump",
+]
+SMALL = ["data=esol", "trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpora(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_trains_and_equals_the_reference(name: str, corpora: Path, tmp_path: Path) -> None:
+    folder = train(tmp_path / "run", *MODELS[name], f"data.root={corpora}", *SMALL)
+    assert read_json(folder / "metrics.json")["test/rmse"] >= 0
+    path = tmp_path / "verify.json"
+    assert run("verify", folder, "--examples", "4", "--policy", "depth", "--json", path) == 0
+    for row in read_json(path)["comparisons"]:
+        assert row["equal"]
+        if why_missing(torch.float64) is None:
+            assert "compiled" in row["cells"]
+            assert "as it is" not in row["cells"]
+
+
+def test_the_mean_degree_is_kept_with_the_run(corpora: Path, tmp_path: Path) -> None:
+    folder = train(tmp_path / "run", "model=pna", f"data.root={corpora}", *SMALL)
+    config = Checkpoint.load(folder / "checkpoints" / "best.ckpt").config
+    assert 0.5 < config["model"]["cells"][0]["atom"]["mean_log_degree"] < 1.5
