@@ -21,13 +21,23 @@ from graphfold.layers.readouts.readout import (
     Readout,
     RootReadout,
 )
+from graphfold.layers.trees.attentive_tree_lstm import AttentiveTreeLSTMCell
 from graphfold.layers.trees.leaf import LeafCell
+from graphfold.layers.trees.mv_rnn import MVLeafCell, MVRNNCell
+from graphfold.layers.trees.relation_tree_lstm import RelationTreeLSTMCell
+from graphfold.layers.trees.rntn import RNTNCell
+from graphfold.layers.trees.tree_convolution import (
+    TreeCodingCell,
+    TreeConvolutionCell,
+    TreePoolingCell,
+)
 from graphfold.layers.trees.tree_gru import TreeGRUCell
 from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
 from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
 
 __all__ = [
     "AttentionReadout",
+    "AttentiveTreeLSTMCell",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
@@ -42,6 +52,8 @@ __all__ = [
     "Head",
     "LeafCell",
     "LeafLSTMCell",
+    "MVLeafCell",
+    "MVRNNCell",
     "MaxReadout",
     "MeanReadout",
     "Model",
@@ -51,12 +63,17 @@ __all__ = [
     "OutputReadout",
     "PairClassificationHead",
     "PairReadout",
+    "RNTNCell",
     "Readout",
     "RegressionHead",
     "RelatednessHead",
+    "RelationTreeLSTMCell",
     "RootReadout",
     "SumReadout",
+    "TreeCodingCell",
+    "TreeConvolutionCell",
     "TreeFCCell",
     "TreeGRUCell",
+    "TreePoolingCell",
     "TreeRNNCell",
 ]

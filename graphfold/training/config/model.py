@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphfold.dag import Schema, TypedDAG
@@ -18,7 +18,7 @@ LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
 AUTO = "auto"
 
 #: Values that several parts of a model share, and its needs of the data; no arguments of its own.
-SHARED = ("hidden_size", "dropout", "needs_data")
+SHARED = ("hidden_size", "dropout", "needs_data", "layers")
 
 _LAYERS = "graphfold.layers"
 
@@ -56,7 +56,9 @@ def complete_model_config(
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-        own["cells"] = [_name_types(by_role, schema) for by_role in config["cells"]]
+        deep = _stack(config["cells"], config.get("layers", 1))
+        own["passes"] = config["passes"] * (len(deep) // len(config["cells"]))
+        own["cells"] = [_name_types(by_role, schema) for by_role in deep]
     head = dict(config["head"])
     if head["_target_"] == AUTO:
         targets = schema.graph_targets or schema.node_targets
@@ -86,6 +88,18 @@ def build_model(
             "graphfold.blocks.BlockModel."
         )
     return model
+
+
+def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, Any]]:
+    """The cells of all passes of a deep model, whose upper layers read `h` of the one below.
+
+    Raises:
+        ConfigError: if there is no such number of layers.
+    """
+    if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
+        raise ConfigError(f"model.layers is {layers!r}. Give a whole number of at least 1.")
+    upper = [{k: {**cell, "own": ["h"]} for k, cell in by_role.items()} for by_role in cells]
+    return [*map(dict, cells), *upper * (layers - 1)]
 
 
 def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
