@@ -29,6 +29,7 @@ REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
 #: What Lightning has for a training run, as far as it writes into the run folder alone.
 REGISTERED_LIGHTNING = (
     "lightning.pytorch.Trainer",
+    "lightning.pytorch.callbacks.EMAWeightAveraging",
     "lightning.pytorch.callbacks.EarlyStopping",
     "lightning.pytorch.callbacks.LearningRateMonitor",
     "lightning.pytorch.callbacks.StochasticWeightAveraging",
