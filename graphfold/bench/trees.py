@@ -61,7 +61,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
         for model, experiment in MODELS.items():
             own = [f"experiment={experiment}", f"model={model}", "model.dropout=0"]
-            found = load_sized(own, (hidden_size, batch_size), settings, None)
+            found = load_sized(own, (hidden_size, batch_size), settings)
             batches = [found.plan(batch, share=False) for batch in found.batches(NUM_BATCHES)]
             require_equal(make_variants(found.double(), batches[:1]))
             setting = settings.row("trees", batch_size, hidden_size, shape=model)

@@ -43,6 +43,7 @@ METRICS = {
     "lipophilicity_dmpnn": "rmse",
     "listops_tree_lstm": "accuracy",
     "sick_tree_lstm": "pearson",
+    "sst_best": "root_binary_accuracy",
     "sst_blocks": "root_accuracy",
     "sst_tree_lstm": "root_binary_accuracy",
     "sst_tree_rnn": "node_accuracy",

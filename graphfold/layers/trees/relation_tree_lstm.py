@@ -114,5 +114,5 @@ class RelationTreeLSTMCell(Cell):
         """[num_child_edges, hidden_size] what each child sends along its edge."""
         if self.from_child is None:
             return chosen * h
-        by_base = self.from_child(h).view(-1, self.bases, self.fields["h"])
+        by_base: Tensor = self.from_child(h).view(-1, self.bases, self.fields["h"])
         return (by_base * chosen.unsqueeze(2)).sum(1)
