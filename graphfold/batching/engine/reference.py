@@ -148,7 +148,7 @@ def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:
 
 
 def _edges(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
-    """Where each node's edges begin, and what they come from."""
+    """The beginning of each node's edges, and what they come from."""
     if item.relation is None:
         return dag.input_ptr, dag.input_index
     return dag.relations[item.relation].ptr, dag.relations[item.relation].index

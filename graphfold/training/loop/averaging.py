@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
@@ -48,3 +51,19 @@ class AverageWeights(WeightAveraging):
         if floats:
             means, current = map(list, zip(*floats, strict=True))
             torch._foreach_lerp_(means, current, share)
+
+
+@contextmanager
+def averaged(trainer: Trainer, module: LightningModule) -> Iterator[None]:
+    """Puts the mean of the weights in their place for the block, if a callback keeps one.
+
+    Lightning asks no callback when it saves weights alone, so a checkpoint of them needs it.
+    """
+    keepers = [item for item in trainer.callbacks if isinstance(item, AverageWeights)]  # type: ignore[attr-defined]
+    for keeper in keepers:
+        keeper._swap_models(module)
+    try:
+        yield
+    finally:
+        for keeper in keepers:
+            keeper._swap_models(module)
