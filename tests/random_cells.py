@@ -107,6 +107,9 @@ class Part(nn.Module):
     def _label(self, x, children):
         return children.sum(self.table(children.edge["label"]) * children.rows("h"))
 
+    def _position(self, x, children):
+        return children.sum(children.rows("h") / (1 + children.position.unsqueeze(1)))
+
     def _child_count(self, x, children):
         return children.sum(children.rows("h") / (1 + children.child_count.unsqueeze(1)))
 
@@ -125,7 +128,18 @@ class Part(nn.Module):
 
 OWN = ("linear", "twice", "tied", "plain", "product", "both", "embedding", "index")
 SUMS = ("sum", "two_sums")  # of fields
-READS = ("mean", "max", "attend", "rows", "edge", "weighted", "label", "child_count", "count")
+READS = (
+    "mean",
+    "max",
+    "attend",
+    "rows",
+    "edge",
+    "weighted",
+    "label",
+    "child_count",
+    "position",
+    "count",
+)
 STACKS = ("stack", "stack_both")
 
 

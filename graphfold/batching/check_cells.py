@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.pass_inputs import describe
-from graphfold.batching.scheduling.passes import Pass, Rounds, Up
+from graphfold.batching.scheduling.passes import Pass, Up
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, SchemaError, ShapeError
@@ -33,13 +33,13 @@ def check_cells(
     widths: dict[str, int] = {}
     has: dict[int, set[str]] = {}
     for item, by_type in zip(passes, cells, strict=True):
-        if isinstance(item, Rounds):
+        if item.relation is not None:
             schema.relation(item.relation)
         for op_type, cell in by_type.items():
             has.setdefault(op_type, set()).update(cell.fields)
             _check_widths(cell, widths)
             _check_arity(schema, item, op_type, cell)
-        if isinstance(item, Up):
+        if _reads_inputs(item):
             for op_type, cell in by_type.items():
                 for name in schema.types[op_type].inputs or ():
                     read = schema.type_index(name)
@@ -84,7 +84,7 @@ def _check_widths(cell: Cell, widths: dict[str, int]) -> None:
 
 def _check_arity(schema: Schema, item: Pass, op_type: int, cell: Cell) -> None:
     node_type = schema.types[op_type]
-    if isinstance(item, Up):
+    if _reads_inputs(item):
         if cell.arity is not None and cell.arity != node_type.arity:
             number = "any number" if node_type.arity is None else node_type.arity
             raise ConfigError(
@@ -96,6 +96,11 @@ def _check_arity(schema: Schema, item: Pass, op_type: int, cell: Cell) -> None:
             f"{describe(cell)} needs {cell.arity} children, but in {type(item).__name__} a node "
             "has any number of them. Choose another cell."
         )
+
+
+def _reads_inputs(item: Pass) -> bool:
+    """True if the children of a pass are the inputs, whose number and types the schema declares."""
+    return isinstance(item, Up) and item.relation is None
 
 
 def _require_fields(schema: Schema, cell: Cell, read: int, fields: Iterable[str]) -> None:

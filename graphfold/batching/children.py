@@ -96,6 +96,11 @@ class Children:
         """[num_child_edges] how many children each child has itself; in rounds, its degree."""
         return self._reader.child_count()
 
+    @property
+    def position(self) -> Tensor:
+        """[num_child_edges] the place of each child among its node's children, from 0 on."""
+        return torch.arange(len(self.parent), device=self.parent.device) - self.ptr[self.parent]
+
     def rows(self, field: str) -> Tensor:
         """[num_child_edges, width] the child's state on every edge."""
         return self._reader.rows(field)

@@ -121,7 +121,7 @@ def load_experiment(
 
 
 def load_sized(
-    own: Sequence[str], sizes: tuple[int, int], settings: Settings, data: DataModule
+    own: Sequence[str], sizes: tuple[int, int], settings: Settings, data: DataModule | None = None
 ) -> Experiment:
     """The experiment of a benchmark at one width and batch size.
 

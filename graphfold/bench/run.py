@@ -23,6 +23,7 @@ from graphfold.files import check_output, write_text
 BENCHMARKS = {
     "treefc": "graphfold.bench.treefc",
     "sst": "graphfold.bench.sst",
+    "trees": "graphfold.bench.trees",
     "sequence": "graphfold.bench.sequence",
     "molecules": "graphfold.bench.molecules",
     "blocks": "graphfold.bench.blocks",
@@ -36,7 +37,7 @@ BENCHMARKS = {
 WITHOUT_CONFIG = ("treefc",)
 
 #: These measure a GPU as well.
-ON_GPU = ("treefc", "sst", "sequence", "molecules")
+ON_GPU = ("treefc", "sst", "trees", "sequence", "molecules")
 
 #: Renders files of rows in place of measuring.
 PAGE = "page"

@@ -3,6 +3,7 @@
 NAME is a benchmark, and each answers a question:
   treefc      how close is the engine to code written by hand for one cell?
   sst         how fast does a Tree-LSTM train, and what does sharing equal nodes gain?
+  trees       how fast does each tree model train?
   sequence    what does a chain cost, compared with torch's own LSTM?
   molecules   how fast are graph networks, beside PyTorch Geometric and chemprop?
   blocks      what does it cost to write a model as blocks?

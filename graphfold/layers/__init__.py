@@ -35,7 +35,16 @@ from graphfold.layers.readouts.readout import (
     RootReadout,
 )
 from graphfold.layers.readouts.set2set import Set2SetReadout
+from graphfold.layers.trees.attentive_tree_lstm import AttentiveTreeLSTMCell
 from graphfold.layers.trees.leaf import LeafCell
+from graphfold.layers.trees.mv_rnn import MVLeafCell, MVRNNCell
+from graphfold.layers.trees.relation_tree_lstm import RelationTreeLSTMCell
+from graphfold.layers.trees.rntn import RNTNCell
+from graphfold.layers.trees.tree_convolution import (
+    TreeCodingCell,
+    TreeConvolutionCell,
+    TreePoolingCell,
+)
 from graphfold.layers.trees.tree_gru import TreeGRUCell
 from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
 from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
@@ -45,6 +54,7 @@ __all__ = [
     "AttentiveFPCell",
     "AttentiveFPFirstCell",
     "AttentiveReadout",
+    "AttentiveTreeLSTMCell",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
@@ -64,6 +74,8 @@ __all__ = [
     "LeafCell",
     "LeafLSTMCell",
     "MPNNCell",
+    "MVLeafCell",
+    "MVRNNCell",
     "MaxReadout",
     "MeanReadout",
     "Model",
@@ -74,14 +86,19 @@ __all__ = [
     "PNACell",
     "PairClassificationHead",
     "PairReadout",
+    "RNTNCell",
     "Readout",
     "RegressionHead",
     "RelatednessHead",
+    "RelationTreeLSTMCell",
     "RootReadout",
     "Set2SetReadout",
     "SumReadout",
+    "TreeCodingCell",
+    "TreeConvolutionCell",
     "TreeFCCell",
     "TreeGRUCell",
+    "TreePoolingCell",
     "TreeRNNCell",
     "WeaveAtomCell",
     "WeavePairCell",

@@ -202,11 +202,11 @@ class _CellArguments:
     def _offers(self, item: Pass, name: str) -> dict[str, Any]:
         offers: dict[str, Any] = {"input_size": self.widths[name]}
         edges = self.schema.inputs
-        if isinstance(item, Rounds):
+        if item.relation is not None:
             edges = self.schema.relation(item.relation)
         offers["edge_columns"] = edges.features
         arity = self.schema.types[self.schema.type_index(name)].arity
-        if isinstance(item, Up) and arity is not None:
+        if isinstance(item, Up) and item.relation is None and arity is not None:
             offers["arity"] = arity
         return offers
 
@@ -220,9 +220,9 @@ def _misfits(
     if len(passes) != len(cells):
         yield f"there are {len(passes)} passes but cells for {len(cells)}. Give each pass its own."
     for item in passes:
-        if isinstance(item, Rounds) and item.relation not in relations:
+        if item.relation is not None and item.relation not in relations:
             yield (
-                f"there is no relation '{item.relation}' for Rounds."
+                f"there is no relation '{item.relation}' for {type(item).__name__}."
                 f"{did_you_mean(item.relation, relations)} "
                 f"The schema has: {', '.join(relations) or 'none'}."
             )

@@ -17,7 +17,7 @@ from training.tiny_runs import MOLECULES, run, write_corpora
 
 from graphfold.batching import POLICIES
 from graphfold.batching.native.library import why_missing
-from graphfold.bench import measure, molecules, train
+from graphfold.bench import measure, molecules, train, trees
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.molecule_baselines import has_chemprop, has_geometric
 from graphfold.bench.run import BENCHMARKS, PAGE
@@ -104,6 +104,17 @@ def test_sst(bench: Bench) -> None:
         assert variants(rows, phase=phase, batch_size=8) == names
     shared = {row["variant"] for row in rows if row["computes"] == "equal nodes once"}
     assert shared == {*OWN, "product_floor"}
+
+
+def test_trees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"rntn": trees.SST, "relation_tree_lstm": trees.UD}
+    assert few.items() <= trees.MODELS.items()
+    monkeypatch.setattr(trees, "MODELS", few)
+    rows = bench("trees", "--batch-size", "5", "--hidden-size", "4")
+    assert {row["shape"] for row in rows} == set(few)
+    assert {row["phase"] for row in rows} == {"train", "inference"}
+    assert {row["variant"] for row in rows} >= {"graphfold", "cat_levels"}
+    assert all(row["examples_per_second"] > 0 for row in rows)
 
 
 def test_sequence(bench: Bench) -> None:

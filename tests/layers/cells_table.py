@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from strategies import bond_schema
 from torch import Tensor
 
-from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up, build_schedule
-from graphfold.dag import Column, NodeType, Schema, TypedDAG
+from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
+from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.layers import (
     AttentiveFPCell,
     AttentiveFPFirstCell,
+    AttentiveTreeLSTMCell,
     ChildSumTreeLSTMCell,
     DMPNNAtomCell,
     DMPNNBondCell,
@@ -27,10 +29,17 @@ from graphfold.layers import (
     LeafCell,
     LeafLSTMCell,
     MPNNCell,
+    MVLeafCell,
+    MVRNNCell,
     NaryTreeLSTMCell,
     PNACell,
+    RelationTreeLSTMCell,
+    RNTNCell,
+    TreeCodingCell,
+    TreeConvolutionCell,
     TreeFCCell,
     TreeGRUCell,
+    TreePoolingCell,
     TreeRNNCell,
     WeaveAtomCell,
     WeavePairCell,
@@ -43,6 +52,7 @@ WORD = NodeType("word", 0)
 PAIRS = Schema(types=(WORD, NodeType("pair", 2)))
 TRIPLES = Schema(types=(WORD, NodeType("triple", 3)))
 PHRASES = Schema(types=(WORD, NodeType("phrase", None)))
+LABELLED = Schema(types=(WORD, NodeType("phrase", None)), inputs=EdgeType("inputs", EDGES))
 ATOMS = bond_schema(EDGES)
 BONDS = (Rounds("bond", 2),)
 
@@ -62,6 +72,7 @@ class Case:
         passes: the passes.
         any_arity: whether the schema's last type may have any number of children or neighbours.
         random: whether training draws random numbers.
+        ordered: whether the order of any number of children makes a difference.
     """
 
     name: str
@@ -71,6 +82,7 @@ class Case:
     passes: tuple[Pass, ...] = (Up(),)
     any_arity: bool = False
     random: bool = False
+    ordered: bool = False
 
     @property
     def fuses(self) -> tuple[bool | None, ...]:
@@ -123,6 +135,23 @@ def tree(name: str, schema: Schema, leaf: MakeCell, inner: MakeCell, **options: 
     )
 
 
+def passes(
+    name: str, schema: Schema, order: list[Pass], make: Callable[[str], Any], ordered: bool = False
+) -> Case:
+    """Several passes over the words and the schema's other type."""
+    other = schema.types[1].name
+    return Case(
+        name,
+        schema,
+        lambda: make(other),
+        widths={"word": SIZE},
+        passes=tuple(order),
+        any_arity=schema.types[1].arity is None,
+        random="dropout" in name,
+        ordered=ordered,
+    )
+
+
 def rounds(name: str, make: MakeCell, per_round: bool = False) -> Case:
     """Two rounds over bonds."""
     return Case(
@@ -137,6 +166,32 @@ def rounds(name: str, make: MakeCell, per_round: bool = False) -> Case:
 
 
 H = SIZE
+
+
+def tree_convolution(other: str) -> list[dict[str, Cell]]:
+    dropout = 0.5 if other == "pair" else 0.0
+    convolution, pooling = TreeConvolutionCell(H, dropout), TreePoolingCell(H)
+    return [
+        {"word": TreeCodingCell(SIZE, H), other: TreeCodingCell(0, H)},
+        {"word": convolution, other: convolution},
+        {"word": pooling, other: pooling},
+    ]
+
+
+def deep(other: str) -> list[dict[str, Cell]]:
+    return [
+        {"word": LeafLSTMCell(SIZE, H), other: NaryTreeLSTMCell(0, H)},
+        {"word": LeafLSTMCell(SIZE, H, own=["h"]), other: NaryTreeLSTMCell(0, H, own=["h"])},
+    ]
+
+
+def bidirectional(other: str) -> list[dict[str, Cell]]:
+    down = ChildSumTreeLSTMCell(0, H, dropout=0.5, own=["h"])
+    return [
+        {"word": LeafLSTMCell(SIZE, H), other: ChildSumTreeLSTMCell(0, H)},
+        {"word": down, other: down},
+    ]
+
 
 CASES = [
     tree("tree_fc", PAIRS, lambda: LeafCell(SIZE, H), lambda: TreeFCCell(H)),
@@ -182,6 +237,53 @@ CASES = [
         lambda: LeafCell(SIZE, H),
         lambda: TreeGRUCell(0, H, dropout=0.5),
     ),
+    tree("rntn", PAIRS, lambda: LeafCell(SIZE, H), lambda: RNTNCell(0, H)),
+    tree(
+        "rntn with features and dropout",
+        TRIPLES,
+        lambda: LeafCell(SIZE, H),
+        lambda: RNTNCell(2, H, arity=3, dropout=0.5),
+        features=2,
+    ),
+    tree("mv_rnn", PAIRS, lambda: MVLeafCell(SIZE, H, rank=2), lambda: MVRNNCell(H)),
+    tree("mv_rnn with dropout", PAIRS, lambda: MVLeafCell(SIZE, H), lambda: MVRNNCell(H, 0.5)),
+    tree(
+        "relation_tree_lstm",
+        LABELLED,
+        lambda: RelationTreeLSTMCell(SIZE, H, EDGES),
+        lambda: RelationTreeLSTMCell(2, H, EDGES),
+        features=2,
+    ),
+    tree(
+        "relation_tree_lstm with matrices and dropout",
+        LABELLED,
+        lambda: LeafLSTMCell(SIZE, H),
+        lambda: RelationTreeLSTMCell(0, H, EDGES, bases=2, dropout=0.5),
+    ),
+    tree(
+        "relation_tree_lstm with matrices",
+        LABELLED,
+        lambda: LeafLSTMCell(SIZE, H),
+        lambda: RelationTreeLSTMCell(2, H, EDGES, bases=3),
+        features=2,
+    ),
+    tree(
+        "attentive_tree_lstm",
+        PHRASES,
+        lambda: AttentiveTreeLSTMCell(SIZE, H),
+        lambda: AttentiveTreeLSTMCell(2, H),
+        features=2,
+    ),
+    tree(
+        "attentive_tree_lstm with dropout",
+        PHRASES,
+        lambda: LeafLSTMCell(SIZE, H),
+        lambda: AttentiveTreeLSTMCell(0, H, dropout=0.5),
+    ),
+    passes("tree_convolution", PHRASES, [Up(), Up(), Up()], tree_convolution, ordered=True),
+    passes("tree_convolution with dropout", PAIRS, [Up(), Up(), Up()], tree_convolution),
+    passes("deep tree_lstm", PAIRS, [Up(), Up()], deep),
+    passes("bidirectional tree_lstm with dropout", PHRASES, [Up(), Down()], bidirectional),
     rounds("gcn", lambda: GCNCell(H)),
     rounds("gcn with dropout", lambda: GCNCell(H, "tanh", dropout=0.5, residual=True), True),
     rounds("gin", lambda: GINCell(H, "tanh", learn_epsilon=True)),

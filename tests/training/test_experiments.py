@@ -43,6 +43,7 @@ METRICS = {
     "lipophilicity_dmpnn": "rmse",
     "listops_tree_lstm": "accuracy",
     "sick_tree_lstm": "pearson",
+    "sst_best": "root_binary_accuracy",
     "sst_blocks": "root_accuracy",
     "sst_tree_lstm": "root_binary_accuracy",
     "sst_tree_rnn": "node_accuracy",
@@ -107,8 +108,9 @@ def test_data_composes_with_the_model_that_it_chooses(
 def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphfold.training.config.check_parts._peek", lambda _: None)  # no files
     composed = compose([f"model={model}"])
-    if composed.config["model"].get("needs_data"):  # of molecules, not of list operations
-        composed = compose([f"model={model}", "data=esol"])
+    if needed := composed.config["model"].get("needs_data"):  # which list operations do not have
+        data = "esol" if "directed_bonds" in needed else "sst"
+        composed = compose([f"model={model}", f"data={data}"])
     check_parts(composed.config)
 
 

@@ -13,6 +13,7 @@ from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
 from graphfold.batching.kernels.segment import segment_sum, use_plain
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
+from graphfold.errors import SchemaError
 
 #: First row of a group -> the group's part of something.
 Parts = Mapping[int, Tensor]
@@ -52,7 +53,10 @@ class GroupStates(ABC):
         """[group_size, width] a field of the group's own nodes before they run."""
         rows = self.before(field, group)
         if rows is None:
-            raise KeyError(field)
+            raise SchemaError(
+                f"children.previous('{field}') reads a field that no earlier pass gives the nodes. "
+                "Add a pass that computes it, or correct the name."
+            )
         return rows
 
     def children(self, field: str, group: Group) -> Tensor:

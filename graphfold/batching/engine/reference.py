@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
-from graphfold.batching.scheduling.passes import Down, Pass, Rounds
+from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import input_edges, longest_path
 from graphfold.dag.typed_dag import pointers
@@ -135,10 +135,7 @@ class NodeReader(StateReader):
 
 def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:
     """Of every node, (edge number, node read) in order; -1 for an absent child."""
-    if isinstance(item, Rounds):
-        ptr, index = dag.relations[item.relation].ptr, dag.relations[item.relation].index
-    else:
-        ptr, index = dag.input_ptr, dag.input_index
+    ptr, index = _edges(dag, item)
     bounds, source = ptr.tolist(), index.tolist()
     found: list[list[tuple[int, int]]] = [[] for _ in range(dag.num_nodes)]
     for node in range(dag.num_nodes):
@@ -150,11 +147,19 @@ def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:
     return found
 
 
+def _edges(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
+    """The beginning of each node's edges, and what they come from."""
+    if item.relation is None:
+        return dag.input_ptr, dag.input_index
+    return dag.relations[item.relation].ptr, dag.relations[item.relation].index
+
+
 def _order(dag: TypedDAG, item: Pass) -> list[int]:
     depth = dag.depth
-    if isinstance(item, Down):
-        child, parent = input_edges(dag.input_ptr, dag.input_index)
-        depth = torch.from_numpy(longest_path(dag.num_nodes, source=parent, target=child))
+    if isinstance(item, Down) or (isinstance(item, Up) and item.relation is not None):
+        child, parent = input_edges(*_edges(dag, item))
+        ends = (parent, child) if isinstance(item, Down) else (child, parent)
+        depth = torch.from_numpy(longest_path(dag.num_nodes, *ends))
     return torch.argsort(depth, stable=True).tolist()
 
 

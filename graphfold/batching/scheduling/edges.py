@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
-from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
+from graphfold.batching.scheduling.passes import Down, Pass, Up
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import (
     IntArray,
     count_pointers,
+    find_cycle,
     longest_path,
     run_pointers,
     stable_order,
 )
+from graphfold.errors import GraphError
 
 
 class Edges(NamedTuple):
@@ -38,11 +41,7 @@ class Edges(NamedTuple):
         Raises:
             SchemaError: if it names a relation that the schema lacks.
         """
-        if isinstance(item, Rounds):
-            dag.schema.relation(item.relation)
-            found = dag.relations[item.relation]
-            return Edges.from_csr(found.ptr.numpy(), found.index.numpy())
-        edges = Edges.from_csr(dag.input_ptr.numpy(), dag.input_index.numpy())
+        edges = Edges.from_csr(*(part.numpy() for part in edges_of_pass(dag, item)))
         return edges.reversed() if isinstance(item, Down) else edges
 
     @property
@@ -79,11 +78,37 @@ class Edges(NamedTuple):
         return Edges(ptr, position[self.child[take]], parent, self.number[take])
 
 
-def depth_of_pass(dag: TypedDAG, item: Pass, edges: Edges) -> IntArray:
-    """[num_nodes] the longest path that ends in each node along the edges of a pass up or down."""
-    if isinstance(item, Up):
+def edges_of_pass(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
+    """([num_nodes + 1], [num_edges]) where each node's edges begin, and what they come from.
+
+    Raises:
+        SchemaError: if the pass names a relation that the schema lacks.
+    """
+    if item.relation is None:
+        return dag.input_ptr, dag.input_index
+    dag.schema.relation(item.relation)
+    found = dag.relations[item.relation]
+    return found.ptr, found.index
+
+
+def depth_of_pass(dag: TypedDAG, item: Up | Down, edges: Edges) -> IntArray:
+    """[num_nodes] the longest path that ends in each node along the edges of a pass up or down.
+
+    Raises:
+        GraphError: if the edges, of a relation, have a cycle.
+    """
+    if isinstance(item, Up) and item.relation is None:
         return dag.depth.numpy()
-    return longest_path(edges.num_nodes, source=edges.child, target=edges.parent)
+    depth = longest_path(edges.num_nodes, source=edges.child, target=edges.parent)
+    if (depth < 0).any():
+        cycle = find_cycle(edges.child, edges.parent, depth < 0)
+        file, line = dag.place(int(dag.batch[cycle[0]]))
+        raise GraphError(
+            f"{file}:{line}: the relation '{item.relation}' has a cycle of {len(cycle)} nodes, so "
+            f"{type(item).__name__} cannot follow it. Use Rounds('{item.relation}', rounds).",
+            cycle=cycle,
+        )
+    return depth
 
 
 class Readers(NamedTuple):

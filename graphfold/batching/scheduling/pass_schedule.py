@@ -123,6 +123,12 @@ class PassSchedule:
             return self.neighbor_count
         return self.child_count(self.child_row)
 
+    @cached_property
+    def child_positions(self) -> Tensor:
+        """[num_edges] the place of each edge among those of the row that reads."""
+        first = self.child_ptr[:-1].repeat_interleave(self.child_ptr.diff())
+        return torch.arange(len(first), device=first.device) - first
+
     def child_count(self, row: Tensor) -> Tensor:
         """[len(row)] how many children the nodes of some rows have; 0 for an absent child."""
         return self.child_ptr[row] - self.child_ptr[(row - 1).clamp(min=0)]

@@ -7,38 +7,39 @@ from typing import TypeAlias
 
 from graphfold.errors import ConfigError
 
+#: The name of the ordered edges that every graph has; all others are relations.
+INPUTS = "inputs"
+
 
 @dataclass(frozen=True)
-class _AlongInputs:
+class _AlongEdges:
     """A pass along acyclic edges.
 
     Args:
-        edges: the edges to follow; the format has one kind, "inputs".
-
-    Raises:
-        ConfigError: if other edges are named; relations, which may be cyclic, go with `Rounds`.
+        edges: "inputs", or the name of a relation that has no cycle, such as the order of words.
     """
 
-    edges: str = "inputs"
+    edges: str = INPUTS
 
-    def __post_init__(self) -> None:
-        if self.edges != "inputs":
-            raise ConfigError(
-                f"Up and Down follow the inputs, not '{self.edges}'. Use Rounds('{self.edges}', "
-                "rounds) for a relation."
-            )
+    @property
+    def relation(self) -> str | None:
+        """The relation that it follows; None for the inputs."""
+        return None if self.edges == INPUTS else self.edges
 
     @property
     def space(self) -> str:
         """The space of the columns of the edges in a graph."""
-        return self.edges
+        return self.edges if self.relation is None else f"relation:{self.relation}"
 
 
-class Up(_AlongInputs):
-    """Every node after its inputs: from the leaves to the roots."""
+class Up(_AlongEdges):
+    """Every node after its inputs: from the leaves to the roots.
+
+    Along a relation, after the sources of its edges: along `next`, from the first word to the last.
+    """
 
 
-class Down(_AlongInputs):
+class Down(_AlongEdges):
     """Every node after the nodes that read it: from the roots to the leaves.
 
     A node's children, in this pass, are its readers.

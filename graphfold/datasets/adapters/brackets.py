@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from graphfold.dag import Column, GraphBuilder, NodeType, Schema
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.adapters.bracket_layout import cut_trees, find_tree_indent
 from graphfold.datasets.adapters.bracket_tree import (
@@ -66,6 +66,7 @@ class BracketsAdapter(Adapter):
             The merged label is `S+VP`, from top to bottom; the target is that of the top.
         remove_traces: leave out empty elements (-NONE-) and phrases that hold nothing else.
         strip_functions: read `NP-SBJ-1` as `NP`.
+        sequence: whether the relation `next` leads from each word to the next one.
 
     Raises:
         ConfigError: if an option cannot be used.
@@ -81,6 +82,7 @@ class BracketsAdapter(Adapter):
         collapse_unary: bool = False,
         remove_traces: bool = False,
         strip_functions: bool = False,
+        sequence: bool = False,
     ) -> None:
         is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
         if num_classes is not None and not is_number:
@@ -100,13 +102,14 @@ class BracketsAdapter(Adapter):
         self.collapse_unary = collapse_unary
         self.remove_traces = remove_traces
         self.strip_functions = strip_functions
+        self.sequence = sequence
         self.names = _names(num_classes, labels, label_names)
         self.is_numbered = num_classes is not None
         self.reads_targets = True
         self.codes = None if self.names is None else {name: k for k, name in enumerate(self.names)}
         if self.names and not self.is_numbered:
             self.class_names = {"label": self.names}
-        self.schema = _schema(self.names, 2 if binarize else None)
+        self.schema = _schema(self.names, 2 if binarize else None, sequence)
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
@@ -157,6 +160,9 @@ class BracketsAdapter(Adapter):
                 "the tree holds nothing but empty elements", "Set remove_traces=false to keep it."
             )
         _write(tree, graph, self.codes, pad=self.binarize)
+        if self.sequence:
+            num_words = sum(word is not None for word in tree.words)
+            graph.edges("next", range(num_words - 1), range(1, num_words))
         graph.finish(line=record.line)
 
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
@@ -216,13 +222,14 @@ def _names(
     return tuple(label_names or ()) if labels == "target" else None
 
 
-def _schema(names: tuple[str, ...] | None, arity: int | None) -> Schema:
+def _schema(names: tuple[str, ...] | None, arity: int | None, sequence: bool) -> Schema:
     label = () if names is not None else (Column("label", "string"),)
     return Schema(
         types=(
             NodeType("word", arity=0, features=(Column("form", "string"), *label)),
             NodeType("phrase", arity=arity, features=label),
         ),
+        relations=(EdgeType("next"),) if sequence else (),
         node_targets=() if names is None else (Column("label", "int64", size=len(names)),),
     )
 

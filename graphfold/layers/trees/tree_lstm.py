@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,13 @@ class LeafLSTMCell(Cell):
         i = σ(W_i x + b_i)    o = σ(W_o x + b_o)    u = tanh(W_u x + b_u)
         c = i ⊙ u             h = o ⊙ tanh(c)
 
-    Difference from the paper: dropout of `u`, see `NaryTreeLSTMCell`.
+    Differences from the paper: dropout of `u`, and `own`, see `NaryTreeLSTMCell`.
 
     Args:
-        input_size: width of the node features.
+        input_size: width of the node features; they are not read if `own` is given.
         hidden_size: width of `h` and of `c`, the two fields of a node.
         dropout: probability of dropping an entry of `u`.
+        own: fields of earlier passes that are x, see `NaryTreeLSTMCell`.
 
     Shape:
         x: [group_size, input_size], or what `before` made of it
@@ -39,8 +40,12 @@ class LeafLSTMCell(Cell):
 
     arity = 0
 
-    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, dropout: float = 0.0, own: Sequence[str] = ()
+    ) -> None:
         super().__init__()
+        self.own = tuple(own)
+        input_size = len(self.own) * hidden_size or input_size
         require_features(self, input_size)
         self.fields = {"h": hidden_size, "c": hidden_size}
         self.from_x = nn.Linear(input_size, 3 * hidden_size)  # i, o, u
@@ -49,14 +54,16 @@ class LeafLSTMCell(Cell):
     def before(self, x: NodeInput) -> NodeInput:
         """The products with the features, and the dropout mask."""
         x = features(x)
-        return {"gates": self.from_x(x), **self.dropout(x, self.fields["h"])}
+        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
+        return known if self.own else {"gates": self.from_x(x), **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the leaves."""
         known = parts(x)
-        gate, u = _activate(known["gates"], self.fields["h"], known)
+        gates = self.from_x(own_fields(children, self.own)) if self.own else known["gates"]
+        gate, u = activate(gates, self.fields["h"], known)
         i, o = gate.chunk(2, dim=1)
-        return _state(o, i * u)
+        return new_state(o, i * u)
 
 
 class NaryTreeLSTMCell(Cell):
@@ -73,6 +80,8 @@ class NaryTreeLSTMCell(Cell):
     recurrent dropout of Semeniuta et al. (2016), https://arxiv.org/abs/1603.05118, which Looks et
     al. (2017), https://arxiv.org/abs/1702.02181, use in their Tree-LSTM.
 
+    In a deep Tree-LSTM, x is the node's own `h` of the pass before: `own=["h"]`.
+
     Args:
         input_size: width of the node features; 0 for nodes without features.
         hidden_size: width of `h` and of `c`, the two fields of a node.
@@ -80,6 +89,8 @@ class NaryTreeLSTMCell(Cell):
         dropout: probability of dropping an entry of `u`.
         forget_bias: added to the forget gates' bias at the start; a positive one keeps more of the
             children's memory early in training.
+        own: fields that earlier passes gave the node, `hidden_size` wide each. Side by side they
+            are x, in place of the features; none for the features.
 
     Shape:
         x: [group_size, input_size], or what `before` made of it
@@ -97,8 +108,11 @@ class NaryTreeLSTMCell(Cell):
         arity: int = 2,
         dropout: float = 0.0,
         forget_bias: float = 0.0,
+        own: Sequence[str] = (),
     ) -> None:
         super().__init__()
+        self.own = tuple(own)
+        input_size = len(self.own) * hidden_size or input_size
         self.fields = {"h": hidden_size, "c": hidden_size}
         self.arity = arity
         width = (3 + arity) * hidden_size  # f_1 .. f_arity, i, o, u
@@ -112,20 +126,24 @@ class NaryTreeLSTMCell(Cell):
         """The products with the features, if there are any, and the dropout mask."""
         x = features(x)
         known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        return known if self.from_x is None else {"gates": self.from_x(x), **known}
+        if self.from_x is None or self.own:
+            return known
+        return {"gates": self.from_x(x), **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
         known = parts(x)
         size = self.fields["h"]
         gates: Tensor = self.from_h(children.stack("h").flatten(1))
+        if self.from_x is not None and self.own:
+            gates = gates + self.from_x(own_fields(children, self.own))
         if "gates" in known:
             gates = gates + known["gates"]
-        gate, u = _activate(gates, size, known)
+        gate, u = activate(gates, size, known)
         f, i, o = torch.split(gate, [gate.shape[1] - 2 * size, size, size], dim=1)
         c = children.stack("c")
         kept = (f.view_as(c) * c).sum(1)
-        return _state(o, torch.addcmul(kept, i, u))
+        return new_state(o, torch.addcmul(kept, i, u))
 
 
 class ChildSumTreeLSTMCell(Cell):
@@ -138,14 +156,17 @@ class ChildSumTreeLSTMCell(Cell):
         o = σ(W_o x + U_o h̃ + b_o)            h = o ⊙ tanh(c)
         u = tanh(W_u x + U_u h̃ + b_u)
 
-    On a chain it equals `torch.nn.LSTM`. Differences from the paper: nodes may be without features;
-    dropout of `u`, see `NaryTreeLSTMCell`.
+    On a chain it equals `torch.nn.LSTM`: in the passes `Up("next")` and `Down("next")` over words,
+    with a `prefix` for each, it is a bidirectional one. Differences from the paper: nodes may be
+    without features; dropout of `u`, and `own`, see `NaryTreeLSTMCell`.
 
     Args:
         input_size: width of the node features; 0 for nodes without features.
         hidden_size: width of `h` and of `c`, the two fields of a node.
         dropout: probability of dropping an entry of `u`.
         forget_bias: added to the forget gate's bias at the start.
+        own: fields of earlier passes that are x, see `NaryTreeLSTMCell`.
+        prefix: before the names of the fields, so that a later pass finds those of several.
 
     Shape:
         x: [group_size, input_size], or what `before` made of it
@@ -162,9 +183,14 @@ class ChildSumTreeLSTMCell(Cell):
         hidden_size: int,
         dropout: float = 0.0,
         forget_bias: float = 0.0,
+        own: Sequence[str] = (),
+        prefix: str = "",
     ) -> None:
         super().__init__()
-        self.fields = {"h": hidden_size, "c": hidden_size}
+        self.h, self.c = f"{prefix}h", f"{prefix}c"
+        self.fields = {self.h: hidden_size, self.c: hidden_size}
+        self.own = tuple(own)
+        input_size = len(self.own) * hidden_size or input_size
         self.from_x = nn.Linear(input_size, 4 * hidden_size, bias=False) if input_size else None
         self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
         self.from_h = nn.Linear(hidden_size, hidden_size)  # f, once per child
@@ -175,34 +201,47 @@ class ChildSumTreeLSTMCell(Cell):
     def before(self, x: NodeInput) -> NodeInput:
         """The products with the features, if there are any, and the dropout mask."""
         x = features(x)
-        size = self.fields["h"]
-        known: dict[str, Tensor] = self.dropout(x, size)
-        if self.from_x is None:
+        known: dict[str, Tensor] = self.dropout(x, self.fields[self.h])
+        if self.from_x is None or self.own:
             return known
-        forget, gates = torch.split(self.from_x(x), [size, 3 * size], dim=1)
-        return {"forget": forget, "gates": gates, **known}
+        return {**self._of_x(self.from_x(x)), **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
-        h = children.rows("h")
+        known = dict(parts(x))
+        if self.from_x is not None and self.own:
+            known |= self._of_x(self.from_x(own_fields(children, self.own)))
+        h = children.rows(self.h)
         gates: Tensor = self.from_sum(children.sum(h))
         forget: Tensor = self.from_h(h)
         if "gates" in known:
             gates = gates + known["gates"]
             forget = forget + children.expand(known["forget"])
-        gate, u = _activate(gates, self.fields["h"], known)
+        gate, u = activate(gates, self.fields[self.h], known)
         i, o = gate.chunk(2, dim=1)
-        kept = children.sum(torch.sigmoid(forget) * children.rows("c"))
-        return _state(o, torch.addcmul(kept, i, u))
+        kept = children.sum(torch.sigmoid(forget) * children.rows(self.c))
+        c = torch.addcmul(kept, i, u)
+        return {self.h: o * torch.tanh(c), self.c: c}
+
+    def _of_x(self, products: Tensor) -> dict[str, Tensor]:
+        """The products with x for the forget gates of the children, and for the other gates."""
+        size = self.fields[self.h]
+        forget, gates = torch.split(products, [size, 3 * size], dim=1)
+        return {"forget": forget, "gates": gates}
 
 
-def _activate(gates: Tensor, size: int, known: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def activate(gates: Tensor, size: int, known: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """All gates but the last block in one tensor, and `u`, the last block, dropped out."""
     gate, u = torch.split(gates, [gates.shape[1] - size, size], dim=1)
     u = torch.tanh(u)
     return torch.sigmoid(gate), u * known["mask"] if "mask" in known else u
 
 
-def _state(o: Tensor, c: Tensor) -> State:
+def new_state(o: Tensor, c: Tensor) -> State:
+    """The two fields of a Tree-LSTM."""
     return {"h": o * torch.tanh(c), "c": c}
+
+
+def own_fields(children: Children, names: Sequence[str]) -> Tensor:
+    """[group_size, total width] what earlier passes gave the nodes themselves, side by side."""
+    return torch.cat([children.previous(name) for name in names], dim=1)

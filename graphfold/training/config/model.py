@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphfold.dag import Schema, TypedDAG
@@ -20,7 +20,7 @@ LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
 AUTO = "auto"
 
 #: Values that several parts of a model share, and its needs of the data; no arguments of its own.
-SHARED = ("hidden_size", "dropout", "needs_data")
+SHARED = ("hidden_size", "dropout", "needs_data", "layers")
 
 _LAYERS = "graphfold.layers"
 
@@ -60,7 +60,9 @@ def complete_model_config(
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
         adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
         computed = schema if adds is None else adds.schema(schema)
-        own["cells"] = [_name_types(by_role, computed) for by_role in config["cells"]]
+        deep = _stack(config["cells"], config.get("layers", 1))
+        own["passes"] = config["passes"] * (len(deep) // len(config["cells"]))
+        own["cells"] = [_name_types(by_role, computed) for by_role in deep]
         fill_degrees(own, dag, adds)
     head = dict(config["head"])
     if head["_target_"] == AUTO:
@@ -91,6 +93,18 @@ def build_model(
             "graphfold.blocks.BlockModel."
         )
     return model
+
+
+def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, Any]]:
+    """The cells of all passes of a deep model, whose upper layers read `h` of the one below.
+
+    Raises:
+        ConfigError: if there is no such number of layers.
+    """
+    if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
+        raise ConfigError(f"model.layers is {layers!r}. Give a whole number of at least 1.")
+    upper = [{k: {**cell, "own": ["h"]} for k, cell in by_role.items()} for by_role in cells]
+    return [*map(dict, cells), *upper * (layers - 1)]
 
 
 def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:

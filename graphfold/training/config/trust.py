@@ -26,9 +26,10 @@ REGISTERED_TORCH = ("torch.nn", "torch.optim")
 #: Where functions may come from, which build models; elsewhere only classes.
 REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
 
-#: What Lightning has for a training run, as far as it writes into the run folder alone.
+#: What there is for a training run beside the model, as far as it writes into the run folder alone.
 REGISTERED_LIGHTNING = (
     "lightning.pytorch.Trainer",
+    "graphfold.training.loop.averaging.AverageWeights",
     "lightning.pytorch.callbacks.EarlyStopping",
     "lightning.pytorch.callbacks.LearningRateMonitor",
     "lightning.pytorch.callbacks.StochasticWeightAveraging",

@@ -14,6 +14,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
 from graphfold.files import write_bytes, write_text
+from graphfold.training.loop.averaging import averaged
 from graphfold.training.loop.learner import Learner
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.generators import capture_generators, restore_generators
@@ -67,7 +68,8 @@ class BestAndLast(CheckpointCallback):
         if trainer.is_global_zero:
             write_history(self.folder.history, self.history)
         if is_best:
-            trainer.save_checkpoint(self.folder.best, weights_only=True)
+            with averaged(trainer, pl_module):
+                trainer.save_checkpoint(self.folder.best, weights_only=True)
         trainer.save_checkpoint(self.folder.last)
 
     def state_dict(self) -> dict[str, Any]:

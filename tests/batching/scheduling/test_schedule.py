@@ -121,8 +121,6 @@ def test_wrong_names_are_errors():
         build_schedule(dag, [Rounds("bond", 1)])
     with pytest.raises(ConfigError, match="at least one round"):
         Rounds("next", 0)
-    with pytest.raises(ConfigError, match=r"Use Rounds\('next', rounds\)"):
-        Up("next")
 
 
 def test_a_schedule_moves_to_a_device_whole():

@@ -417,3 +417,12 @@ def test_penn_treebank_sample(data_root):
     dag = read(BracketsAdapter(binarize=True, collapse_unary=True, **options), path).dag
     assert (dag.num_graphs, dag.num_nodes_by_type[0]) == (3914, 100676 - 6592)
     assert dag.num_nodes == 2 * (100676 - 6592) - 3914
+
+
+def test_words_may_be_a_sequence_beside_the_tree(tmp_path):
+    path = write(tmp_path, GOOD + "\n(3 Great)\n")
+    adapter = BracketsAdapter(num_classes=5, binarize=True, sequence=True)
+    dag = read(adapter, path).dag
+    assert dag.relations["next"].index.tolist() == [0, 1]  # what each word is read from
+    assert dag.relations["next"].ptr.tolist() == [0, 0, 1, 2, 2, 2, 2]
+    assert BracketsAdapter(num_classes=5).schema.relations == ()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, Network, Up, build_schedule
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, SchemaError
 from graphfold.layers import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
 
 SCHEMA = Schema(
@@ -105,6 +105,16 @@ def test_child_sum_equals_the_equations():
     new = i.sigmoid() * u.tanh() + (f * c).sum(0)
     torch.testing.assert_close(got["c"][3], new)
     torch.testing.assert_close(got["h"][3], o.sigmoid() * new.tanh())
+
+
+def test_a_field_that_no_earlier_pass_has_computed():
+    schema = Schema(types=(NodeType("word", 0),))
+    builder = GraphBuilder(schema)
+    builder.output(builder.node("word"))
+    builder.finish()
+    network = Network(schema, [Up()], [{"word": LeafLSTMCell(3, 4, own=["below"])}], fuse=False)
+    with pytest.raises(SchemaError, match=r"previous\('below'\) reads a field that no earlier"):
+        run(network, builder.build(), {"word": torch.randn(1, 3)})
 
 
 def test_an_absent_child_counts_for_nothing():

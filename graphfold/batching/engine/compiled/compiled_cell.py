@@ -135,10 +135,9 @@ class CompiledCell:
         """True if it takes means over all nodes of a group."""
         return any(kind == "group" for kind, _ in self.kept)
 
-    @cached_property
-    def reads_child_count(self) -> bool:
-        """True if it asks how many children its children have."""
-        return ("child_count", "") in self.forward.keys
+    def reads_integers(self, name: str) -> bool:
+        """True if it asks for "child_count" or "position" of its children."""
+        return (name, "") in self.forward.keys
 
 
 def compile_cell(

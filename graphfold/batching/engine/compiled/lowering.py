@@ -216,8 +216,8 @@ class _Lowering:
             self._views[node] = self.to.add(operation, space, shape, name=name)
         elif how == "count" and node.users:
             self._views[node] = self.to.add("count_edges", NODES, ())
-        elif how == "child_count" and node.users:
-            self._views[node] = self.to.add("integer", EDGES, (), name="child_count")
+        elif how in ("child_count", "position") and node.users:
+            self._views[node] = self.to.add("integer", EDGES, (), name=how)
 
     def _call(self, node: fx.Node) -> Any:
         inputs = node.all_input_nodes

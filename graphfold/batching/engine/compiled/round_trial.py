@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
-from graphfold.batching.engine.compiled.trial import Trial
+from graphfold.batching.engine.compiled.trial import NUM_KINDS, Trial
 from graphfold.batching.engine.eager import run_eager_rounds
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
@@ -20,8 +20,6 @@ from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema
 
 _SCHEMA = Schema((NodeType("node"),), relations=(EdgeType("link"),))
-#: How many rows the tables have that cells make of the edges' columns.
-_NUM_KINDS = 3
 
 
 class RoundTrial(Trial):
@@ -36,7 +34,7 @@ class RoundTrial(Trial):
         num_edges, dtype = len(plan.edge), signature.dtype
         states = {name: {0: rows} for name, rows in self._states(self.size).items()}
         absent = {n: torch.zeros(1, s[0].shape[1], dtype=dtype) for n, s in states.items()}
-        edge = self._parts(signature.edge, _NUM_KINDS if signature.has_tables else num_edges)
+        edge = self._parts(signature.edge, NUM_KINDS if signature.has_tables else num_edges)
         self._inputs = RoundsInputs(
             unrolled=unrolled,
             state=TypedFields(plan, states, absent),
@@ -46,7 +44,7 @@ class RoundTrial(Trial):
             x={1: self._x()},
             edge={} if signature.has_tables else edge,
             tables={1: edge} if signature.has_tables else {},
-            kind=torch.arange(num_edges) % _NUM_KINDS if signature.has_tables else None,
+            kind=torch.arange(num_edges) % NUM_KINDS if signature.has_tables else None,
             shared=self._shared(),
             kernel=NATIVE,
         )

@@ -159,7 +159,8 @@ def _arguments(
         found["previous", name] = (nodes, dict(signature.fields)[name]), signature.dtype
     found["count", ""] = (nodes,), torch.int64
     found["ptr", ""] = (nodes + 1,), torch.int64
-    found["parent", ""] = found["child_count", ""] = (edges,), torch.int64
+    for name in ("parent", "child_count", "position"):
+        found[name, ""] = (edges,), torch.int64
     return found
 
 
@@ -266,6 +267,10 @@ class TracedChildren(Children):
     @property
     def child_count(self) -> Tensor:
         return self._given["child_count", ""]
+
+    @property
+    def position(self) -> Tensor:
+        return self._given["position", ""]
 
     def rows(self, field: str) -> Tensor:
         return self._read("rows", field)

@@ -97,6 +97,8 @@ class Trial(ABC):
 
 
 _SOURCE, _TRIED = 0, 1
+#: How many rows the tables have that cells make of the edges' columns.
+NUM_KINDS = 3
 
 
 class PassTrial(Trial):
@@ -112,15 +114,21 @@ class PassTrial(Trial):
         child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
         op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
         nodes = CellInputs.of_nodes(op_type, 2)
+        num_edges = int(counts.sum())
+        num_rows = NUM_KINDS if signature.has_tables else num_edges
+        edge = self._parts(signature.edge, num_rows)
+        kind = torch.from_numpy(rng.integers(0, NUM_KINDS, num_edges))
         self._inputs = PassInputs(
             plan=plan_pass(nodes, Edges.from_csr(ptr, child), op_type.copy()),
             cells={_TRIED: cell},
             x={_TRIED: self._x()},
             given=self._states(num_sources + size + 1),
             absent={},
-            edge=self._parts(signature.edge, int(counts.sum())),
+            edge={} if signature.has_tables else edge,
             shared=self._shared(),
             kernel=NATIVE,
+            tables={_TRIED: edge} if signature.has_tables else {},
+            kind=kind if signature.has_tables else None,
         )
 
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
