@@ -20,8 +20,6 @@ from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema
 
 _SCHEMA = Schema((NodeType("node"),), relations=(EdgeType("link"),))
-#: How many rows the tables have that cells make of the edges' columns.
-_NUM_KINDS = 3
 
 
 class RoundTrial(Trial):
@@ -30,13 +28,13 @@ class RoundTrial(Trial):
     in_rounds = True
 
     def _make(self, most: int) -> None:
-        signature, schedule = self.signature, _schedule(self.size, most)
+        schedule = _schedule(self.size, most)
         (plan,), (unrolled,) = schedule.passes, schedule.unrolled
         assert unrolled is not None
-        num_edges, dtype = len(plan.edge), signature.dtype
         states = {name: {0: rows} for name, rows in self._states(self.size).items()}
-        absent = {n: torch.zeros(1, s[0].shape[1], dtype=dtype) for n, s in states.items()}
-        edge = self._parts(signature.edge, _NUM_KINDS if signature.has_tables else num_edges)
+        absent = {
+            n: torch.zeros(1, s[0].shape[1], dtype=self.signature.dtype) for n, s in states.items()
+        }
         self._inputs = RoundsInputs(
             unrolled=unrolled,
             state=TypedFields(plan, states, absent),
@@ -44,11 +42,9 @@ class RoundTrial(Trial):
             absent=absent,
             cells={1: self.cell},  # of type 0 in the first round
             x={1: self._x()},
-            edge={} if signature.has_tables else edge,
-            tables={1: edge} if signature.has_tables else {},
-            kind=torch.arange(num_edges) % _NUM_KINDS if signature.has_tables else None,
             shared=self._shared(),
             kernel=NATIVE,
+            **self._edges(1, len(plan.edge)),
         )
 
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:

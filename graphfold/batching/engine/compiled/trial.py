@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from graphfold.batching.scheduling.sources import CellInputs
 
 #: A name, the shape of a row, the dtype, and whether it may require a gradient.
 Part = tuple[str, tuple[int, ...], torch.dtype, bool]
+#: How many rows the tables have that cells make of the edges' columns.
+NUM_KINDS = 3
 
 
 class Trial(ABC):
@@ -84,6 +86,16 @@ class Trial(ABC):
         dtype = self.signature.dtype
         return {n: self._new((num_rows, w), dtype, grad) for n, (w, grad) in self._fields.items()}
 
+    def _edges(self, tried: int, count: int) -> dict[str, Any]:
+        """The columns of `count` edges, or the table of the type `tried` and its rows."""
+        has_tables = self.signature.has_tables
+        found = self._parts(self.signature.edge, NUM_KINDS if has_tables else count)
+        return {
+            "edge": {} if has_tables else found,
+            "tables": {tried: found} if has_tables else {},
+            "kind": torch.arange(count) % NUM_KINDS if has_tables else None,
+        }
+
     def _parts(self, parts: Sequence[Part], count: int) -> dict[str, Tensor]:
         """[count, ...] of each part."""
         return {name: self._new((count, *s), dtype, grad) for name, s, dtype, grad in parts}
@@ -105,7 +117,7 @@ class PassTrial(Trial):
     in_rounds = False
 
     def _make(self, most: int) -> None:
-        cell, signature, size = self.cell, self.signature, self.size
+        cell, size = self.cell, self.size
         rng, arity, num_sources = np.random.default_rng(size + most), cell.arity, 4
         counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
         ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
@@ -118,9 +130,9 @@ class PassTrial(Trial):
             x={_TRIED: self._x()},
             given=self._states(num_sources + size + 1),
             absent={},
-            edge=self._parts(signature.edge, int(counts.sum())),
             shared=self._shared(),
             kernel=NATIVE,
+            **self._edges(_TRIED, int(counts.sum())),
         )
 
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
