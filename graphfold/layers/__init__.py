@@ -11,6 +11,7 @@ from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
 from graphfold.layers.molecules.dmpnn import DMPNNAtomCell, DMPNNBondCell
 from graphfold.layers.molecules.fingerprint import FingerprintCell
+from graphfold.layers.molecules.fragments import FragmentCell, ReadersCell
 from graphfold.layers.molecules.gcn import GCNCell
 from graphfold.layers.molecules.gin import GINCell, GINECell
 from graphfold.layers.readouts.pooling import AttentionReadout, MaxReadout, MeanReadout, SumReadout
@@ -21,6 +22,7 @@ from graphfold.layers.readouts.readout import (
     Readout,
     RootReadout,
 )
+from graphfold.layers.readouts.type_readout import TypeReadout
 from graphfold.layers.trees.leaf import LeafCell
 from graphfold.layers.trees.tree_gru import TreeGRUCell
 from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
@@ -35,6 +37,7 @@ __all__ = [
     "DMPNNBondCell",
     "FeatureEncoder",
     "FingerprintCell",
+    "FragmentCell",
     "GCNCell",
     "GINCell",
     "GINECell",
@@ -51,6 +54,7 @@ __all__ = [
     "OutputReadout",
     "PairClassificationHead",
     "PairReadout",
+    "ReadersCell",
     "Readout",
     "RegressionHead",
     "RelatednessHead",
@@ -59,4 +63,5 @@ __all__ = [
     "TreeFCCell",
     "TreeGRUCell",
     "TreeRNNCell",
+    "TypeReadout",
 ]

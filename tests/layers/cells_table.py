@@ -9,19 +9,21 @@ import torch
 from strategies import bond_schema
 from torch import Tensor
 
-from graphfold.batching import Batch, Cell, Network, Pass, Rounds, Up, build_schedule
-from graphfold.dag import Column, NodeType, Schema, TypedDAG
+from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
+from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.layers import (
     ChildSumTreeLSTMCell,
     DMPNNAtomCell,
     DMPNNBondCell,
     FingerprintCell,
+    FragmentCell,
     GCNCell,
     GINCell,
     GINECell,
     LeafCell,
     LeafLSTMCell,
     NaryTreeLSTMCell,
+    ReadersCell,
     TreeFCCell,
     TreeGRUCell,
     TreeRNNCell,
@@ -34,6 +36,8 @@ WORD = NodeType("word", 0)
 PAIRS = Schema(types=(WORD, NodeType("pair", 2)))
 TRIPLES = Schema(types=(WORD, NodeType("triple", 3)))
 PHRASES = Schema(types=(WORD, NodeType("phrase", None)))
+#: The edges say which inputs are atoms.
+FRAGMENTS = Schema(PHRASES.types, EdgeType("inputs", (Column("is_atom", "bool"),)))
 ATOMS = bond_schema(EDGES)
 BONDS = (Rounds("bond", 2),)
 
@@ -172,6 +176,33 @@ CASES = [
         PHRASES,
         lambda: LeafCell(SIZE, H),
         lambda: TreeGRUCell(0, H, dropout=0.5),
+    ),
+    tree(
+        "fragment",
+        FRAGMENTS,
+        lambda: LeafCell(SIZE, H),
+        lambda: FragmentCell(2, H),
+        features=2,
+    ),
+    tree(
+        "fragment with dropout",
+        FRAGMENTS,
+        lambda: LeafCell(SIZE, H),
+        lambda: FragmentCell(0, H, dropout=0.5),
+    ),
+    *(
+        Case(
+            name,
+            FRAGMENTS,
+            lambda dropout=dropout: [  # type: ignore[misc]
+                {"word": LeafCell(SIZE, H), "phrase": FragmentCell(0, H)},
+                {"word": ReadersCell(H, dropout), "phrase": ReadersCell(H, dropout)},
+            ],
+            widths={"word": SIZE},
+            passes=(Up(), Down()),
+            random=dropout > 0,
+        )
+        for name, dropout in (("readers", 0.0), ("readers with dropout", 0.5))
     ),
     rounds("gcn", lambda: GCNCell(H)),
     rounds("gcn with dropout", lambda: GCNCell(H, "tanh", dropout=0.5, residual=True), True),
