@@ -30,7 +30,11 @@ class Parts:
     """The modules of one of our models, in the order in which they run.
 
     Args:
-        model: convolutions, then a mean over the atoms, then a head of two layers.
+        model: convolutions, then a mean over the atoms, then a head of two layers; passes along
+            inputs may follow.
+
+    Attributes:
+        has_rounds_alone: whether all of it is message passing, as the other libraries know it.
     """
 
     def __init__(self, model: GraphModel) -> None:
@@ -41,6 +45,7 @@ class Parts:
                 self.cells += list(cells)
         rounds = [item.rounds for item in model.passes if isinstance(item, Rounds)]
         self.rounds, self.turns = rounds[0], range(sum(rounds))
+        self.has_rounds_alone = all(isinstance(item, Rounds) for item in model.passes)
         self.is_dmpnn = isinstance(self.cells[0], DMPNNBondCell)
         self.has_geometric = self.is_dmpnn or all(map(has_round, self.cells))
         self.head = copy.deepcopy(cast(nn.Sequential, model.head.layers))

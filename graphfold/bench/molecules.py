@@ -3,7 +3,8 @@
 Lipophilicity with models named by the field `shape`: `dmpnn`, the model of the experiment
 lipophilicity_dmpnn, Yang et al. (2019), https://arxiv.org/abs/1904.01561, of depth 3; `gine` and
 `gcn`, three layers of each; the other models of configs/model with the rounds that they have there,
-`mpnn` of width 64, since it makes a matrix for each edge. All end in a mean over the atoms and a
+`mpnn` of width 64, since it makes a matrix for each edge. `fragments` has rings and paths
+and their tree above GINE. All but that one end in a mean over the atoms, and all in a
 head of two layers. A training step is forward, squared error, backward and a step of torch's fused
 Adam, for all variants alike; the batches, the first of an epoch, are made beforehand for every
 variant in the form that it takes. The others get one-hot features of the codes that occur. Nodes
@@ -31,7 +32,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphfold.batching import Batch, Rounds
+from graphfold.batching import Batch, Pass, Rounds
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
 from graphfold.bench.molecule_baselines import (
@@ -44,7 +45,7 @@ from graphfold.bench.molecule_baselines import (
     has_geometric,
 )
 from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
-from graphfold.bench.products import Product, ProductFloor
+from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.settings import Settings
 from graphfold.bench.variants import (
     Contest,
@@ -83,6 +84,12 @@ SHAPES: Mapping[str, Sequence[str]] = {
     "ggnn": ("model=ggnn", *_MEAN),
     "mpnn": ("model=mpnn", *_MEAN),
     "weave": ("model=weave", *_MEAN),
+    "fragments": (
+        "model=fragments",
+        "data=lipophilicity",
+        "optimizer=adam",
+        "model.cells.0.atom.norm=null",
+    ),
 }
 
 #: Other widths than `HIDDEN_SIZES`.
@@ -147,11 +154,13 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
         own = copy.deepcopy(model)
         own.network.fuse = fuse
         found[name] = variant(own, plans[computes == EQUAL_ONCE], computes)
+    parts = Parts(copy.deepcopy(model).cpu())
+    if not parts.has_rounds_alone:
+        return found
     dags = [batch.dag.to("cpu") for batch in batches]
     atoms = OneHot(list(map(atom_columns, dags)))
     bonds = OneHot(list(map(bond_columns, dags)))
     tensors = [molecule_tensors(dag, atoms, bonds).to(like) for dag in dags]
-    parts = Parts(copy.deepcopy(model).cpu())
     if parts.has_geometric and has_geometric():
         found["pyg"] = variant(geometric(parts, atoms, bonds), tensors)
     if parts.is_dmpnn and has_chemprop():
@@ -161,21 +170,26 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
 
 
 def product_floor(model: GraphModel, batch: Batch) -> ProductFloor:
-    """Every linear layer of a cell over the rows of each round, and those of the head."""
+    """Every linear layer of a cell over the rows of each round or group, and those of the head."""
     calls: dict[nn.Linear, list[int]] = {}
-    passes = zip(model.passes, model.network.cells, batch.schedule.unrolled, strict=True)
-    for item, cells, unrolled in passes:
-        assert isinstance(item, Rounds)
-        assert unrolled is not None
-        sizes = unrolled.size
-        for number in range(item.rounds):
-            for name, own in cells.items():  # type: ignore[operator]
-                rows = sizes[number + 1][model.network.schema.type_index(name)]
-                for layer in _linear_layers(own[min(number, len(own) - 1)]):
-                    calls.setdefault(layer, []).append(rows)
+    for index, (item, by_type) in enumerate(zip(model.passes, model.network.cells, strict=True)):
+        for name, cells in by_type.items():  # type: ignore[operator]
+            rows = _rows_of_calls(batch, index, item, model.network.schema.type_index(name))
+            for number, count in enumerate(rows):
+                for layer in _linear_layers(cells[min(number, len(cells) - 1)]):
+                    calls.setdefault(layer, []).append(count)
     for layer in _linear_layers(model.head):
         calls[layer] = [batch.num_graphs]
     return ProductFloor([Product(layer.weight, rows) for layer, rows in calls.items()])
+
+
+def _rows_of_calls(batch: Batch, index: int, item: Pass, op_type: int) -> list[int]:
+    """The number of nodes of a type in each round, or in each group, of a pass."""
+    unrolled = batch.schedule.unrolled[index]
+    if unrolled is None:
+        return group_sizes(batch, op_type, index)
+    assert isinstance(item, Rounds)
+    return [unrolled.size[number + 1][op_type] for number in range(item.rounds)]
 
 
 def _linear_layers(module: nn.Module) -> list[nn.Linear]:

@@ -12,6 +12,7 @@ from graphfold.layers.model import Model
 from graphfold.layers.molecules.attentive_fp import AttentiveFPCell, AttentiveFPFirstCell
 from graphfold.layers.molecules.dmpnn import DMPNNAtomCell, DMPNNBondCell
 from graphfold.layers.molecules.fingerprint import FingerprintCell
+from graphfold.layers.molecules.fragments import FragmentCell, ReadersCell
 from graphfold.layers.molecules.gat import GATCell, GATv2Cell
 from graphfold.layers.molecules.gcn import GCNCell
 from graphfold.layers.molecules.ggnn import GGNNCell
@@ -35,6 +36,7 @@ from graphfold.layers.readouts.readout import (
     RootReadout,
 )
 from graphfold.layers.readouts.set2set import Set2SetReadout
+from graphfold.layers.readouts.type_readout import TypeReadout
 from graphfold.layers.trees.attentive_tree_lstm import AttentiveTreeLSTMCell
 from graphfold.layers.trees.leaf import LeafCell
 from graphfold.layers.trees.mv_rnn import MVLeafCell, MVRNNCell
@@ -62,6 +64,7 @@ __all__ = [
     "DMPNNBondCell",
     "FeatureEncoder",
     "FingerprintCell",
+    "FragmentCell",
     "GATCell",
     "GATv2Cell",
     "GCNCell",
@@ -87,6 +90,7 @@ __all__ = [
     "PairClassificationHead",
     "PairReadout",
     "RNTNCell",
+    "ReadersCell",
     "Readout",
     "RegressionHead",
     "RelatednessHead",
@@ -100,6 +104,7 @@ __all__ = [
     "TreeGRUCell",
     "TreePoolingCell",
     "TreeRNNCell",
+    "TypeReadout",
     "WeaveAtomCell",
     "WeavePairCell",
 ]

@@ -20,6 +20,7 @@ from graphfold.layers import (
     DMPNNAtomCell,
     DMPNNBondCell,
     FingerprintCell,
+    FragmentCell,
     GATCell,
     GATv2Cell,
     GCNCell,
@@ -33,6 +34,7 @@ from graphfold.layers import (
     MVRNNCell,
     NaryTreeLSTMCell,
     PNACell,
+    ReadersCell,
     RelationTreeLSTMCell,
     RNTNCell,
     TreeCodingCell,
@@ -53,6 +55,8 @@ PAIRS = Schema(types=(WORD, NodeType("pair", 2)))
 TRIPLES = Schema(types=(WORD, NodeType("triple", 3)))
 PHRASES = Schema(types=(WORD, NodeType("phrase", None)))
 LABELLED = Schema(types=(WORD, NodeType("phrase", None)), inputs=EdgeType("inputs", EDGES))
+#: The edges say which inputs are atoms.
+FRAGMENTS = Schema(PHRASES.types, EdgeType("inputs", (Column("is_atom", "bool"),)))
 ATOMS = bond_schema(EDGES)
 BONDS = (Rounds("bond", 2),)
 
@@ -284,6 +288,33 @@ CASES = [
     passes("tree_convolution with dropout", PAIRS, [Up(), Up(), Up()], tree_convolution),
     passes("deep tree_lstm", PAIRS, [Up(), Up()], deep),
     passes("bidirectional tree_lstm with dropout", PHRASES, [Up(), Down()], bidirectional),
+    tree(
+        "fragment",
+        FRAGMENTS,
+        lambda: LeafCell(SIZE, H),
+        lambda: FragmentCell(2, H),
+        features=2,
+    ),
+    tree(
+        "fragment with dropout",
+        FRAGMENTS,
+        lambda: LeafCell(SIZE, H),
+        lambda: FragmentCell(0, H, dropout=0.5),
+    ),
+    *(
+        Case(
+            name,
+            FRAGMENTS,
+            lambda dropout=dropout: [  # type: ignore[misc]
+                {"word": LeafCell(SIZE, H), "phrase": FragmentCell(0, H)},
+                {"word": ReadersCell(H, dropout), "phrase": ReadersCell(H, dropout)},
+            ],
+            widths={"word": SIZE},
+            passes=(Up(), Down()),
+            random=dropout > 0,
+        )
+        for name, dropout in (("readers", 0.0), ("readers with dropout", 0.5))
+    ),
     rounds("gcn", lambda: GCNCell(H)),
     rounds("gcn with dropout", lambda: GCNCell(H, "tanh", dropout=0.5, residual=True), True),
     rounds("gin", lambda: GINCell(H, "tanh", learn_epsilon=True)),

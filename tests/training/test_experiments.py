@@ -48,12 +48,17 @@ METRICS = {
     "sst_tree_lstm": "root_binary_accuracy",
     "sst_tree_rnn": "node_accuracy",
     "ud_upos": "node_accuracy",
+    "zinc_fragments": "mae",
+    "zinc_gine": "mae",
 }
 SMALL = ["trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
 LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.max_length=20"]
+ZINC = ["data.train_size=6", "data.val_size=2", "data.test_size=2"]
 MORE = {
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
+    "zinc_fragments": ZINC,
+    "zinc_gine": ZINC,
 }
 
 

@@ -58,6 +58,11 @@ def write_corpora(root: Path) -> Path:
     _write(root / "esol" / "delaney-processed.csv", [header, *rows])
     rows = [f"{smiles},{rng.gauss(0, 1):.2f}" for smiles in MOLECULES * 3]
     _write(root / "lipophilicity" / "Lipophilicity.csv", ["smiles,exp", *rows])
+    for part in ("valid", "test"):
+        _write(
+            root / "zinc250k_subset" / f"{part}.csv",
+            ["smiles,logP", *(f"{s},0" for s in MOLECULES)],
+        )
     rows = [f"{i},x,{i % 2},{smiles}" for i, smiles in enumerate(MOLECULES * 3)]
     _write(root / "bbbp" / "BBBP.csv", ["num,name,p_np,SMILES", *rows, "99,bad,1,C1CC"])
     return root

@@ -22,6 +22,12 @@ from graphfold.datasets.molecules.directed_bonds import (
     DIRECTED_BOND,
     add_directed_bonds,
 )
+from graphfold.datasets.molecules.fragments import (
+    FRAGMENT,
+    FRAGMENT_INPUTS,
+    MOLECULE,
+    add_fragments,
+)
 from graphfold.datasets.molecules.molecule import label_stereo, read_molecule
 from graphfold.errors import ConfigError, LeftOut, RecordError, did_you_mean
 
@@ -46,7 +52,9 @@ class SmilesAdapter(Adapter):
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
     them outputs; the relation `bond`, with both directions of each bond; the graph feature
     `smiles`. Atom i covers the span (i, i + 1). The features are `ATOM_FEATURES`, `BOND_FEATURES`.
-    With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`.
+    With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`. With
+    `fragments` there are nodes above the atoms, of which the topmost is the only output; see
+    `add_fragments`.
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
@@ -60,6 +68,7 @@ class SmilesAdapter(Adapter):
             `column_1`, `column_2` and so on.
         explicit_hydrogens: whether hydrogens are atoms of the graph.
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
+        fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
         units: target -> unit, such as {"expt": "kcal/mol"}.
 
     Raises:
@@ -79,6 +88,7 @@ class SmilesAdapter(Adapter):
         header: bool = True,
         explicit_hydrogens: bool = False,
         directed_bonds: bool = False,
+        fragments: Literal["none", "rings_and_paths", "brics"] = "none",
         units: Mapping[str, str] | None = None,
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
@@ -90,6 +100,7 @@ class SmilesAdapter(Adapter):
         self.class_names = own_names
         self.explicit_hydrogens = explicit_hydrogens
         self.directed_bonds = directed_bonds
+        self.fragments = fragments
         self.targets = tuple(
             TableTarget(
                 name,
@@ -103,8 +114,13 @@ class SmilesAdapter(Adapter):
         self.reads_targets = True
         atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
         bond = EdgeType("bond", tuple(p.column for p in BOND_FEATURES))
+        has_fragments = fragments != "none"
         self.schema = Schema(
-            types=(atom, DIRECTED_BOND) if directed_bonds else (atom,),
+            types=(
+                *((atom, DIRECTED_BOND) if directed_bonds else (atom,)),
+                *((FRAGMENT, MOLECULE) if has_fragments else ()),
+            ),
+            inputs=FRAGMENT_INPUTS if has_fragments else EdgeType("inputs"),
             relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
             graph_features=(Column("smiles", "string"),),
             graph_targets=tuple(target.column for target in self.targets),
@@ -171,7 +187,10 @@ class SmilesAdapter(Adapter):
         values = self._values(row)
         molecule = read_molecule(row.smiles, self.explicit_hydrogens)
         add_molecule(graph, molecule, self.directed_bonds)
-        graph.output(*range(molecule.GetNumAtoms()))
+        if self.fragments == "none":
+            graph.output(*range(molecule.GetNumAtoms()))
+        else:
+            graph.output(add_fragments(graph, molecule, self.fragments))
         graph.finish(record.line, columns={"smiles": row.smiles.strip(), **values})
 
     def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:

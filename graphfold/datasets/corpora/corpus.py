@@ -52,8 +52,9 @@ class Corpus:
         adapter: how its files are read.
         files: its files; none for a corpus that is made on the spot.
         source: where the files are to be had.
-        maker: for a corpus that is made on the spot, "module:function"; it takes the cache folder
-            and its own options, and returns a (path, part) for each file that it made.
+        maker: for a corpus that is made on the spot, "module:function"; it takes the cache folder,
+            `root` if it reads other corpora, and its own options, and returns a (path, part) for
+            each file that it made.
     """
 
     name: str

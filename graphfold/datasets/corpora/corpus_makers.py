@@ -1,6 +1,7 @@
 """The files of corpora that need no download: generated, or out of an installed library.
 
-A maker takes the cache folder and its own options, and returns each file with its part.
+A maker takes the cache folder and its own options, and returns each file with its part. One that
+takes `root` as well reads corpora from there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from graphfold.datasets.adapters import listops, listops_generator
 from graphfold.datasets.adapters.listops_generator import ListOpsGenerator, write_listops
-from graphfold.datasets.corpora.corpus import PARTS
+from graphfold.datasets.corpora.corpus import PARTS, find_files
+from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.errors import ConfigError
 
@@ -47,10 +49,7 @@ def make_listops(
     Raises:
         ConfigError: if a size is not positive, or the options allow too few expressions.
     """
-    sizes = dict(zip(PARTS, (train_size, val_size, test_size), strict=True))
-    for part, size in sizes.items():
-        if size < 1:
-            raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
+    sizes = _sizes(train_size, val_size, test_size)
     generator = ListOpsGenerator(operator_probability, max_arguments, max_depth, max_length, pool)
     code = [file_hash(Path(str(module.__file__))) for module in (listops, listops_generator)]
     key = hashlib.sha256(json.dumps([repr(generator), sizes, generator_seed, code]).encode())
@@ -70,3 +69,52 @@ def make_chembl(cache_dir: Path) -> list[MadeFile]:
     from graphfold.datasets.corpora.chembl import write_chembl
 
     return [(write_chembl(cache_dir / f"chembl-rdkit-{version('rdkit')}"), None)]
+
+
+def make_zinc_plogp(
+    cache_dir: Path,
+    root: Path,
+    train_size: int = 10_000,
+    val_size: int = 1_000,
+    test_size: int = 1_000,
+    choice_seed: int = 0,
+) -> list[MadeFile]:
+    """Molecules of the corpus zinc250k_subset with penalised logP, kept under `cache_dir`.
+
+    Args:
+        cache_dir: where the tables are kept; the same options find the same files again.
+        root: the folder that holds the corpora.
+        train_size: how many molecules to train on.
+        val_size: how many to choose the model by.
+        test_size: how many to measure it by. No molecule is in two parts.
+        choice_seed: of the choice; not that of the run, so that runs share a test part.
+
+    Returns:
+        The path and the part of each table.
+
+    Raises:
+        ConfigError: if a size is not positive.
+        DataError: if the corpus is absent, or has too few molecules.
+    """
+    from graphfold.datasets.molecules import penalised_logp, zinc_plogp
+
+    sizes = _sizes(train_size, val_size, test_size)
+    sources = [file.path for file in find_files(find_corpus("zinc250k_subset"), root)]
+    code = [file_hash(Path(str(module.__file__))) for module in (penalised_logp, zinc_plogp)]
+    known = [*map(file_hash, sources), sizes, choice_seed, code, version("rdkit")]
+    key = hashlib.sha256(json.dumps(known).encode())
+    folder = cache_dir / f"zinc_plogp-{key.hexdigest()[:16]}"
+    paths = {part: folder / f"{part}.csv" for part in PARTS}
+    if not all(path.exists() for path in paths.values()):
+        folder.mkdir(parents=True, exist_ok=True)
+        zinc_plogp.write_zinc_plogp(paths, sizes, sources, choice_seed)
+    return [(path, part) for part, path in paths.items()]
+
+
+def _sizes(*sizes: int) -> dict[str, int]:
+    """The size of each part; raises ConfigError for one that is not positive."""
+    by_part = dict(zip(PARTS, sizes, strict=True))
+    for part, size in by_part.items():
+        if size < 1:
+            raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
+    return by_part

@@ -240,6 +240,12 @@ _CORPORA = (
         ),
     ),
     Corpus(
+        "zinc_plogp",
+        "Penalised logP of molecules of zinc250k_subset: logP, accessibility and rings in one",
+        _measured(plogp=""),
+        maker="graphfold.datasets.corpora.corpus_makers:make_zinc_plogp",
+    ),
+    Corpus(
         "chembl",
         "CHEMBL2321810: measured pIC50 of about 1,000 molecules, out of rdkit's own files",
         _measured(pIC50="-log10(mol/L)"),

@@ -82,8 +82,11 @@ class DataSource:
         if corpus is None or self.path is not None:
             return [DataFile(Path(str(self.path)).expanduser(), self.spec())]
         if corpus.maker is not None:
+            make, own = _function(corpus.maker), self._maker_options(corpus.maker)
+            if "root" in parameters(make):
+                own["root"] = root
             with storing(cache_dir):
-                made = _function(corpus.maker)(cache_dir, **self._maker_options(corpus.maker))
+                made = make(cache_dir, **own)
             return [DataFile(path, self.spec(), part) for path, part in made]
         found = find_files(corpus, root, self.variant, every_variant)
         return [DataFile(f.path, self._with_options(f.adapter), f.part) for f in found]
@@ -126,8 +129,11 @@ class DataSource:
         faults = []
         if corpus is not None and corpus.maker is not None:
             make, own = _function(corpus.maker), self._maker_options(corpus.maker)
-            faults += option_faults(f"corpus {corpus.name}", make, {"cache_dir": Path(), **own})
-            known += [key for key in parameters(make) if key != "cache_dir"]
+            places: dict[str, Any] = {
+                key: Path() for key in ("cache_dir", "root") if key in parameters(make)
+            }
+            faults += option_faults(f"corpus {corpus.name}", make, {**places, **own})
+            known += [key for key in parameters(make) if key not in places]
         faults += [
             f"data has no option '{key}'.{did_you_mean(key, [*known, *self.siblings])} With the "
             f"{name} adapter it has: {', '.join(known) or 'none'}."

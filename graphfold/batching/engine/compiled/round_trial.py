@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
-from graphfold.batching.engine.compiled.trial import NUM_KINDS, Trial
+from graphfold.batching.engine.compiled.trial import Trial
 from graphfold.batching.engine.eager import run_eager_rounds
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
@@ -28,13 +28,13 @@ class RoundTrial(Trial):
     in_rounds = True
 
     def _make(self, most: int) -> None:
-        signature, schedule = self.signature, _schedule(self.size, most)
+        schedule = _schedule(self.size, most)
         (plan,), (unrolled,) = schedule.passes, schedule.unrolled
         assert unrolled is not None
-        num_edges, dtype = len(plan.edge), signature.dtype
         states = {name: {0: rows} for name, rows in self._states(self.size).items()}
-        absent = {n: torch.zeros(1, s[0].shape[1], dtype=dtype) for n, s in states.items()}
-        edge = self._parts(signature.edge, NUM_KINDS if signature.has_tables else num_edges)
+        absent = {
+            n: torch.zeros(1, s[0].shape[1], dtype=self.signature.dtype) for n, s in states.items()
+        }
         self._inputs = RoundsInputs(
             unrolled=unrolled,
             state=TypedFields(plan, states, absent),
@@ -42,11 +42,9 @@ class RoundTrial(Trial):
             absent=absent,
             cells={1: self.cell},  # of type 0 in the first round
             x={1: self._x()},
-            edge={} if signature.has_tables else edge,
-            tables={1: edge} if signature.has_tables else {},
-            kind=torch.arange(num_edges) % NUM_KINDS if signature.has_tables else None,
             shared=self._shared(),
             kernel=NATIVE,
+            **self._edges(1, len(plan.edge)),
         )
 
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:

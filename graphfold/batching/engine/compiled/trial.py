@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from graphfold.batching.scheduling.sources import CellInputs
 
 #: A name, the shape of a row, the dtype, and whether it may require a gradient.
 Part = tuple[str, tuple[int, ...], torch.dtype, bool]
+#: How many rows the tables have that cells make of the edges' columns.
+NUM_KINDS = 3
 
 
 class Trial(ABC):
@@ -84,6 +86,16 @@ class Trial(ABC):
         dtype = self.signature.dtype
         return {n: self._new((num_rows, w), dtype, grad) for n, (w, grad) in self._fields.items()}
 
+    def _edges(self, tried: int, count: int) -> dict[str, Any]:
+        """The columns of `count` edges, or the table of the type `tried` and its rows."""
+        has_tables = self.signature.has_tables
+        found = self._parts(self.signature.edge, NUM_KINDS if has_tables else count)
+        return {
+            "edge": {} if has_tables else found,
+            "tables": {tried: found} if has_tables else {},
+            "kind": torch.arange(count) % NUM_KINDS if has_tables else None,
+        }
+
     def _parts(self, parts: Sequence[Part], count: int) -> dict[str, Tensor]:
         """[count, ...] of each part."""
         return {name: self._new((count, *s), dtype, grad) for name, s, dtype, grad in parts}
@@ -97,8 +109,6 @@ class Trial(ABC):
 
 
 _SOURCE, _TRIED = 0, 1
-#: How many rows the tables have that cells make of the edges' columns.
-NUM_KINDS = 3
 
 
 class PassTrial(Trial):
@@ -107,28 +117,22 @@ class PassTrial(Trial):
     in_rounds = False
 
     def _make(self, most: int) -> None:
-        cell, signature, size = self.cell, self.signature, self.size
+        cell, size = self.cell, self.size
         rng, arity, num_sources = np.random.default_rng(size + most), cell.arity, 4
         counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
         ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
         child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
         op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
         nodes = CellInputs.of_nodes(op_type, 2)
-        num_edges = int(counts.sum())
-        num_rows = NUM_KINDS if signature.has_tables else num_edges
-        edge = self._parts(signature.edge, num_rows)
-        kind = torch.from_numpy(rng.integers(0, NUM_KINDS, num_edges))
         self._inputs = PassInputs(
             plan=plan_pass(nodes, Edges.from_csr(ptr, child), op_type.copy()),
             cells={_TRIED: cell},
             x={_TRIED: self._x()},
             given=self._states(num_sources + size + 1),
             absent={},
-            edge={} if signature.has_tables else edge,
             shared=self._shared(),
             kernel=NATIVE,
-            tables={_TRIED: edge} if signature.has_tables else {},
-            kind=kind if signature.has_tables else None,
+            **self._edges(_TRIED, int(counts.sum())),
         )
 
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:

@@ -1,0 +1,123 @@
+"""Cells over the fragments of molecules: up from atoms along their tree, and down again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.layers.dropout import StateDropout
+from graphfold.layers.encoders.node_input import features, parts
+
+
+class FragmentCell(Cell):
+    """A gated unit over atoms and child fragments, for the way `Up` a tree of fragments.
+
+    The unit of Cho et al. (2014), https://arxiv.org/abs/1406.1078, equations 6-8, with the sum over
+    child fragments in the place of the previous state, as in a Tree-GRU, and the features and the
+    sum over atoms as the input. Over rings, paths and atoms as in Wollschläger et al. (2024),
+    https://arxiv.org/abs/2406.08210, where however fragments exchange messages in rounds:
+
+        a = Σ_atoms h_v      s = Σ_fragments h_k
+        z = σ(W_z x + V_z a + U_z s + b_z)
+        u = tanh(W_u x + V_u a + U_u s + b_u)
+        h = z ⊙ s + (1 - z) ⊙ u
+
+    Differences from Cho et al.: no reset gates; nodes may be without features; `u` may be dropped
+    out.
+
+    Args:
+        input_size: width of the node features; 0 for nodes without features.
+        hidden_size: width of `h`, the field of a node and of an atom.
+        dropout: probability of dropping an entry of `u`.
+
+    Shape:
+        x: [group_size, input_size], or what `before` made of it
+        children: rows of `h`, [num_child_edges, hidden_size], and the edge column `is_atom`
+        returns: {"h": [group_size, hidden_size]}
+
+    Raises:
+        ConfigError: if `dropout` is not a probability.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size}
+        self.from_x = nn.Linear(input_size, 2 * hidden_size, bias=False) if input_size else None
+        self.from_children = nn.Linear(2 * hidden_size, 2 * hidden_size)  # z, u
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The products with the features, if there are any, and the dropout mask."""
+        x = features(x)
+        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
+        return known if self.from_x is None else {"gates": self.from_x(x), **known}
+
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """1 for atoms and 0 for fragments, and the other way round."""
+        is_atom = edge["is_atom"].to(self.from_children.weight.dtype).unsqueeze(1)
+        return {"atom": is_atom, "fragment": 1 - is_atom}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state of the nodes."""
+        known, h = parts(x), children.rows("h")
+        atoms = children.sum(h * children.edge["atom"])
+        fragments = children.sum(h * children.edge["fragment"])
+        gates: Tensor = self.from_children(torch.cat([atoms, fragments], dim=1))
+        if "gates" in known:
+            gates = gates + known["gates"]
+        return {"h": _mix(gates, fragments, known)}
+
+
+class ReadersCell(Cell):
+    """A gated unit over a node's own state and its readers, for the way `Down`.
+
+    What an atom learns of the fragments that it is in, and a fragment of its parent: the unit of
+    Cho et al. (2014), https://arxiv.org/abs/1406.1078, equations 6-8, without a reset gate, where p
+    is the node's own state before this pass:
+
+        s = Σ_readers h_k
+        z = σ(V_z p + U_z s + b_z)
+        u = tanh(V_u p + U_u s + b_u)
+        h = z ⊙ p + (1 - z) ⊙ u
+
+    Args:
+        hidden_size: width of `h`, the field of a node.
+        dropout: probability of dropping an entry of `u`.
+
+    Shape:
+        x: [group_size, any], not read
+        children: rows of `h` of the readers, [num_child_edges, hidden_size]
+        returns: {"h": [group_size, hidden_size]}
+
+    Raises:
+        ConfigError: if `dropout` is not a probability.
+    """
+
+    def __init__(self, hidden_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size}
+        self.linear = nn.Linear(2 * hidden_size, 2 * hidden_size)  # z, u
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The dropout mask."""
+        return dict(self.dropout(features(x), self.fields["h"]))
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state of the nodes."""
+        own = children.previous("h")
+        gates = self.linear(torch.cat([own, children.sum("h")], dim=1))
+        return {"h": _mix(gates, own, parts(x))}
+
+
+def _mix(gates: Tensor, kept: Tensor, known: Mapping[str, Tensor]) -> Tensor:
+    """z ⊙ kept + (1 - z) ⊙ u, from the two gates side by side."""
+    update, candidate = gates.chunk(2, dim=1)
+    z, u = torch.sigmoid(update), torch.tanh(candidate)
+    if "mask" in known:
+        u = u * known["mask"]
+    return z * kept + (1 - z) * u
