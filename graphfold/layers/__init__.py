@@ -5,6 +5,7 @@ from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
 from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.log_regression import LogRegressionHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
@@ -21,13 +22,16 @@ from graphfold.layers.readouts.readout import (
     Readout,
     RootReadout,
 )
+from graphfold.layers.trees.bag import BagCell
 from graphfold.layers.trees.leaf import LeafCell
+from graphfold.layers.trees.record import RecordBagCell, RecordLeafCell
 from graphfold.layers.trees.tree_gru import TreeGRUCell
 from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
 from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
 
 __all__ = [
     "AttentionReadout",
+    "BagCell",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
@@ -42,6 +46,7 @@ __all__ = [
     "Head",
     "LeafCell",
     "LeafLSTMCell",
+    "LogRegressionHead",
     "MaxReadout",
     "MeanReadout",
     "Model",
@@ -52,6 +57,8 @@ __all__ = [
     "PairClassificationHead",
     "PairReadout",
     "Readout",
+    "RecordBagCell",
+    "RecordLeafCell",
     "RegressionHead",
     "RelatednessHead",
     "RootReadout",
