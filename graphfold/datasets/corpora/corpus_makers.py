@@ -99,6 +99,40 @@ def make_plans(
     return [(path, part) for part, path in paths.items()]
 
 
+def make_reports(
+    cache_dir: Path,
+    train_size: int = 6_000,
+    val_size: int = 1_000,
+    test_size: int = 2_000,
+    generator_seed: int = 0,
+) -> list[MadeFile]:
+    """JSON records with a known answer, kept under `cache_dir`; see `write_reports`.
+
+    Args:
+        cache_dir: where they are kept; the same options find the same files again.
+        train_size: how many records to train on.
+        val_size: how many to choose the model by.
+        test_size: how many to measure it by.
+        generator_seed: of the records; not that of the run.
+
+    Returns:
+        The path and the part of each file.
+
+    Raises:
+        ConfigError: if a size is not positive.
+    """
+    from graphfold.datasets.json_records import generated
+
+    sizes = dict(zip(PARTS, (train_size, val_size, test_size), strict=True))
+    code = file_hash(Path(str(generated.__file__)))
+    key = hashlib.sha256(json.dumps([sizes, generator_seed, code]).encode()).hexdigest()
+    folder = cache_dir / f"json_reports-{key[:16]}"
+    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
+    if not all(path.exists() for path in paths.values()):
+        paths = generated.write_reports(folder, sizes, generator_seed)
+    return [(path, part) for part, path in paths.items()]
+
+
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
     """The table of molecules that rdkit carries; `chembl.write_chembl` says what is in it.
 

@@ -240,6 +240,12 @@ _CORPORA = (
         ),
     ),
     Corpus(
+        "json_reports",
+        "Nested JSON reports of machines, generated: what is wrong, by a known rule",
+        AdapterSpec("json", {"target": "$.label"}),
+        maker="graphfold.datasets.corpora.corpus_makers:make_reports",
+    ),
+    Corpus(
         "plans_sqlite",
         "Query plans over random databases of SQLite, cost in instructions of its virtual machine",
         AdapterSpec("plans", {"unit": "instructions"}),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from graphfold.datasets.json_records.positions import (
@@ -84,7 +85,7 @@ class Gathered:
         return Text()
 
     def _object(self) -> Position:
-        if len(self.keys) <= MOST_KEYS:
+        if len(self.keys) <= MOST_KEYS and not _are_numbered(self.keys):
             return Fields({key: self.keys[key].position() for key in sorted(self.keys)})
         together = Gathered(self.depth + 1)
         for inner in self.keys.values():
@@ -108,13 +109,19 @@ def infer_positions(records: Iterable[Any]) -> Position:
     """The position of the root, from a sample of records.
 
     A category is a string that repeats (see `MOST_CATEGORIES`), an object with very many keys a map
-    (see `MOST_KEYS`); where values of several kinds stand, the place is mixed. Keys are in
+    (see `MOST_KEYS`), and so is one whose keys differ in their digits alone; where values of several kinds stand, the place is mixed. Keys are in
     alphabetical order, so the order of the records does not matter.
     """
     root = Gathered()
     for record in records:
         root.add(record)
     return root.position()
+
+
+def _are_numbered(keys: Collection[str]) -> bool:
+    """True for keys such as step1, step2, which are the places of a list."""
+    patterns = {re.sub(r"\d+", "0", key) for key in keys}
+    return len(keys) > 1 and len(patterns) == 1
 
 
 def json_kind(value: Any, depth: int) -> str:
@@ -135,7 +142,7 @@ def to_float(value: float) -> float:
     try:
         number = float(value)
     except OverflowError:
-        number = math.copysign(math.inf, value)
+        number = math.inf if value > 0 else -math.inf
     return min(max(number, -_LARGEST), _LARGEST)
 
 

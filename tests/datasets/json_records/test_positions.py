@@ -51,6 +51,7 @@ def test_objects_with_very_many_keys_are_maps() -> None:
     root = infer_positions(records)
     assert isinstance(root, Entries)
     assert isinstance(root.values, Fields)
+    assert infer_positions([{"step 1": 3, "step 12": 4}]) == Entries(Number(3.5, 0.5))
 
 
 @given(st.lists(VALUES, max_size=6), st.integers(0, 9))
