@@ -54,7 +54,7 @@ class BlockModel(Model):
         root: Callable[..., Any],
         head: Callable[..., Head],
         level: str = "graph",
-        scalers: Mapping[str, tuple[float, float]] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
         engine: str = "fast",
         kernel: str = "native",
         fuse: bool | None = None,

@@ -92,6 +92,20 @@ class Adapter(ABC):
         """
         return {}
 
+    def description(self) -> str:
+        """What the files decided, in a form that people can edit; empty if there is nothing.
+
+        `check-adapter` prints it.
+        """
+        return ""
+
+    def notes(self, dag: TypedDAG) -> list[str]:
+        """Sentences about what was read, such as how much of it no option knows.
+
+        `check-adapter` and `train` print them.
+        """
+        return []
+
     def open_table(self, path: Path) -> Table:
         """The table whose rows are the records; only for adapters that read tables."""
         return open_table(path)

@@ -5,6 +5,7 @@ from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
 from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.log_regression import LogRegressionHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
@@ -38,8 +39,10 @@ from graphfold.layers.readouts.readout import (
 from graphfold.layers.readouts.set2set import Set2SetReadout
 from graphfold.layers.readouts.type_readout import TypeReadout
 from graphfold.layers.trees.attentive_tree_lstm import AttentiveTreeLSTMCell
+from graphfold.layers.trees.bag import BagCell
 from graphfold.layers.trees.leaf import LeafCell
 from graphfold.layers.trees.mv_rnn import MVLeafCell, MVRNNCell
+from graphfold.layers.trees.record import RecordBagCell, RecordLeafCell
 from graphfold.layers.trees.relation_tree_lstm import RelationTreeLSTMCell
 from graphfold.layers.trees.rntn import RNTNCell
 from graphfold.layers.trees.tree_convolution import (
@@ -57,6 +60,7 @@ __all__ = [
     "AttentiveFPFirstCell",
     "AttentiveReadout",
     "AttentiveTreeLSTMCell",
+    "BagCell",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
@@ -76,6 +80,7 @@ __all__ = [
     "Head",
     "LeafCell",
     "LeafLSTMCell",
+    "LogRegressionHead",
     "MPNNCell",
     "MVLeafCell",
     "MVRNNCell",
@@ -92,6 +97,8 @@ __all__ = [
     "RNTNCell",
     "ReadersCell",
     "Readout",
+    "RecordBagCell",
+    "RecordLeafCell",
     "RegressionHead",
     "RelatednessHead",
     "RelationTreeLSTMCell",

@@ -68,7 +68,7 @@ class GraphModel(Model):
         readout: Callable[..., Readout],
         head: Callable[..., Head],
         per_round_weights: bool = False,
-        scalers: Mapping[str, tuple[float, float]] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
         engine: str = "fast",
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
@@ -109,7 +109,7 @@ class GraphModel(Model):
         self,
         factory: Callable[..., Head],
         schema: Schema,
-        scalers: Mapping[str, tuple[float, float]] | None,
+        scalers: Mapping[str, tuple[float, ...]] | None,
     ) -> Head:
         """The head over the rows of the readout; raises ConfigError if it reads others."""
         readout = self.readout

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 ADAPTERS: Mapping[str, str] = {
     "brackets": "graphfold.datasets.adapters.brackets:BracketsAdapter",
     "conllu": "graphfold.datasets.adapters.conllu:ConlluAdapter",
+    "json": "graphfold.datasets.adapters.json_records:JsonAdapter",
     "listops": "graphfold.datasets.adapters.listops:ListOpsAdapter",
     "pairs": "graphfold.datasets.adapters.pairs:PairsAdapter",
+    "plans": "graphfold.datasets.adapters.plans:PlansAdapter",
     "smiles": "graphfold.datasets.adapters.smiles:SmilesAdapter",
 }
 

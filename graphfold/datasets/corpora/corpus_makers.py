@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,6 +58,77 @@ def make_listops(
     paths = {part: folder / f"{part}.tsv" for part in PARTS}
     if not all(path.exists() for path in paths.values()):
         paths = write_listops(folder, sizes, generator_seed, generator)
+    return [(path, part) for part, path in paths.items()]
+
+
+def make_plans(
+    cache_dir: Path,
+    train_schemas: int = 80,
+    val_schemas: int = 10,
+    test_schemas: int = 20,
+    queries: int = 50,
+    generator_seed: int = 0,
+) -> list[MadeFile]:
+    """Plans and costs of queries over random databases of SQLite, kept under `cache_dir`.
+
+    Args:
+        cache_dir: where they are kept; the same options find the same files again.
+        train_schemas: how many databases to train on.
+        val_schemas: how many to choose the model by.
+        test_schemas: how many to measure it by. No database is in two parts.
+        queries: how many queries are asked of each database.
+        generator_seed: of the databases and queries; not that of the run.
+
+    Returns:
+        The path and the part of each file.
+
+    Raises:
+        ConfigError: if a number is not positive.
+    """
+    from graphfold.datasets.plans import random_query, sqlite_corpus
+
+    schemas = dict(zip(PARTS, (train_schemas, val_schemas, test_schemas), strict=True))
+    code = [file_hash(Path(str(module.__file__))) for module in (random_query, sqlite_corpus)]
+    facts = [schemas, queries, generator_seed, sqlite3.sqlite_version, code]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    folder = cache_dir / f"plans_sqlite-{key[:16]}"
+    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
+    if not all(path.exists() for path in paths.values()):
+        paths = sqlite_corpus.write_plans(folder, schemas, queries, generator_seed)
+    return [(path, part) for part, path in paths.items()]
+
+
+def make_reports(
+    cache_dir: Path,
+    train_size: int = 6_000,
+    val_size: int = 1_000,
+    test_size: int = 2_000,
+    generator_seed: int = 0,
+) -> list[MadeFile]:
+    """JSON records with a known answer, kept under `cache_dir`; see `write_reports`.
+
+    Args:
+        cache_dir: where they are kept; the same options find the same files again.
+        train_size: how many records to train on.
+        val_size: how many to choose the model by.
+        test_size: how many to measure it by.
+        generator_seed: of the records; not that of the run.
+
+    Returns:
+        The path and the part of each file.
+
+    Raises:
+        ConfigError: if a size is not positive.
+    """
+    from graphfold.datasets.json_records import generated
+
+    sizes = dict(zip(PARTS, (train_size, val_size, test_size), strict=True))
+    code = file_hash(Path(str(generated.__file__)))
+    key = hashlib.sha256(json.dumps([sizes, generator_seed, code]).encode()).hexdigest()
+    folder = cache_dir / f"json_reports-{key[:16]}"
+    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
+    if not all(path.exists() for path in paths.values()):
+        paths = generated.write_reports(folder, sizes, generator_seed)
     return [(path, part) for part, path in paths.items()]
 
 

@@ -8,10 +8,19 @@ from torch import Tensor
 
 
 class Scaler(NamedTuple):
-    """A target in units of its standard deviation, counted from its mean."""
+    """A target in units of its standard deviation, counted from its mean.
+
+    Args:
+        mean: of the values.
+        std: of the values.
+        log_mean: of the natural logarithms of the values above zero.
+        log_std: of these logarithms.
+    """
 
     mean: float = 0.0
     std: float = 1.0
+    log_mean: float = 0.0
+    log_std: float = 1.0
 
     def scale(self, values: Tensor) -> Tensor:
         """Values in the target's unit -> scaled values."""
@@ -28,10 +37,14 @@ def fit_scaler(values: Tensor) -> Scaler:
         values: [num_rows, *shape]; a column of vectors gets one mean and one deviation.
     """
     measured = values[~values.isnan()].double()
-    if not len(measured):
-        return Scaler()
-    mean = float(measured.mean())
-    std = float(measured.std(correction=0))
+    return Scaler(*_mean_and_std(measured), *_mean_and_std(measured[measured > 0].log()))
+
+
+def _mean_and_std(values: Tensor) -> tuple[float, float]:
+    if not len(values):
+        return 0.0, 1.0
+    mean = float(values.mean())
+    std = float(values.std(correction=0))
     # Equal numbers have a mean that is off by a rounding error, and so a tiny deviation.
     is_constant = std <= 1e-12 * max(abs(mean), 1.0)
-    return Scaler(mean, 1.0 if is_constant else std)
+    return mean, 1.0 if is_constant else std

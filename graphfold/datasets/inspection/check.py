@@ -148,6 +148,7 @@ def _card(
         splits[part] = splits.get(part, 0) + corpus.dag.num_graphs
     skipped = [error for corpus in packed for error in corpus.skipped]
     records = sum(splits.values())
+    adapter = files[0].adapter.make()
     return {
         "records": records,
         "splits": splits,
@@ -157,7 +158,9 @@ def _card(
         "records_per_second": round((records + len(skipped)) / seconds, 1),
         "peak_mb": round(_peak_memory(), 1),
         "files": list(_describe_files(packed, root)),
-        **describe_graphs([corpus.dag for corpus in packed], files[0].adapter.make().class_names),
+        "notes": [note for corpus in packed for note in adapter.notes(corpus.dag)],
+        "description": adapter.description(),
+        **describe_graphs([corpus.dag for corpus in packed], adapter.class_names),
     }
 
 

@@ -135,10 +135,14 @@ def _lines(card: Mapping[str, Any]) -> Iterator[str]:
     for file in card["files"]:
         known = {True: ", as published", False: ", not as published", None: ""}
         yield f"file          {file['path']}{known[file['as_published']]}"
+    for note in card["notes"]:
+        yield f"note          {note}"
     yield (
         f"speed         {card['records_per_second']:.0f} records/s, read and stored; "
         f"peak memory {card['peak_mb']:.0f} MiB"
     )
+    if card["description"]:
+        yield card["description"]
 
 
 def _range(spread: Mapping[str, float]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from graphfold.dag import Column
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
 from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.log_regression import LogRegressionHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
@@ -16,6 +17,7 @@ HEADS: tuple[type[Head], ...] = (
     RelatednessHead,
     PairClassificationHead,
     RegressionHead,
+    LogRegressionHead,
     MultiLabelHead,
     ClassificationHead,
 )

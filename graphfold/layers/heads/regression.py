@@ -45,7 +45,7 @@ class RegressionHead(Head):
         schema: Schema,
         level: str = "graph",
         targets: Sequence[str] | None = None,
-        scalers: Mapping[str, tuple[float, float]] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
         hidden_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
@@ -90,7 +90,7 @@ class RegressionHead(Head):
 
 
 def _scales(
-    targets: Sequence[str], scalers: Mapping[str, tuple[float, float]] | None
+    targets: Sequence[str], scalers: Mapping[str, tuple[float, ...]] | None
 ) -> tuple[list[float], list[float]]:
     if scalers is None:
         return [0.0] * len(targets), [1.0] * len(targets)

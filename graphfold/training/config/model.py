@@ -13,8 +13,9 @@ from graphfold.layers.heads.registry import choose_head
 from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import find_target, instantiate
 
-#: In place of a type's name, cells may be given by role; a type's own name comes first.
-LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
+#: In place of a type's name, cells may be given by role: types without inputs, those with any
+#: number of inputs, all with inputs, all. A type's own name comes first, then the narrowest role.
+LEAF, BAG, INNER, EVERY = "_leaf_", "_bag_", "_inner_", "_every_"
 
 #: In place of a readout's or head's class: what fits the targets of the data.
 AUTO = "auto"
@@ -76,7 +77,7 @@ def complete_model_config(
 
 
 def build_model(
-    config: Mapping[str, Any], schema: Schema, scalers: Mapping[str, tuple[float, float]]
+    config: Mapping[str, Any], schema: Schema, scalers: Mapping[str, tuple[float, ...]]
 ) -> Model:
     """The model of a complete config.
 
@@ -108,12 +109,13 @@ def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, An
 
 
 def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    named = {name: cell for name, cell in by_role.items() if name not in (LEAF, INNER, EVERY)}
+    every_role = (LEAF, BAG, INNER, EVERY)
+    named = {name: cell for name, cell in by_role.items() if name not in every_role}
     for node_type in schema.types:
-        role = LEAF if node_type.arity == 0 else INNER
-        cell = by_role.get(role, by_role.get(EVERY))
-        if cell is not None:
-            named.setdefault(node_type.name, cell)
+        roles = {0: (LEAF, EVERY), None: (BAG, INNER, EVERY)}.get(node_type.arity, (INNER, EVERY))
+        given = [by_role[role] for role in roles if role in by_role]
+        if given:
+            named.setdefault(node_type.name, given[0])
     return named
 
 

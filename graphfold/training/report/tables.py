@@ -18,6 +18,7 @@ def describe_data(data: DataModule) -> str:
     total = count_of(sum(sizes.values()), "record")
     lines = [f"{total}: {parts} ({data.split.method} split)"]
     lines += data.split.notes
+    lines += data.source.spec().make().notes(data.raw)
     bad = [e.place_and_fault for e in data.skipped if not isinstance(e, LeftOut)]
     if bad:
         lines.append(f"left out: {count_of(len(bad), 'bad record')}")

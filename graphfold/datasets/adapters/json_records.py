@@ -1,0 +1,218 @@
+"""JSON records: any nested values, of a schema that is inferred from a sample."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
+from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.files.json_documents import scan_documents
+from graphfold.datasets.files.json_path import ABSENT, JsonPath
+from graphfold.datasets.files.text_files import at_least_one
+from graphfold.datasets.json_records.inference import infer_positions, to_float
+from graphfold.datasets.json_records.node_types import node_types
+from graphfold.datasets.json_records.positions import Fields, from_dict, to_dict
+from graphfold.datasets.json_records.write_nodes import RecordWriter
+from graphfold.errors import ConfigError, LeftOut, RecordError, count_of, did_you_mean
+
+#: The column that counts keys and values without a place in the schema.
+UNSEEN = "unseen"
+
+
+class JsonAdapter(Adapter):
+    """Reads JSON records, one on a line or whole documents; see `scan_documents`.
+
+    What stands at each place of a record is inferred from the first records, can be edited, and is
+    kept with the run. Each place is a node type of its own (see `node_types`), so that a model has
+    weights for each, as in Pevný and Somol (2016), https://arxiv.org/abs/1609.07257. What the
+    schema has no place for, such as a key that the sample lacks or text in place of a number, is
+    read as absent and counted in the graph feature `unseen`. Null is absent, too.
+
+    Args:
+        target: where the target is, see `JsonPath`; it is no feature. None for no target.
+        task: "regression": the target is a number; "classification": it is one of some values.
+            None takes classification unless all targets of the sample are numbers.
+        class_names: the classes of the target, in order; by default those in the files.
+        unit: the unit of a number.
+        ignore: paths that are no features, such as an identifier.
+        record_schema: what stands at each place: the mapping that `check-adapter` prints, or the
+            name of a YAML or JSON file with it. None infers it.
+        sample: how many records it is inferred from.
+
+    Raises:
+        ConfigError: if a path or the schema cannot be read, or an option has no use.
+    """
+
+    def __init__(
+        self,
+        target: str | None = None,
+        task: Literal["regression", "classification"] | None = None,
+        class_names: Sequence[str] | None = None,
+        unit: str | None = None,
+        ignore: Sequence[str] = (),
+        record_schema: Mapping[str, Any] | str | None = None,
+        sample: int = 1_000,
+    ) -> None:
+        if sample < 1:
+            raise ConfigError(f"sample is {sample}. Give at least 1.")
+        self.target = None if target is None else JsonPath(target)
+        self.task, self.sample = task, sample
+        self.ignored = [JsonPath(path) for path in ignore] + [self.target] * (target is not None)
+        self.is_open = record_schema is None
+        form = _load(record_schema) if isinstance(record_schema, str) else record_schema
+        self.root = Fields({}) if form is None else from_dict(form)
+        self.classes = [*(class_names or ())]
+        self.schema = Schema(
+            types=node_types(self.root),
+            graph_features=(Column(UNSEEN, "int64"),),
+            graph_targets=self._targets(unit),
+        )
+        if self.target is not None and self.classes:
+            self.class_names = {self.target.name: self.classes}
+
+    def _targets(self, unit: str | None) -> tuple[Column, ...]:
+        if self.target is None:
+            return ()
+        if self.task == "regression" or (self.task is None and not self.classes):
+            return (Column(self.target.name, unit=unit),)
+        return (Column(self.target.name, "int64", size=len(self.classes) or None),)
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """One record per JSON value, `content` being the value."""
+        yield from at_least_one(self._cut(path), path, "records")
+
+    def _cut(self, path: Path) -> Iterator[Record]:
+        for file in self.sources(path):
+            yield from (Record(*document) for document in scan_documents(file))
+
+    def record_of(self, item: Any) -> Record:
+        """A string holds JSON; anything else is taken as the value itself."""
+        return super().record_of(item) if isinstance(item, str) else Record(1, item)
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """The schema from the first records of the first file, the classes from all files."""
+        found: dict[str, Any] = {"record_schema": to_dict(self.root)}
+        if self.is_open:
+            sample = (r.content for r in self.records(paths[0]) if r.fault is None)
+            kept = (self._features(value) for value in islice(sample, self.sample))
+            found["record_schema"] = to_dict(infer_positions(kept))
+        if self.target is None or self.task == "regression" or self.classes:
+            return found
+        values = {v for path in paths for v in self._target_values(path) if not _is_absent(v)}
+        is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+        task = self.task or ("regression" if is_number else "classification")
+        if task == "classification":
+            if len(values) < 2:
+                raise ConfigError(
+                    f"the target '{self.target.text}' has {len(values)} different values in the "
+                    "files. Give two or more classes, or set data.task=regression."
+                )
+            found["class_names"] = sorted(map(_class_name, values))
+        return {**found, "task": task}
+
+    def _target_values(self, path: Path) -> Iterator[Any]:
+        assert self.target is not None
+        for record in self.records(path):
+            value = self.target.find(record.content)
+            if not isinstance(value, list | dict):
+                yield value
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes one record; see `Adapter.parse`."""
+        columns: dict[str, Any] = {}
+        if self.target is not None:
+            columns[self.target.name] = self._target_of(record.content, self.target)
+        writer = RecordWriter(graph)
+        root = writer.write(self._features(record.content), self.root)
+        if root is None:
+            raise RecordError(
+                f"the record is {type(record.content).__name__}, which the schema has no place for"
+            )
+        graph.output(root)
+        graph.finish(line=record.line, columns={**columns, UNSEEN: writer.unseen})
+
+    def without_targets(self) -> JsonAdapter:
+        """See `Adapter.without_targets`."""
+        adapter = copy.copy(self)
+        adapter.target = None
+        return adapter
+
+    def description(self) -> str:
+        """The schema of the records, as YAML."""
+        text = yaml.safe_dump(to_dict(self.root), allow_unicode=True, sort_keys=False)
+        return "# data.record_schema=FILE takes this, edited or not\n" + text.rstrip()
+
+    def notes(self, dag: TypedDAG) -> list[str]:
+        """How many records have what the schema lacks."""
+        unseen = dag.columns["graph"][UNSEEN]
+        count, total = int((unseen > 0).sum()), int(unseen.sum())
+        if not total:
+            return []
+        values, records = count_of(total, "value"), count_of(count, "record")
+        return [f"without a place in the schema, and left out: {values} in {records}"]
+
+    def _features(self, value: Any) -> Any:
+        """The record without its target and what is ignored."""
+        for path in self.ignored:
+            if path is not None and path.find(value) is not ABSENT:
+                value = _without(value, path.steps)
+        return value
+
+    def _target_of(self, value: Any, target: JsonPath) -> float | int:
+        found = target.find(value)
+        if _is_absent(found):
+            raise LeftOut(f"there is no '{target.text}' in the record")
+        if self.classes:
+            name = _class_name(found)
+            if isinstance(found, list | dict) or name not in self.classes:
+                hint = did_you_mean(name, self.classes)
+                raise RecordError(
+                    f"'{target.text}' is {found!r}, which is none of the classes.{hint} They are: "
+                    + ", ".join(self.classes)
+                )
+            return self.classes.index(name)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise RecordError(f"'{target.text}' is {found!r}, which is no number")
+        if not math.isfinite(found):
+            raise RecordError(f"'{target.text}' is {found}, which is not finite")
+        return to_float(found)
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or value is ABSENT
+
+
+def _class_name(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _without(value: Any, steps: Sequence[str | int]) -> Any:
+    """A copy of a value without the place at the end of some steps."""
+    first, *rest = steps
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(value, Mapping):
+        return {
+            k: _without(v, rest) if k == first else v
+            for k, v in value.items()
+            if k != first or rest
+        }
+    items = enumerate(value)
+    return [_without(v, rest) if n == first else v for n, v in items if n != first or rest]
+
+
+def _load(name: str) -> Any:
+    """The schema in a file."""
+    try:
+        return yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"data.record_schema: cannot read the file {name} ({error}). Give what "
+            "`graphfold check-adapter json --data FILE` prints."
+        ) from error

@@ -1,0 +1,86 @@
+"""JSON documents of a file: one on a line, or one after the other over many lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from graphfold.datasets.files.text_files import read_lines, scan_lines
+from graphfold.errors import DataError, RecordError
+
+
+class Document(NamedTuple):
+    """One JSON value of a file.
+
+    Args:
+        line: the 1-based line where it begins.
+        value: the value; None under a fault.
+        fault: why it cannot be read.
+    """
+
+    line: int
+    value: Any
+    fault: RecordError | None = None
+
+
+def scan_documents(path: Path) -> Iterator[Document]:
+    """The JSON values of a file, in order.
+
+    Where the first line that is not blank is a JSON value, each line is one, and a bad line is a
+    fault of its own; the file is read as a stream. Otherwise the file is read as a whole, and its
+    values may have any layout.
+
+    Raises:
+        DataError: if the file cannot be opened, or a document of many lines cannot be read.
+    """
+    first = next((line for line in scan_lines(path) if line.text.strip()), None)
+    if first is None:
+        return
+    if first.fault is None and parse_json(first.text)[1] is None:
+        for line in scan_lines(path):
+            if line.text.strip():
+                value, fault = (None, line.fault) if line.fault else parse_json(line.text)
+                yield Document(line.number, value, fault)
+    else:
+        yield from _whole(path)
+
+
+def parse_json(text: str) -> tuple[Any, RecordError | None]:
+    """The JSON value of a text, or why there is none. NaN and infinities are no JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant), None
+    except RecursionError:
+        return None, RecordError("the JSON is nested too deeply")
+    except ValueError as error:
+        return None, RecordError(f"the text is no JSON value ({error})")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number; write null")
+
+
+def _whole(path: Path) -> Iterator[Document]:
+    text = "\n".join(line for _, line in read_lines(path))
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    position = 0
+    while (position := _skip_blanks(text, position)) < len(text):
+        line = text.count("\n", 0, position) + 1
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            at = error.lineno if isinstance(error, json.JSONDecodeError) else line
+            raise DataError(
+                f"{path}:{at}: is no JSON ({error}). Give one JSON value on each line, or whole "
+                "documents one after the other.",
+                path=str(path),
+                line=at,
+            ) from error
+        yield Document(line, value)
+
+
+def _skip_blanks(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position

@@ -1,0 +1,1 @@
+"""JSON records: their schema, inferred from a sample, and the nodes of a record."""

@@ -1,0 +1,100 @@
+"""Writes the nodes of one JSON record, inner ones first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from graphfold.dag import GraphBuilder
+from graphfold.datasets.json_records.inference import json_kind
+from graphfold.datasets.json_records.node_types import number_features, text_features
+from graphfold.datasets.json_records.positions import (
+    Category,
+    Entries,
+    Fields,
+    Items,
+    Mixed,
+    Number,
+    Position,
+    Text,
+    kind_of,
+    place_of_key,
+)
+
+_KINDS: Mapping[type, str] = {Number: "number", Items: "list", Fields: "object", Entries: "object"}
+
+
+class RecordWriter:
+    """Writes one record into a graph.
+
+    Args:
+        graph: the unfinished graph.
+
+    Attributes:
+        unseen: how many keys and values the schema had no place for.
+    """
+
+    def __init__(self, graph: GraphBuilder) -> None:
+        self.graph = graph
+        self.unseen = 0
+
+    def write(self, value: Any, position: Position, path: str = "$", depth: int = 0) -> int | None:
+        """Adds the nodes of a value; returns the last one, or None where nothing can be read."""
+        kind = json_kind(value, depth)
+        if kind == "null":
+            return None
+        if isinstance(position, Mixed):
+            fitting = [p for p in position.kinds if _fits(p, kind)]
+            if not fitting:
+                self.unseen += 1
+                return None
+            position = fitting[0]
+            path = f"{path}:{kind_of(position)}"
+        elif not _fits(position, kind):
+            self.unseen += 1
+            return None
+        if isinstance(position, Items):
+            items = [self.write(item, position.items, f"{path}[*]", depth + 1) for item in value]
+            return self.graph.node(path, [item for item in items if item is not None])
+        if isinstance(position, Fields):
+            return self._fields(value, position, path, depth)
+        if isinstance(position, Entries):
+            return self._entries(value, position, path, depth)
+        return self._leaf(value, position, path)
+
+    def _leaf(self, value: Any, position: Position, path: str) -> int:
+        if isinstance(position, Number):
+            return self.graph.node(path, **number_features(position, value))
+        if isinstance(position, Category):
+            known = position.values
+            is_known = isinstance(value, str | bool) and value in known
+            self.unseen += not is_known
+            return self.graph.node(path, code=known.index(value) if is_known else len(known))
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return self.graph.node(path, **text_features(text))
+
+    def _fields(self, value: Mapping[str, Any], position: Fields, path: str, depth: int) -> int:
+        self.unseen += sum(key not in position.fields for key in value)
+        inputs = [
+            self.write(value.get(key), inner, place_of_key(path, key), depth + 1)
+            for key, inner in position.fields.items()
+        ]
+        return self.graph.node(path, inputs)
+
+    def _entries(self, value: Mapping[str, Any], position: Entries, path: str, depth: int) -> int:
+        entries = []
+        for key, item in value.items():
+            name = self.graph.node(f"{path}{{key}}", **text_features(key))
+            inner = self.write(item, position.values, f"{path}{{*}}", depth + 1)
+            entries.append(self.graph.node(f"{path}{{entry}}", (name, inner)))
+        return self.graph.node(path, entries)
+
+
+def _fits(position: Position, kind: str) -> bool:
+    if isinstance(position, Text):
+        return kind == "string"
+    if isinstance(position, Category):
+        is_bool = isinstance(position.values[0], bool)
+        return kind == ("bool" if is_bool else "string")
+    return _KINDS[type(position)] == kind

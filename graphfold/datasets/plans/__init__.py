@@ -1,0 +1,1 @@
+"""Query plans: from what PostgreSQL, DuckDB and SQLite print to one tree of operators."""

@@ -1,0 +1,72 @@
+"""Cells for records: leaves of any kind, and bags of items."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.layers.encoders.node_input import features, parts
+
+
+class RecordLeafCell(Cell):
+    """A value without parts.
+
+        h = tanh(W x + b)
+
+    Args:
+        input_size: width of the features; a leaf without features, such as an empty object, has
+            h = tanh(b).
+        hidden_size: width of `h`, the field of a node.
+
+    Shape:
+        x: [group_size, input_size], or what `before` made of it
+        returns: {"h": [group_size, hidden_size]}
+    """
+
+    arity = 0
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size}
+        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
+        self.bias = nn.Parameter(torch.zeros(hidden_size))
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The whole state; there is nothing to wait for."""
+        x = features(x)
+        rows: Tensor = x.new_zeros(x.shape[0], 1) if self.from_x is None else self.from_x(x)
+        return {"h": torch.tanh(rows + self.bias)}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state of the nodes."""
+        return {"h": parts(x)["h"]}
+
+
+class RecordBagCell(Cell):
+    """A bag of any number of items, whose order does not count.
+
+    Pevný and Somol (2016), https://arxiv.org/abs/1609.07257, equation 3, with both of its poolings:
+
+        h = tanh(W [mean_k h_k; max_k h_k] + b)
+
+    The mean and the maximum of an empty bag are zeros.
+
+    Args:
+        hidden_size: width of `h`, the field of a node.
+
+    Shape:
+        children: rows of `h`, [num_child_edges, hidden_size]
+        returns: {"h": [group_size, hidden_size]}
+    """
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size}
+        self.from_pooled = nn.Linear(2 * hidden_size, hidden_size)
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state of the nodes."""
+        pooled = torch.cat([children.mean("h"), children.max("h")], dim=1)
+        return {"h": torch.tanh(self.from_pooled(pooled))}
