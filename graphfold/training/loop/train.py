@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import numpy as np
 import torch
 
 from graphfold.dag import select
+from graphfold.datasets.inspection.graph_hash import hash_graphs
+from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
@@ -41,7 +45,6 @@ from graphfold.training.run.resuming import (
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring.evaluate import score_part
-from graphfold.training.scoring.graph_hash import hash_graphs
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
 
 
@@ -114,6 +117,7 @@ def _start(
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     _print_new([*notices, *describe_data(data).splitlines()], said)
+    warn_of_leak(data)
     learner, complete = make_learner(config, data)
     if config.get("init_from") is not None:
         print(take_weights(learner.model, data.spec, Path(config["init_from"])), flush=True)
@@ -218,6 +222,14 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
     settings = {**config["data"], **data.inferred_options}
     complete = {"data": settings, "model": model_config, "monitor": learner.monitor}
     return learner, {**config, **complete}
+
+
+def warn_of_leak(data: DataModule) -> None:
+    """Warns of molecules that are in train and held out as well; the report will say so, too."""
+    leak = describe_leak(data.raw, data.split)
+    if leak is not None:
+        data.split = replace(data.split, notes=(*data.split.notes, leak))
+        warnings.warn(leak, stacklevel=2)
 
 
 def seed_generators(seed: int) -> None:
