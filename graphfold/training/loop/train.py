@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning.pytorch import Callback
 
 from graphfold.dag import select
 from graphfold.datasets.inspection.graph_hash import hash_graphs
@@ -81,6 +82,7 @@ def train(
     folder: RunFolder,
     notices: Sequence[str] = (),
     said: set[str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Metrics:
     """Trains a model, scores its best checkpoint on val and test, writes the run folder.
 
@@ -89,6 +91,7 @@ def train(
         folder: where everything is written.
         notices: lines to print once the input has been accepted.
         said: as for `train_command`.
+        callbacks: more of Lightning's callbacks, which come last.
 
     Returns:
         What metrics.json holds.
@@ -100,7 +103,7 @@ def train(
     """
     check_parts(config)
     check_trainer(config)
-    return _start(config, folder, named_packages(config), notices, said)
+    return _start(config, folder, named_packages(config), notices, said, callbacks=callbacks)
 
 
 def _start(
@@ -110,6 +113,7 @@ def _start(
     notices: Sequence[str] = (),
     said: set[str] | None = None,
     anew: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Metrics:
     """Trains from the first epoch; `anew` if `folder` holds this very run."""
     data = DataModule(**config["data"])
@@ -126,7 +130,7 @@ def _start(
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
         common = _common_checkpoint(complete, data)
-        fit(complete, folder, learner, data, common, resume=False)
+        fit(complete, folder, learner, data, common, resume=False, more_callbacks=callbacks)
         return finish(folder, data, trusted)
 
 
