@@ -203,7 +203,7 @@ def _labels(runs: Sequence[Result]) -> list[str]:
     for key in _differing(configs):
         if len(set(labels)) == len(labels):
             break
-        values = [str(config.get(key)) for config in configs]
+        values = [_shown(config.get(key)) for config in configs]
         finer = [f"{label} {key}={value}" for label, value in zip(labels, values, strict=True)]
         if len(set(finer)) > len(set(labels)):
             labels = [
@@ -211,6 +211,10 @@ def _labels(runs: Sequence[Result]) -> list[str]:
                 for label, longer in zip(labels, finer, strict=True)
             ]
     return labels
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _differing(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -27,6 +27,9 @@ _RANGE_KEYS = ("low", "high", "log", "step")
 #: Keys that say what is compared and where; a search over them would compare nothing.
 _FIXED = ("resume", "monitor", "metrics", "tune", "hydra")
 
+#: What Hydra does not read as strings.
+_NO_STRINGS = ("true", "false", "null", "nan", "inf")
+
 _HOW = (
     "Give a list of values, or {low: NUMBER, high: NUMBER} with log: true or step: NUMBER if you "
     "like."
@@ -109,7 +112,8 @@ def hydra_text(value: Any) -> str:
         return "{" + ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(hydra_text, value)) + "]"
-    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][\w/]*", value):
+    is_word = isinstance(value, str) and re.fullmatch(r"[A-Za-z_][\w/]*", value)
+    if isinstance(value, str) and (not is_word or value.casefold() in _NO_STRINGS):
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
         return f"'{escaped}'"
     return value if isinstance(value, str) else json.dumps(value)

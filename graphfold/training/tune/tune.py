@@ -62,6 +62,8 @@ def tune_command(
 def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
     """A search as the overrides and the config group tune describe it."""
     single, sweeping = split_sweeping(overrides, config_dir)
+    # A space may have keys that the file of the config group lacks.
+    single = [f"++{word}" if word.startswith("tune.space") else word for word in single]
     composed = compose(single, config_dir, TUNE)
     given = composed.config["tune"]
     space = space_of_sweeps(sweeping) if sweeping else given["space"]
@@ -116,10 +118,10 @@ def _check(
         refuse_untrusted(base.config, trusted, TRAINED)
     if base.config["trainer"]["devices"] > 1:
         raise ConfigError("tune trains in one process. Set trainer.devices=1.")
-    for dimension in space:
-        for override in dimension.extremes():
-            compose([*search.overrides, override], _config_dir(search))
-    check_parts(base.config)
+    overrides = [override for dimension in space for override in dimension.extremes()]
+    tried = [compose([*search.overrides, word], _config_dir(search)).config for word in overrides]
+    for config in (base.config, *tried):
+        check_parts(config)
 
 
 def _search(
