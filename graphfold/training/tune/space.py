@@ -156,8 +156,9 @@ def _range(key: str, value: Mapping[str, Any]) -> Dimension:
         if name not in _RANGE_KEYS:
             hint = did_you_mean(str(name), _RANGE_KEYS)
             raise ConfigError(f"tune.space: {key} has no '{name}'.{hint} {_HOW}")
-    low, high, step = (value.get(name) for name in ("low", "high", "step"))
-    log = value.get("log", False)
+    low: Any = value.get("low")
+    high: Any = value.get("high")
+    step, log = value.get("step"), value.get("log", False)
     numbers = [low, high, *([] if step is None else [step])]
     if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
         raise ConfigError(f"tune.space: {key} is {dict(value)}. {_HOW}")

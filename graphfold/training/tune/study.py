@@ -9,6 +9,7 @@ from typing import Any
 
 import optuna
 from optuna import Trial, TrialPruned
+from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from graphfold.datasets.loading.data_module import DataModule
@@ -31,19 +32,22 @@ from graphfold.training.tune.trial_table import (
 )
 from graphfold.training.tune.tune_folder import Search, TuneFolder
 
+#: Directions of improvement, by the mode of a learner.
+DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
+
 #: The attribute of a trial that holds its overrides.
 OVERRIDES = "overrides"
 
 
-def choose_monitor(config: Mapping[str, Any]) -> dict[str, str]:
-    """The metric that a config is judged by, and the direction of its improvement.
+def choose_monitor(config: Mapping[str, Any]) -> tuple[str, str]:
+    """The metric that a config is judged by, and "min" or "max", whichever is better.
 
     It reads the data and builds the model once, so that what is wrong with them is said at once.
     """
     data = DataModule(**config["data"])
     data.prepare()
     learner, _ = make_learner(config, data)
-    return {"monitor": learner.monitor, "direction": f"{learner.mode}imize"}
+    return learner.monitor, learner.mode
 
 
 class Study:
@@ -66,7 +70,10 @@ class Study:
         self.keys = [dimension.key for dimension in space]
         storage = optuna.storages.RDBStorage(f"sqlite:///{folder.study.absolute()}")
         self.study = optuna.create_study(
-            storage=storage, study_name="tune", direction=search.direction, load_if_exists=True
+            storage=storage,
+            study_name="tune",
+            direction=DIRECTIONS[search.direction],
+            load_if_exists=True,
         )
         begun = len(self.study.get_trials(deepcopy=False))
         # With the seed of the search alone a continued one would try the first values again.

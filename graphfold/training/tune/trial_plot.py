@@ -57,7 +57,8 @@ def _draw_history(axes: Axes, study: Study) -> None:
         if t.state is TrialState.PRUNED and t.value is not None
     ]
     if stopped:
-        axes.scatter(*zip(*stopped, strict=True), s=14, marker="x", color=GREY, label="stopped")
+        x, y = zip(*stopped, strict=True)
+        axes.scatter(x, y, s=14, marker="x", color=GREY, label="stopped")
     axes.scatter(numbers, values, s=14, color=BLUE, label="finished")
     axes.step(numbers, list(accumulate(values, better)), where="post", color=ORANGE, label="best")
     axes.set_xlabel("trial")

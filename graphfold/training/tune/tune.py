@@ -130,7 +130,8 @@ def _search(
     from graphfold.training.tune.study import Study, choose_monitor
 
     if not search.monitor:
-        search = replace(search, **choose_monitor(config))
+        monitor, direction = choose_monitor(config)
+        search = replace(search, monitor=monitor, direction=direction)
     folder.write_search(search)
     study = Study(folder, search, space)
     print(f"searching in {folder.path}: {search.trials} trials, {search.monitor}", flush=True)

@@ -27,7 +27,7 @@ class Search:
         warmup_epochs: how many epochs every trial has.
         seed: of the search.
         monitor: the metric under val/ that is to be improved.
-        direction: "minimize" or "maximize".
+        direction: "min" or "max", whichever is better.
     """
 
     overrides: list[str]
@@ -96,8 +96,10 @@ class TuneFolder:
             kinds = {"overrides": list, "space": Mapping, "trials": int, "monitor": str}
             if not all(isinstance(content[key], kind) for key, kind in kinds.items()):
                 raise TypeError("a value is of another kind")
+            if content["direction"] not in ("min", "max"):
+                raise ValueError(f"direction is {content['direction']!r}")
             return Search(**content)
-        except (OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
+        except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
             raise CheckpointError(
                 f"{self.search}: cannot be read ({error}). Restore the file.".replace("\n", " ")
             ) from error
