@@ -27,7 +27,7 @@ REPEATED = (
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What one finished run says of itself."""
+    """The facts of one finished run that a comparison needs."""
 
     folder: Path
     config: Mapping[str, Any]

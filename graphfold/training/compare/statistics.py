@@ -40,7 +40,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What can be said of the differences between some models."""
+    """Differences between some models, as far as they can be told."""
 
     method: str  # a phrase for a sentence
     means: Array  # [num_models]

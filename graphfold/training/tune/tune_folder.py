@@ -15,7 +15,7 @@ from graphfold.files import write_text
 
 @dataclass(frozen=True)
 class Search:
-    """What a search was asked to do: with the study it is all that goes on needs.
+    """A search as it was asked for; with the study it is all that going on needs.
 
     Args:
         overrides: of every trial; nothing of them depends on the current folder.
@@ -81,7 +81,7 @@ class TuneFolder:
         write_text(self.search, yaml.safe_dump(asdict(search), sort_keys=False))
 
     def read_search(self) -> Search:
-        """What was asked.
+        """The search that the file describes.
 
         Raises:
             CheckpointError: if this is no folder of a search, or its file is damaged.
