@@ -8,7 +8,17 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from graphfold.commands import bench, check_adapter, evaluate, listing, predict, train, verify
+from graphfold.commands import (
+    bench,
+    check_adapter,
+    compare,
+    evaluate,
+    listing,
+    predict,
+    train,
+    tune,
+    verify,
+)
 from graphfold.commands.parser import CommandParser
 from graphfold.errors import GraphfoldError
 from graphfold.training.process.quiet import readable_warnings
@@ -19,6 +29,8 @@ COMMANDS = {
     "train": train,
     "evaluate": evaluate,
     "predict": predict,
+    "compare": compare,
+    "tune": tune,
     "check-adapter": check_adapter,
     "verify": verify,
     "bench": bench,

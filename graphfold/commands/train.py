@@ -28,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="one run for each combination of a,b,c"
     )
+    parser.add_argument(
+        "--all-folds",
+        action="store_true",
+        help="as -m, one run for each fold of data.split=kfold or repeated_kfold",
+    )
     parser.add_argument("--cfg", choices=["job", "hydra", "all"], help="show the config and stop")
     parser.add_argument("--resolve", action="store_true", help="with --cfg job: fill in ${...}")
     add_config_dir(parser)
@@ -42,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
     if args.cfg:
         print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
         return 0
-    if args.multirun:
+    if args.multirun or args.all_folds:
         with loading():
             from graphfold.training.sweep.sweep import sweep
 
-        return sweep(args.overrides, args.config_dir)
+        return sweep(args.overrides, args.config_dir, args.all_folds)
     composed = compose(args.overrides, args.config_dir)
     check(composed.config, args.trust)
     with loading():

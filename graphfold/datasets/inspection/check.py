@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
-from graphfold.dag import TypedDAG, from_networkx, select, split, to_networkx, validate
+from graphfold.dag import TypedDAG, collate, from_networkx, select, split, to_networkx, validate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Adapter, read_records
 from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.datasets.corpora.corpus import DataFile
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.inspection.data_card import describe_graphs, is_published
+from graphfold.datasets.inspection.repeats import repeated_molecules
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
@@ -52,7 +53,9 @@ def check_data(
         Plain values: `records` (usable ones), `splits` (the same by part of the given split, "all"
         where there is none), `skipped`, `reasons` (a list of {"file", "line", "reason"}), `nodes`,
         `records_per_second` (reading and storing), `peak_mb` (the largest resident memory of this
-        process or of a worker, in MiB), `files`, and the facts of `data_card.describe_graphs`.
+        process or of a worker, in MiB), `files`, the facts of `data_card.describe_graphs`, and for
+        molecules `repeated_molecules` (records whose molecule an earlier one of the file holds)
+        and, of a given split, `leaked_molecules` (records of val or test that train holds, too).
 
     Raises:
         ConfigError: if there is no such corpus, adapter or setting, or an adapter has no path.
@@ -158,10 +161,25 @@ def _card(
         "records_per_second": round((records + len(skipped)) / seconds, 1),
         "peak_mb": round(_peak_memory(), 1),
         "files": list(_describe_files(packed, root)),
+        **_repeats(files, packed),
         "notes": [note for corpus in packed for note in adapter.notes(corpus.dag)],
         "description": adapter.description(),
         **describe_graphs([corpus.dag for corpus in packed], adapter.class_names),
     }
+
+
+def _repeats(files: list[DataFile], packed: list[PackedCorpus]) -> dict[str, int]:
+    """Counts molecules that occur again in a file, and in another part; nothing of other graphs."""
+    dags = [corpus.dag for corpus in packed]
+    if not all(("graph", "smiles") in dag.dictionaries for dag in dags):
+        return {}
+    facts = {"repeated_molecules": sum(len(s) - 1 for d in dags for s in repeated_molecules(d))}
+    parts = [f.part for f, dag in zip(files, dags, strict=True) for _ in range(dag.num_graphs)]
+    if "train" not in parts:
+        return facts
+    shared = [[parts[k] for k in same] for same in repeated_molecules(collate(dags))]
+    leaked = sum(len(same) - same.count("train") for same in shared if "train" in same)
+    return {**facts, "leaked_molecules": leaked}
 
 
 def _describe_files(packed: list[PackedCorpus], root: Path) -> Iterator[dict[str, Any]]:

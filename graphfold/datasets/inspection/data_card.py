@@ -132,6 +132,10 @@ def _lines(card: Mapping[str, Any]) -> Iterator[str]:
         yield f"words         {name}: {count} different"
     for name, facts in card["targets"].items():
         yield f"target        {name}: {_distribution(facts)}"
+    if "repeated_molecules" in card:
+        yield f"repeated      {card['repeated_molecules']} records of molecules met before"
+    if "leaked_molecules" in card:
+        yield f"leaked        {card['leaked_molecules']} records of molecules that train has, too"
     for file in card["files"]:
         known = {True: ", as published", False: ", not as published", None: ""}
         yield f"file          {file['path']}{known[file['as_published']]}"

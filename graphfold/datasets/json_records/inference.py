@@ -109,8 +109,9 @@ def infer_positions(records: Iterable[Any]) -> Position:
     """The position of the root, from a sample of records.
 
     A category is a string that repeats (see `MOST_CATEGORIES`), an object with very many keys a map
-    (see `MOST_KEYS`), and so is one whose keys differ in their digits alone; where values of several kinds stand, the place is mixed. Keys are in
-    alphabetical order, so the order of the records does not matter.
+    (see `MOST_KEYS`), and so is one whose keys differ in their digits alone. Where values of
+    several kinds stand, the place is mixed. Keys are in alphabetical order, so the order of the
+    records does not matter.
     """
     root = Gathered()
     for record in records:

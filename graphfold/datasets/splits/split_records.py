@@ -12,10 +12,18 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.import_path import import_path
+from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
+from graphfold.datasets.splits.groups import (
+    NONE,
+    butina_groups,
+    check_groups,
+    group_keys,
+    scaffold_groups,
+)
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
+    butina_split,
     given_split,
-    kfold_split,
     random_split,
     scaffold_balanced_split,
     scaffold_split,
@@ -33,8 +41,12 @@ class SplitSettings:
             where the source says what to train on, else "random".
         fractions: the shares of train, val and test.
         seed: of the split and of the order of batches.
-        num_folds: how many folds kfold makes.
-        fold: which of them is test; the next one is val.
+        num_folds: how many folds kfold and repeated_kfold make.
+        fold: which of them is test; the next one is val. Those of repeated_kfold are numbered from
+            0 to num_repeats * num_folds - 1.
+        num_repeats: how often repeated_kfold divides the records anew.
+        groups: the records that stay together in random, kfold and repeated_kfold: "none", or a
+            name in `graphfold.datasets.splits.groups`.
         stratify_by: the target or feature whose values are the labels of stratified; by default the
             only target of integers.
     """
@@ -44,6 +56,8 @@ class SplitSettings:
     seed: int = 0
     num_folds: int = 5
     fold: int = 0
+    num_repeats: int = 5
+    groups: str = NONE
     stratify_by: str | None = None
 
     def __post_init__(self) -> None:
@@ -51,6 +65,17 @@ class SplitSettings:
             raise ConfigError(
                 f"data.split is '{self.split}'.{did_you_mean(self.split, SPLITS)} Use one of "
                 f"{', '.join(SPLITS)}, or the dotted path of a function."
+            )
+        check_groups(self.groups)
+        if self.split is not None:
+            self.check_grouped(self.split)
+
+    def check_grouped(self, name: str) -> None:
+        """Raises ConfigError if there are to be groups and the split of this name has none."""
+        if self.groups != NONE and name in SPLITS and name not in GROUPED:
+            raise ConfigError(
+                f"data.groups={self.groups} is for data.split={', '.join(GROUPED)}, not for {name}."
+                " Choose one of these, or data.groups=none."
             )
 
 
@@ -78,16 +103,27 @@ SplitFunction: TypeAlias = Callable[[Records, SplitSettings], Split]
 #: The splits by name.
 SPLITS: Mapping[str, SplitFunction] = {
     "given": lambda records, s: given_split(records.parts, records.counts, s.fractions, s.seed),
-    "random": lambda records, s: random_split(len(records), s.fractions, s.seed),
+    "random": lambda records, s: random_split(
+        len(records), s.fractions, s.seed, group_keys(records.dag, s.groups)
+    ),
     "stratified": lambda records, s: stratified_split(
         labels_of(records.dag, s.stratify_by), s.fractions, s.seed
     ),
-    "scaffold": lambda records, s: scaffold_split(scaffolds_of(records.dag), s.fractions),
+    "scaffold": lambda records, s: scaffold_split(scaffold_groups(records.dag), s.fractions),
     "scaffold_balanced": lambda records, s: scaffold_balanced_split(
-        scaffolds_of(records.dag), s.fractions, s.seed
+        scaffold_groups(records.dag), s.fractions, s.seed
     ),
-    "kfold": lambda records, s: kfold_split(len(records), s.num_folds, s.fold, s.seed),
+    "butina": lambda records, s: butina_split(butina_groups(records.dag), s.fractions),
+    "kfold": lambda records, s: kfold_split(
+        len(records), s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups)
+    ),
+    "repeated_kfold": lambda records, s: repeated_kfold_split(
+        len(records), s.num_repeats, s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups)
+    ),
 }
+
+#: Those that keep groups of records together.
+GROUPED = ("random", "kfold", "repeated_kfold")
 
 
 def find_split(name: str) -> SplitFunction:
@@ -121,6 +157,7 @@ def split_records(records: Records, settings: SplitSettings) -> Split:
         DataError: if there are too few records for it.
     """
     name = settings.split or ("given" if "train" in records.parts else "random")
+    settings.check_grouped(name)
     split = find_split(name)(records, settings)
     if not isinstance(split, Split):
         raise ConfigError(f"data.split={name} returns a {type(split).__name__}. Return a Split.")
@@ -167,22 +204,6 @@ def labels_of(dag: TypedDAG, name: str | None) -> Tensor:
             "use data.split=random."
         )
     return values
-
-
-def scaffolds_of(dag: TypedDAG) -> list[str]:
-    """[num_graphs] the Bemis-Murcko scaffold of each molecule.
-
-    Raises:
-        ConfigError: if the graphs are no molecules: they lack the string `smiles`.
-    """
-    if ("graph", "smiles") not in dag.dictionaries:
-        raise ConfigError(
-            "a scaffold split needs molecules with a SMILES. Use data.split=random, stratified or "
-            "kfold."
-        )
-    from graphfold.datasets.molecules.scaffold import murcko_scaffolds
-
-    return murcko_scaffolds([smiles or "" for smiles in dag.strings("graph", "smiles")])
 
 
 def _only_label(dag: TypedDAG) -> str:

@@ -1,4 +1,4 @@
-"""The ways to split records: at random, by label, by scaffold, in folds, as given."""
+"""The ways to split records: at random, by label, by scaffold or cluster, as given."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ import numpy as np
 from torch import Tensor
 
 from graphfold.datasets.corpora.corpus import PARTS
+from graphfold.datasets.splits.groups import Keys, members
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import ConfigError, DataError
 
 Fractions = Sequence[float]
 
 
-def random_split(num_records: int, fractions: Fractions, seed: int) -> Split:
-    """Records drawn at random.
+def random_split(
+    num_records: int, fractions: Fractions, seed: int, groups: Keys | None = None
+) -> Split:
+    """Records drawn at random, or groups of them, as in `scaffold_balanced_split`.
 
     Args:
         num_records: how many there are.
         fractions: the shares of train, val and test; their sum is 1.
         seed: the same seed gives the same split.
+        groups: [num_records] keys; records with equal ones are in one part.
 
     Raises:
         ConfigError: if the fractions are no shares of a whole.
         DataError: if a part with a positive share would be empty.
     """
+    if groups is not None:
+        return _balanced(groups, fractions, seed, "random")
     order = np.random.default_rng(seed).permutation(num_records)
     return _cut(order, fractions, "random")
 
@@ -69,8 +75,16 @@ def scaffold_split(scaffolds: Sequence[str], fractions: Fractions) -> Split:
         ConfigError: if the fractions are no shares of a whole.
         DataError: if a part with a positive share would be empty.
     """
-    groups = sorted(_groups(scaffolds), key=lambda group: (len(group), group[0]), reverse=True)
-    return _fill(groups, len(scaffolds), fractions, "scaffold")
+    return _largest_first(scaffolds, fractions, "scaffold")
+
+
+def butina_split(clusters: Sequence[int], fractions: Fractions) -> Split:
+    """Similar molecules together, Butina clusters: the largest in train, rare ones in test.
+
+    As `scaffold_split`, with clusters in place of scaffolds; see
+    `graphfold.datasets.molecules.butina`.
+    """
+    return _largest_first(clusters, fractions, "butina")
 
 
 def scaffold_balanced_split(scaffolds: Sequence[str], fractions: Fractions, seed: int) -> Split:
@@ -80,37 +94,7 @@ def scaffold_balanced_split(scaffolds: Sequence[str], fractions: Fractions, seed
     https://arxiv.org/abs/1904.01561, and its program chemprop); difference: among them, those that
     val or test could not hold at all come before the others.
     """
-    groups = _groups(scaffolds)
-    _, val, test = _sizes(len(scaffolds), fractions)
-    order = np.random.default_rng(seed).permutation(len(groups))
-    shuffled = [groups[index] for index in order]
-    room = min(val, test)
-    ranked = sorted(shuffled, key=lambda g: (len(g) <= room, len(g) <= room / 2))  # it is stable
-    return _fill(ranked, len(scaffolds), fractions, "scaffold_balanced")
-
-
-def kfold_split(num_records: int, num_folds: int, fold: int, seed: int) -> Split:
-    """One of k splits whose test parts are disjoint and together hold every record.
-
-    Test is fold number `fold`, val the next one (cyclically), train the others.
-
-    Raises:
-        ConfigError: if there are fewer than three folds, or no such fold.
-        DataError: if there are fewer records than folds.
-    """
-    if num_folds < 3:
-        raise ConfigError(f"num_folds is {num_folds}. Ask for at least 3: train, val and test.")
-    if not 0 <= fold < num_folds:
-        raise ConfigError(f"fold is {fold}. Give a number from 0 to {num_folds - 1}.")
-    if num_records < num_folds:
-        raise DataError(
-            f"{num_records} records cannot make {num_folds} folds. Lower data.num_folds."
-        )
-    order = np.random.default_rng(seed).permutation(num_records)
-    folds = np.array_split(order, num_folds)
-    val = (fold + 1) % num_folds
-    rest = [folds[k] for k in range(num_folds) if k not in (fold, val)]
-    return Split.of_parts([np.concatenate(rest), folds[val], folds[fold]], "kfold")
+    return _balanced(scaffolds, fractions, seed, "scaffold_balanced")
 
 
 def given_split(
@@ -133,7 +117,7 @@ def given_split(
         given = ", ".join(name for name in PARTS if name in part) or "none"
         raise DataError(
             f"data.split=given needs files for train, but the parts given are: {given}. Use "
-            "data.split=random (or stratified, scaffold, scaffold_balanced, kfold).",
+            "data.split=random (or stratified, scaffold, scaffold_balanced, butina, kfold).",
         )
     notes = []
     if not len(val):
@@ -186,6 +170,21 @@ def _fill(groups: list[list[int]], total: int, fractions: Fractions, method: str
     return _split([np.array(part, dtype=np.int64) for part in parts], fractions, method)
 
 
+def _largest_first(keys: Keys, fractions: Fractions, method: str) -> Split:
+    groups = sorted(members(keys), key=lambda group: (len(group), group[0]), reverse=True)
+    return _fill(groups, len(keys), fractions, method)
+
+
+def _balanced(keys: Keys, fractions: Fractions, seed: int, method: str) -> Split:
+    groups = members(keys)
+    _, val, test = _sizes(len(keys), fractions)
+    order = np.random.default_rng(seed).permutation(len(groups))
+    shuffled = [groups[index] for index in order]
+    room = min(val, test)
+    ranked = sorted(shuffled, key=lambda g: (len(g) <= room, len(g) <= room / 2))  # it is stable
+    return _fill(ranked, len(keys), fractions, method)
+
+
 def _split(parts: Sequence[np.ndarray], fractions: Fractions, method: str) -> Split:
     for name, part, share in zip(PARTS, parts, _check_fractions(fractions), strict=True):
         if share and not len(part):
@@ -202,11 +201,3 @@ def _every(chosen: np.ndarray, share: float) -> np.ndarray:
     """[n] evenly spaced True, for a `share` of the entries where `chosen` is True."""
     count = np.cumsum(chosen)
     return chosen & (np.floor(count * share + 1e-6) > np.floor((count - 1) * share + 1e-6))
-
-
-def _groups(keys: Sequence[str]) -> list[list[int]]:
-    """The positions of each key, in order of first occurrence."""
-    groups: dict[str, list[int]] = {}
-    for index, key in enumerate(keys):
-        groups.setdefault(key, []).append(index)
-    return list(groups.values())

@@ -69,6 +69,10 @@ RULES: Mapping[str, Rule] = {
     "trainer.accumulate_grad_batches": Rule(int, least=1),
     "trainer.gradient_clip_val": Rule(float, least=0, optional=True),
     "loss.reduction": Rule(str, choices=("per_graph", "per_node")),
+    "tune.trials": Rule(int, least=1),
+    "tune.startup_trials": Rule(int, least=1),
+    "tune.prune": Rule(bool),
+    "tune.warmup_epochs": Rule(int, least=0),
 }
 
 

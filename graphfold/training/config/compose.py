@@ -37,6 +37,9 @@ from graphfold.training.config.overrides import (
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
 
+#: The config files that a command starts from.
+TRAIN, TUNE = "train", "tune"
+
 #: What may change when a run is continued: none of it changes what an epoch computes.
 RESUMABLE = ("trainer.max_epochs", "data.path", "data.root", "data.cache_dir")
 
@@ -51,19 +54,22 @@ class Composed:
     changes: dict[str, Any] = field(default_factory=dict)  # to the config of a resumed run
 
 
-def compose(overrides: Sequence[str], config_dir: Path | None = None) -> Composed:
+def compose(
+    overrides: Sequence[str], config_dir: Path | None = None, primary: str = TRAIN
+) -> Composed:
     """The config that `overrides` describe, checked whole.
 
     Args:
         overrides: in Hydra's grammar.
         config_dir: a further folder of config files, searched after graphfold's own.
+        primary: the config file that it starts from.
 
     Raises:
         ConfigError: an override that cannot be read, an unknown key, group or option, a value
             that is missing or of the wrong type; the message suggests the likely spelling.
     """
     with _readable_errors():
-        whole = _compose(overrides, config_dir)
+        whole = _compose(overrides, config_dir, primary)
         plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
         folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
@@ -87,6 +93,49 @@ def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, re
         return OmegaConf.to_yaml(shown, resolve=resolve and part == "job").rstrip()
 
 
+def split_sweeping(
+    overrides: Sequence[str], config_dir: Path | None = None
+) -> tuple[list[str], list[Override]]:
+    """The overrides with one value, as given, and those with several, parsed."""
+    with _loader(config_dir) as (loader, _), _readable_errors():
+        parsed = parse_overrides(overrides, loader)
+    single = [word for word, o in zip(overrides, parsed, strict=True) if not o.is_sweep_override()]
+    return single, [override for override in parsed if override.is_sweep_override()]
+
+
+def as_experiment(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
+    """The config of some overrides as an experiment: options of groups, and what differs from them.
+
+    Values that others decide stay so (`${seed}`).
+    """
+    with _readable_errors():
+        whole = _compose(overrides, config_dir)
+        chosen = {
+            group: option
+            for group, option in whole.hydra.runtime.choices.items()
+            if "/" not in group and group != "experiment" and option is not None
+        }
+        words = [f"{group}={option}" for group, option in chosen.items()]
+        own, plain = (
+            OmegaConf.to_container(_job(config), resolve=False)
+            for config in (whole, _compose(words, config_dir))
+        )
+    defaults = [{f"override /{group}": option} for group, option in chosen.items()]
+    return {"defaults": defaults, **_differences(own, plain)}
+
+
+def _differences(own: Any, plain: Any) -> dict[str, Any]:
+    """The part of a nested config that another one lacks or has another value for."""
+    found = {}
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(plain.get(key), dict):
+            if part := _differences(value, plain[key]):
+                found[key] = part
+        elif key not in plain or plain[key] != value:
+            found[key] = value
+    return found
+
+
 def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
     """The overrides of every run of a sweep, in Hydra's order."""
     with _loader(config_dir) as (loader, _), _readable_errors():
@@ -94,7 +143,7 @@ def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
     return [list(run) for batch in batches for run in batch]
 
 
-def _compose(overrides: Sequence[str], config_dir: Path | None) -> DictConfig:
+def _compose(overrides: Sequence[str], config_dir: Path | None, primary: str = TRAIN) -> DictConfig:
     """The config with its hydra node, `HydraConfig` set so that ${hydra:...} resolves."""
     with _loader(config_dir) as (loader, always):
         groups = Groups(loader, config_dir)
@@ -106,11 +155,11 @@ def _compose(overrides: Sequence[str], config_dir: Path | None) -> DictConfig:
         parsed, chosen = ([o for o in part if not is_nothing(o)] for part in (parsed, chosen))
         check_options(chosen, groups)
         values = [override for override in parsed if override not in chosen]
-        base = _load(loader, [*_lines(chosen), *always])
+        base = _load(loader, [*_lines(chosen), *always], primary)
         values = add_adapter_options(values, base)
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)
-        whole = _load(loader, [*_lines([*chosen, *values]), *always])
+        whole = _load(loader, [*_lines([*chosen, *values]), *always], primary)
     HydraConfig.instance().set_config(whole)
     _meet_needs(whole, [override.key_or_group for override in values])
     return whole
@@ -153,8 +202,8 @@ def _lines(overrides: Sequence[Override]) -> list[str]:
     return [override.input_line or "" for override in overrides]
 
 
-def _load(loader: ConfigLoader, overrides: list[str]) -> DictConfig:
-    return loader.load_configuration("train", overrides, run_mode=RunMode.RUN, from_shell=False)
+def _load(loader: ConfigLoader, overrides: list[str], primary: str) -> DictConfig:
+    return loader.load_configuration(primary, overrides, run_mode=RunMode.RUN, from_shell=False)
 
 
 def _job(whole: DictConfig) -> DictConfig:

@@ -52,6 +52,7 @@ def list_choices(config_dir: Path | None = None) -> list[Choices]:
         Choices("corpora", "folders under data.root", {k: c.title for k, c in CORPORA.items()}),
         Choices("adapters", "data.adapter=NAME, graphfold check-adapter NAME", adapters),
         Choices("splits", "data.split=NAME", dict(_splits())),
+        Choices("groups", "data.groups=NAME", dict(_groups())),
         *(_metrics(task) for task in _TASKS),
         _layers("heads", "model.head._target_=graphfold.layers.NAME", "heads"),
         _layers("readouts", "model.readout._target_=graphfold.layers.NAME", "readouts"),
@@ -116,9 +117,16 @@ def _adapter(path: str) -> str:
 
 
 def _splits() -> Iterator[tuple[str, str]]:
-    ways = definitions("graphfold.datasets.splits.split_ways")
+    modules = ("split_ways", "folds")
+    ways = {k: v for m in modules for k, v in definitions(f"graphfold.datasets.splits.{m}").items()}
     for name in strings_in("graphfold.datasets.splits.split_records", "SPLITS"):
         yield name, ways[f"{name}_split"].summary
+
+
+def _groups() -> Iterator[tuple[str, str]]:
+    found = definitions("graphfold.datasets.splits.groups")
+    for name in strings_in("graphfold.datasets.splits.groups", "GROUPINGS"):
+        yield name, found[f"{name}_groups"].summary
 
 
 def _metrics(task: str) -> Choices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ def fit(
     data: DataModule,
     common: Checkpoint,
     resume: bool,
+    more_callbacks: Sequence[Callback] = (),
 ) -> None:
     """Trains until the last epoch or early stopping; the results are files of the run folder.
 
@@ -52,6 +53,7 @@ def fit(
         data: what it is trained on, prepared.
         common: what all checkpoints of the run share.
         resume: whether to go on from last.ckpt.
+        more_callbacks: those that come after all others.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
@@ -59,7 +61,12 @@ def fit(
     for part in PARTS:  # refuses, here and not in a process of its own, too many devices
         data.loader(part, learner.model.passes, "depth", world_size=config["trainer"]["devices"])
     keeper = BestAndLast(folder, learner.monitor, learner.mode)
-    callbacks: list[Callback] = [ProgressLine(), *_callbacks(config, learner), keeper]
+    callbacks: list[Callback] = [
+        ProgressLine(),
+        *_callbacks(config, learner),
+        keeper,
+        *more_callbacks,
+    ]
     with quiet_lightning(), _interrupts():
         trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
         model = learner.model

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from lightning.pytorch import Callback
 
 from graphfold.dag import select
+from graphfold.datasets.inspection.graph_hash import hash_graphs
+from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
@@ -41,7 +46,6 @@ from graphfold.training.run.resuming import (
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring.evaluate import score_part
-from graphfold.training.scoring.graph_hash import hash_graphs
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
 
 
@@ -78,6 +82,7 @@ def train(
     folder: RunFolder,
     notices: Sequence[str] = (),
     said: set[str] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Metrics:
     """Trains a model, scores its best checkpoint on val and test, writes the run folder.
 
@@ -86,6 +91,7 @@ def train(
         folder: where everything is written.
         notices: lines to print once the input has been accepted.
         said: as for `train_command`.
+        callbacks: more of Lightning's callbacks, which come last.
 
     Returns:
         What metrics.json holds.
@@ -97,7 +103,7 @@ def train(
     """
     check_parts(config)
     check_trainer(config)
-    return _start(config, folder, named_packages(config), notices, said)
+    return _start(config, folder, named_packages(config), notices, said, callbacks=callbacks)
 
 
 def _start(
@@ -107,6 +113,7 @@ def _start(
     notices: Sequence[str] = (),
     said: set[str] | None = None,
     anew: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Metrics:
     """Trains from the first epoch; `anew` if `folder` holds this very run."""
     data = DataModule(**config["data"])
@@ -114,6 +121,7 @@ def _start(
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     _print_new([*notices, *describe_data(data).splitlines()], said)
+    warn_of_leak(data)
     learner, complete = make_learner(config, data)
     if config.get("init_from") is not None:
         print(take_weights(learner.model, data.spec, Path(config["init_from"])), flush=True)
@@ -122,7 +130,7 @@ def _start(
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
         common = _common_checkpoint(complete, data)
-        fit(complete, folder, learner, data, common, resume=False)
+        fit(complete, folder, learner, data, common, resume=False, more_callbacks=callbacks)
         return finish(folder, data, trusted)
 
 
@@ -218,6 +226,14 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
     settings = {**config["data"], **data.inferred_options}
     complete = {"data": settings, "model": model_config, "monitor": learner.monitor}
     return learner, {**config, **complete}
+
+
+def warn_of_leak(data: DataModule) -> None:
+    """Warns of molecules that are in train and held out as well; the report will say so, too."""
+    leak = describe_leak(data.raw, data.split)
+    if leak is not None:
+        data.split = replace(data.split, notes=(*data.split.notes, leak))
+        warnings.warn(leak, stacklevel=2)
 
 
 def seed_generators(seed: int) -> None:

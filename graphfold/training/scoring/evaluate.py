@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_json
@@ -18,7 +19,6 @@ from graphfold.training.process.process import prepare_process
 from graphfold.training.report.tables import describe_data, format_table, metrics_table
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
-from graphfold.training.scoring.graph_hash import hash_graphs
 from graphfold.training.scoring.metrics import Metrics, class_metrics, warn_of_undefined
 
 

@@ -14,7 +14,7 @@ from graphfold.training.process.quiet import warnings_once
 from graphfold.training.sweep.sweep_table import SweepRun, read_run, write_table
 
 
-def sweep(overrides: Sequence[str], config_dir: Path | None = None) -> int:
+def sweep(overrides: Sequence[str], config_dir: Path | None = None, all_folds: bool = False) -> int:
     """Runs every combination in a folder of its own, 0, 1, 2, ... of the sweep's folder.
 
     All configs are checked before the first run. A run that fails does not stop the others. At the
@@ -23,6 +23,7 @@ def sweep(overrides: Sequence[str], config_dir: Path | None = None) -> int:
     Args:
         overrides: with lists of values, `seed=1,2,3`.
         config_dir: a further folder of config files.
+        all_folds: whether each combination is run once for every fold of its split.
 
     Returns:
         0, or 1 if a run failed.
@@ -31,6 +32,8 @@ def sweep(overrides: Sequence[str], config_dir: Path | None = None) -> int:
         ConfigError: if an override or a config cannot be used.
     """
     jobs = split_sweep(overrides, config_dir)
+    if all_folds:
+        jobs = [run for job in jobs for run in _one_per_fold(job, config_dir)]
     composed = [compose(job, config_dir) for job in jobs]
     if any(job.config["resume"] is not None for job in composed):
         raise ConfigError("-m starts new runs, it cannot resume one. Resume each run by itself.")
@@ -39,6 +42,24 @@ def sweep(overrides: Sequence[str], config_dir: Path | None = None) -> int:
     folder = composed[0].sweep_folder
     with warnings_once():
         return _run_all(jobs, composed, folder)
+
+
+def _one_per_fold(job: list[str], config_dir: Path | None) -> list[list[str]]:
+    """The overrides of one run for each fold of the split that some overrides choose.
+
+    Raises:
+        ConfigError: if that split has no folds, or the overrides name one.
+    """
+    if any(word.lstrip("+").startswith("data.fold=") for word in job):
+        raise ConfigError("--all-folds runs every fold, but data.fold names one. Leave one out.")
+    data = compose(job, config_dir).config["data"]
+    repeats = {"kfold": 1, "repeated_kfold": data.get("num_repeats")}.get(data.get("split"))
+    if repeats is None:
+        raise ConfigError(
+            f"--all-folds needs a split into folds, but data.split is '{data.get('split')}'. Add "
+            "data.split=repeated_kfold, or kfold."
+        )
+    return [[*job, f"data.fold={fold}"] for fold in range(repeats * data["num_folds"])]
 
 
 def _run_all(jobs: Sequence[Sequence[str]], composed: Sequence[Composed], folder: Path) -> int:

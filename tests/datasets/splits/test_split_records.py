@@ -11,6 +11,7 @@ from postfix_adapter import PostfixAdapter, random_expressions, write_expression
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.splits.groups import GROUPINGS, group_keys
 from graphfold.datasets.splits.split_records import (
     SPLITS,
     Records,
@@ -87,3 +88,35 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
 def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
     with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
         split_records(Records(dag, [None], [60]), SplitSettings("scaffold"))
+
+
+@pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
+@pytest.mark.parametrize("groups", list(GROUPINGS))
+def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> None:
+    settings = SplitSettings(method, (0.5, 0.25, 0.25), groups=groups, num_folds=3)
+    split = split_records(Records(molecules, [None], [30]), settings)
+    keys = group_keys(molecules, groups)
+    assert keys is not None
+    parts = [{keys[k] for k in split.part(part).tolist()} for part in ("train", "val", "test")]
+    assert sum(map(len, parts)) == len(set(keys)) > 3
+
+
+def test_the_same_molecule_is_one_group_however_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles\nCCO\nOCC\nC(C)O\nCCN\nC[C@H](N)O\nO[C@H](C)N\nC[C@@H](N)O\n")
+    adapter = SmilesAdapter()
+    dag = read_records(adapter, path, adapter.records(path)).dag
+    assert group_keys(dag, "molecule") == [0, 0, 0, 3, 4, 4, 6]
+    assert group_keys(dag, "none") is None
+
+
+def test_groups_that_cannot_be(dag: TypedDAG) -> None:
+    with pytest.raises(ConfigError, match=r"data\.groups is 'scafold'\. Did you mean 'scaffold'"):
+        SplitSettings(groups="scafold")
+    with pytest.raises(ConfigError, match=r"groups=scaffold is for data\.split=random, kfold, rep"):
+        SplitSettings("stratified", groups="scaffold")
+    given = SplitSettings(groups="molecule")
+    with pytest.raises(ConfigError, match=r"not for given\. Choose one of these"):
+        split_records(Records(dag, ["train", "val"], [50, 10]), given)
+    with pytest.raises(ConfigError, match=r"data\.groups=molecule needs molecules with a SMILES"):
+        split_records(Records(dag, [None], [60]), given)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
     given_split,
-    kfold_split,
     random_split,
     scaffold_balanced_split,
     scaffold_split,
@@ -126,30 +125,19 @@ def test_scaffold_balanced_split_is_random() -> None:
     assert first.sizes() == {"train": 80, "val": 10, "test": 10}
 
 
+def test_a_random_split_keeps_groups_together() -> None:
+    split = random_split(len(SCAFFOLDS), FRACTIONS, 3, SCAFFOLDS)
+    assert split.method == "random"
+    same_parts = scaffold_balanced_split(SCAFFOLDS, FRACTIONS, 3)
+    assert torch.equal(split.train, same_parts.train)
+    assert torch.equal(split.test, same_parts.test)
+    alone = random_split(30, FRACTIONS, 3, list(range(30)))
+    assert alone.sizes() == {"train": 24, "val": 3, "test": 3}
+
+
 def test_one_scaffold_cannot_be_split() -> None:
     with pytest.raises(DataError, match=r"data\.split=scaffold leaves no record for train \(20 re"):
         scaffold_split(["a"] * 20, FRACTIONS)
-
-
-def test_folds_hold_every_record_once_in_test() -> None:
-    splits = [kfold_split(23, 5, fold, seed=1) for fold in range(5)]
-    assert all(is_partition(split, 23) for split in splits)
-    assert sorted(torch.cat([split.test for split in splits]).tolist()) == list(range(23))
-    for fold, split in enumerate(splits):
-        assert torch.equal(split.val, splits[(fold + 1) % 5].test)
-
-
-@pytest.mark.parametrize(
-    ("num_records", "num_folds", "fold", "message"),
-    [
-        (10, 2, 0, r"num_folds is 2\. Ask for at least 3"),
-        (10, 5, 5, r"fold is 5\. Give a number from 0 to 4"),
-        (4, 5, 0, r"4 records cannot make 5 folds\. Lower data\.num_folds"),
-    ],
-)
-def test_impossible_folds(num_records: int, num_folds: int, fold: int, message: str) -> None:
-    with pytest.raises((ConfigError, DataError), match=message):
-        kfold_split(num_records, num_folds, fold, 0)
 
 
 def test_given_split() -> None:

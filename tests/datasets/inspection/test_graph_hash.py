@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, collate, split
-from graphfold.training.scoring.graph_hash import hash_graphs
+from graphfold.datasets.inspection.graph_hash import hash_graphs
 
 WORD = NodeType("word", 0, (Column("form", "string"), Column("weight")))
 TREES = Schema((WORD, NodeType("phrase")), node_targets=(Column("label", "int64", size=5),))

@@ -1,0 +1,103 @@
+"""Cross-validation: folds that are each the test part once, and its repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphfold.datasets.splits.groups import Keys, members
+from graphfold.datasets.splits.split import Split
+from graphfold.errors import ConfigError, DataError
+
+
+def kfold_split(
+    num_records: int, num_folds: int, fold: int, seed: int, groups: Keys | None = None
+) -> Split:
+    """One of k splits whose test parts are disjoint and together hold every record.
+
+    Test is fold number `fold`, val the next one (cyclically), train the others.
+
+    Args:
+        num_records: how many there are.
+        num_folds: how many folds they make.
+        fold: the one to be test, from 0 on.
+        seed: the same seed gives the same folds.
+        groups: [num_records] keys; records with equal ones are in one fold.
+
+    Raises:
+        ConfigError: if there are fewer than three folds, or no such fold.
+        DataError: if there are fewer records or groups than folds.
+    """
+    _check(num_folds, fold, num_folds)
+    return _split(_folds(num_records, num_folds, groups, seed, 0), fold, "kfold")
+
+
+def repeated_kfold_split(
+    num_records: int,
+    num_repeats: int,
+    num_folds: int,
+    fold: int,
+    seed: int,
+    groups: Keys | None = None,
+) -> Split:
+    """As kfold, several times, the records drawn anew: 5 x 5 splits by default.
+
+    Repetition `fold // num_folds` has fold `fold % num_folds` as test; the first one is that of
+    `kfold_split`. The field's guidelines compare models over such splits (Ash et al. 2025,
+    https://doi.org/10.1021/acs.jcim.5c01609).
+
+    Args:
+        num_records: how many there are.
+        num_repeats: how often the records are divided into folds.
+        num_folds: how many folds there are each time.
+        fold: from 0 to `num_repeats * num_folds - 1`.
+        seed: the same seed gives the same folds.
+        groups: [num_records] keys; records with equal ones are in one fold.
+
+    Raises:
+        ConfigError: if there is no repetition, fewer than three folds, or no such fold.
+        DataError: if there are fewer records or groups than folds.
+    """
+    if num_repeats < 1:
+        raise ConfigError(f"num_repeats is {num_repeats}. Ask for at least 1.")
+    _check(num_folds, fold, num_repeats * num_folds)
+    repeat, fold = divmod(fold, num_folds)
+    return _split(_folds(num_records, num_folds, groups, seed, repeat), fold, "repeated_kfold")
+
+
+def _check(num_folds: int, fold: int, num_splits: int) -> None:
+    if num_folds < 3:
+        raise ConfigError(f"num_folds is {num_folds}. Ask for at least 3: train, val and test.")
+    if not 0 <= fold < num_splits:
+        raise ConfigError(f"fold is {fold}. Give a number from 0 to {num_splits - 1}.")
+
+
+def _folds(
+    num_records: int, num_folds: int, groups: Keys | None, seed: int, repeat: int
+) -> list[np.ndarray]:
+    """The records of each fold, out of the permutation number `repeat` of a seed."""
+    together = None if groups is None else members(groups)
+    count = num_records if together is None else len(together)
+    if count < num_folds:
+        what = "records" if together is None else "groups of records"
+        raise DataError(f"{count} {what} cannot make {num_folds} folds. Lower data.num_folds.")
+    generator = np.random.default_rng(seed)
+    order = [generator.permutation(count) for _ in range(repeat + 1)][-1]
+    if together is None:
+        return np.array_split(order, num_folds)
+    return _balanced([together[index] for index in order], num_folds)
+
+
+def _balanced(groups: Sequence[Sequence[int]], num_folds: int) -> list[np.ndarray]:
+    """Groups by size, descending, each to the smallest fold so far; equal ones as they come."""
+    folds: list[list[int]] = [[] for _ in range(num_folds)]
+    for group in sorted(groups, key=len, reverse=True):
+        min(folds, key=len).extend(group)
+    return [np.array(fold, dtype=np.int64) for fold in folds]
+
+
+def _split(folds: Sequence[np.ndarray], fold: int, method: str) -> Split:
+    val = (fold + 1) % len(folds)
+    rest = [part for number, part in enumerate(folds) if number not in (fold, val)]
+    return Split.of_parts([np.concatenate(rest), folds[val], folds[fold]], method)

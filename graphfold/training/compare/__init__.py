@@ -1,0 +1,1 @@
+"""Comparing models: statistics over repeated runs, or over the records of single ones."""

@@ -1,0 +1,1 @@
+"""Search for good settings: trials, each a training run, chosen by Optuna."""

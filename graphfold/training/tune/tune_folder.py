@@ -1,0 +1,105 @@
+"""TuneFolder: where a search keeps its files, and what makes it resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphfold.errors import CheckpointError
+from graphfold.files import write_text
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search as it was asked for; with the study it is all that going on needs.
+
+    Args:
+        overrides: of every trial; nothing of them depends on the current folder.
+        config_dir: a further folder of config files.
+        space: as in the config.
+        trials: how many there are to be.
+        startup_trials: random ones at the start.
+        prune: whether bad trials are stopped.
+        warmup_epochs: how many epochs every trial has.
+        seed: of the search.
+        monitor: the metric under val/ that is to be improved.
+        direction: "min" or "max", whichever is better.
+    """
+
+    overrides: list[str]
+    config_dir: str | None
+    space: dict[str, Any]
+    trials: int
+    startup_trials: int
+    prune: bool
+    warmup_epochs: int
+    seed: int
+    monitor: str
+    direction: str
+
+
+@dataclass(frozen=True)
+class TuneFolder:
+    """The files of one search, below `path`."""
+
+    path: Path
+
+    @property
+    def search(self) -> Path:
+        return self.path / "tune.yaml"
+
+    @property
+    def study(self) -> Path:
+        return self.path / "study.db"
+
+    @property
+    def table(self) -> Path:
+        return self.path / "trials.csv"
+
+    @property
+    def plot(self) -> Path:
+        return self.path / "trials.svg"
+
+    @property
+    def configs(self) -> Path:
+        return self.path / "configs"
+
+    @property
+    def best(self) -> Path:
+        return self.configs / "experiment" / "best.yaml"
+
+    def trial(self, number: int) -> Path:
+        """The run folder of a trial."""
+        return self.path / "trials" / str(number)
+
+    def write_search(self, search: Search) -> None:
+        """Writes what was asked."""
+        write_text(self.search, yaml.safe_dump(asdict(search), sort_keys=False))
+
+    def read_search(self) -> Search:
+        """The search that the file describes.
+
+        Raises:
+            CheckpointError: if this is no folder of a search, or its file is damaged.
+        """
+        if not self.search.is_file():
+            raise CheckpointError(
+                f"{self.path}: not the folder of a search, for it has no tune.yaml. Name the "
+                "folder that graphfold tune printed."
+            )
+        try:
+            content = yaml.safe_load(self.search.read_text(encoding="utf-8"))
+            kinds = {"overrides": list, "space": Mapping, "trials": int, "monitor": str}
+            if not all(isinstance(content[key], kind) for key, kind in kinds.items()):
+                raise TypeError("a value is of another kind")
+            if content["direction"] not in ("min", "max"):
+                raise ValueError(f"direction is {content['direction']!r}")
+            return Search(**content)
+        except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(
+                f"{self.search}: cannot be read ({error}). Restore the file.".replace("\n", " ")
+            ) from error
