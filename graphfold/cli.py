@@ -8,7 +8,16 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from graphfold.commands import bench, check_adapter, evaluate, listing, predict, train, verify
+from graphfold.commands import (
+    bench,
+    check_adapter,
+    evaluate,
+    fingerprint,
+    listing,
+    predict,
+    train,
+    verify,
+)
 from graphfold.commands.parser import CommandParser
 from graphfold.errors import GraphfoldError
 from graphfold.training.process.quiet import readable_warnings
@@ -19,6 +28,7 @@ COMMANDS = {
     "train": train,
     "evaluate": evaluate,
     "predict": predict,
+    "fingerprint": fingerprint,
     "check-adapter": check_adapter,
     "verify": verify,
     "bench": bench,
