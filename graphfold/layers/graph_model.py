@@ -123,7 +123,14 @@ class GraphModel(Model):
 
     def states(self, batch: Batch) -> States:
         """The states of all nodes after all passes."""
-        x = self.encoder(batch.dag, batch.schedule.sources)
+        return self.states_from(batch, self.encoder(batch.dag, batch.schedule.sources))
+
+    def states_from(self, batch: Batch, x: Mapping[str, Tensor]) -> States:
+        """The states of all nodes after all passes, with other inputs than the encoder's.
+
+        Shape:
+            x: type name -> [num_nodes_of_type, width], in node order
+        """
         states: States = self.network(batch, x)
         return states
 
