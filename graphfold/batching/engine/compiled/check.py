@@ -111,8 +111,10 @@ def _compare(trial: Trial, compiled: CompiledCell, with_gradients: bool) -> None
 
 def _gradients(states: list[Tensor], asked: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
     total = sum((state * grad).sum() for state, grad in zip(states, asked, strict=True))
-    if not isinstance(total, Tensor) or not total.requires_grad or not leaves:
+    if not isinstance(total, Tensor) or not leaves:
         return []
+    if not total.requires_grad:  # nothing reaches a leaf, as where frozen weights read no children
+        return [torch.zeros_like(leaf) for leaf in leaves]
     found = torch.autograd.grad(total, leaves, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
 
