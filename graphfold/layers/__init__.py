@@ -6,6 +6,7 @@ from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.multi_label import MultiLabelHead
+from graphfold.layers.heads.pretraining import PretrainingHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
@@ -51,6 +52,7 @@ __all__ = [
     "OutputReadout",
     "PairClassificationHead",
     "PairReadout",
+    "PretrainingHead",
     "Readout",
     "RegressionHead",
     "RelatednessHead",

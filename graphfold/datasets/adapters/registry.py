@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ADAPTERS: Mapping[str, str] = {
     "brackets": "graphfold.datasets.adapters.brackets:BracketsAdapter",
     "conllu": "graphfold.datasets.adapters.conllu:ConlluAdapter",
+    "descriptors": "graphfold.datasets.adapters.descriptors:DescriptorsAdapter",
     "listops": "graphfold.datasets.adapters.listops:ListOpsAdapter",
     "pairs": "graphfold.datasets.adapters.pairs:PairsAdapter",
     "smiles": "graphfold.datasets.adapters.smiles:SmilesAdapter",
