@@ -21,7 +21,7 @@ class DescriptorsAdapter(SmilesAdapter):
     """
 
     @property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """That of `SmilesAdapter`, with the descriptors as targets."""
         return self._schema
 

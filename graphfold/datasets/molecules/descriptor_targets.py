@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from rdkit import rdBase
 from rdkit.Chem import Descriptors, Mol
@@ -17,11 +18,13 @@ LARGEST = 1e18
 #: RDKit's two-dimensional descriptors, in its order.
 NAMES = tuple(name for name, _ in Descriptors.descList if name not in LEFT_OUT)
 
+_CALCULATE: Any = Descriptors.CalcMolDescriptors  # it has no types
+
 
 def describe_molecule(molecule: Mol) -> dict[str, float | None]:
     """name -> descriptor; None where it is undefined, or too large for single precision."""
     with rdBase.BlockLogs():
-        found = Descriptors.CalcMolDescriptors(molecule, missingVal=math.nan, silent=True)
+        found = _CALCULATE(molecule, missingVal=math.nan, silent=True)
     return {name: _finite(float(found[name])) for name in NAMES}
 
 

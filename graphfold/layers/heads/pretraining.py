@@ -69,7 +69,7 @@ class PretrainingHead(RegressionHead):
         return False
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        counts, expected = self.measured(targets), raw.shape[1]
+        counts, expected = self.measured(targets), float(raw.shape[1])
         if self.training:
             counts = counts & (torch.rand_like(raw) < self.share)
             expected = raw.shape[1] * self.share

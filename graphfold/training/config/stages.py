@@ -43,7 +43,7 @@ def count_epochs(stages: Any) -> int | None:
     """The epochs of all stages as they stand in a config; None if they have a fault."""
     if not stages or any(stage_faults({"stages": stages})):
         return None
-    return sum(item["epochs"] for item in stages)
+    return sum(int(item["epochs"]) for item in stages)
 
 
 def stage_faults(config: Mapping[str, Any]) -> Iterator[str]:

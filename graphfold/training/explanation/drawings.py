@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
+from graphfold.errors import RecordError
 from graphfold.files import write_text
 from graphfold.training.explanation.explain import Contributions, Explainer
 
@@ -24,7 +26,7 @@ class Drawings:
         self.explainer = explainer
 
     def draw(self, line: int, found: Contributions) -> None:
-        """Draws a molecule; other graphs are not drawn."""
+        """Draws a molecule; other graphs are not drawn, and what cannot be is warned of."""
         if found.smiles is None:
             return
         self.folder.mkdir(exist_ok=True)
@@ -32,7 +34,11 @@ class Drawings:
             name = str(line)
             if len(found.values) > 1:
                 name += f"_{number}_{re.sub(r'[^A-Za-z0-9]+', '_', target)}"
-            drawing = draw(self.explainer, found, target)
+            try:
+                drawing = draw(self.explainer, found, target)
+            except RecordError as error:
+                warnings.warn(f"line {line} is not drawn: {error.fault}.", stacklevel=2)
+                return
             write_text(self.folder / f"{name}.svg", drawing)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, RecordError
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.target_prediction import ClassNames
@@ -63,11 +63,12 @@ def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
     try:
         explainer = Explainer(predictor, "integrated")
         found = explainer.explain_graphs(raw)
-    except ConfigError as error:
-        return [], f" No contributions are shown: {error.message}"
-    target = explainer.model.head.targets[0]
+        target = explainer.model.head.targets[0]
+        drawings = [draw(explainer, contributions, target) for contributions in found]
+    except (ConfigError, RecordError) as error:
+        return [], escape(f" No contributions are shown: {error.message}")
     note = f" Blue atoms and bonds raise {target}, orange ones lower it (integrated gradients)."
-    return [draw(explainer, contributions, target) for contributions in found], escape(note)
+    return drawings, escape(note)
 
 
 def _largest_losses(data: DataModule, rows: EvalRows) -> tuple[Tensor, Tensor]:
