@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from graphfold.dag import Column, Schema
 from graphfold.errors import ConfigError
+from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.regression import RegressionHead
+from graphfold.layers.heads.target_prediction import ClassNames
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class PretrainingHead(RegressionHead):
@@ -67,6 +73,10 @@ class PretrainingHead(RegressionHead):
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
         return False
+
+    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+        """Nothing: so many pictures help nobody."""
+        return None
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         counts, expected = self.measured(targets), float(raw.shape[1])

@@ -77,12 +77,15 @@ class Explainer:
     Args:
         predictor: the model.
         method: a name of `METHODS`.
+        targets: the names of the targets; None for all.
 
     Raises:
         ConfigError: if the model cannot be explained.
     """
 
-    def __init__(self, predictor: Predictor, method: str) -> None:
+    def __init__(
+        self, predictor: Predictor, method: str, targets: Sequence[str] | None = None
+    ) -> None:
         self.predictor = predictor
         self.method = method
         model = predictor.trained.model
@@ -92,6 +95,7 @@ class Explainer:
                 "nodes that its prediction can be divided among. Leave --explain out."
             )
         self.model = model
+        self.targets = tuple(targets or model.head.targets)
         self.kinds = kind_names(model, predictor.trained.schema)
         if method != "masking":  # gradients are those of the inputs of nodes
             self.kinds = [name for name in self.kinds if name in model.encoder.encoders]
@@ -99,11 +103,11 @@ class Explainer:
     @property
     def columns(self) -> list[str]:
         """The columns of a table: TARGET_KIND_contributions, target by target."""
-        return [f"{t}_{kind}_contributions" for t in self.model.head.targets for kind in self.kinds]
+        return [f"{t}_{kind}_contributions" for t in self.targets for kind in self.kinds]
 
     def cells(self, found: Contributions) -> Iterator[list[Any]]:
         """The lists that stand in these columns."""
-        for target in self.model.head.targets:
+        for target in self.targets:
             for kind in self.kinds:
                 yield found.listed(target, kind)
 
@@ -118,9 +122,9 @@ class Explainer:
         encoded = trained.spec.encode(dag)
         batch = self.model.plan(encoded, "depth", share=False).to(trained.device)
         units = find_units(self.model, batch)
-        found = METHODS[self.method](Explained(self.model, batch), units).cpu()
+        found = METHODS[self.method](Explained(self.model, batch, self.targets), units).cpu()
         kinds = [kind for kind in units.kinds if kind.name in self.kinds]
-        return list(_by_graph(found, kinds, dag, self.model.head.targets))
+        return list(_by_graph(found, kinds, dag, self.targets))
 
 
 def _by_graph(

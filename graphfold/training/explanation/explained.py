@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,12 +21,13 @@ class Explained:
     Args:
         model: the model.
         batch: the graphs, planned without sharing.
+        targets: the names of the targets; None for all.
 
     Raises:
         ConfigError: if the model has no inputs of nodes, or no single prediction for each graph.
     """
 
-    def __init__(self, model: Model, batch: Batch) -> None:
+    def __init__(self, model: Model, batch: Batch, targets: Sequence[str] | None = None) -> None:
         if not isinstance(model, GraphModel):
             raise ConfigError(
                 f"a {type(model).__name__} cannot be explained: only a GraphModel has inputs of "
@@ -39,6 +40,8 @@ class Explained:
             )
         self.model = model
         self.batch = batch
+        names = model.head.targets
+        self._columns = [names.index(name) for name in targets or names]
         self.inputs = {name: x.detach() for name, x in model.encoder(batch.dag).items()}
         self.classes: Tensor | None = None
         if model.head.task == "multiclass":
@@ -57,7 +60,7 @@ class Explained:
             return _log_odds(raw, self.classes)
         numbers = raw if self.model.head.task == "binary" else self.model.head.decode(raw)
         _require_one_each(self.model.head, numbers)
-        return numbers
+        return numbers[:, self._columns]
 
     def _raw(self, inputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """[num_graphs, ...] the raw outputs of the head."""

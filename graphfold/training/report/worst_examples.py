@@ -61,9 +61,9 @@ def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
     if not _is_molecule(raw):
         return [], ""
     try:
-        explainer = Explainer(predictor, "integrated")
+        target = predictor.trained.model.head.targets[0]
+        explainer = Explainer(predictor, "integrated", [target])
         found = explainer.explain_graphs(raw)
-        target = explainer.model.head.targets[0]
         drawings = [draw(explainer, contributions, target) for contributions in found]
     except (ConfigError, RecordError) as error:
         return [], escape(f" No contributions are shown: {error.message}")

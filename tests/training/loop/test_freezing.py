@@ -67,7 +67,9 @@ def test_stages_run_one_after_another(tmp_path: Path, capsys: pytest.CaptureFixt
     assert changed(state(frozen), state(folder)) == {"encoder", "network", "head"}
 
 
-@pytest.mark.parametrize("step", [2, 4, 6])
+@pytest.mark.parametrize(
+    "step", [4, *(pytest.param(step, marks=pytest.mark.slow) for step in (2, 6))]
+)
 def test_a_run_of_stages_is_resumed(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
