@@ -1,7 +1,8 @@
 """Apply a trained model to a file, record by record, in constant memory.
 
 Molecules give CSV: the input's columns, TARGET_pred (and TARGET_prob_CLASS), then reason.
-Trees give JSON lines. A record that cannot be read gets a reason and no prediction.
+Trees give JSON lines. With --explain both also say what atoms and bonds, or words, contribute.
+A record that cannot be read gets a reason and no prediction.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: standard output)"
+    )
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        const="integrated",
+        choices=["gradient", "integrated", "masking"],
+        metavar="METHOD",
+        help="add contributions by the method integrated (default), gradient or masking; with "
+        "--output also drawings of molecules, in a folder beside it",
     )
 
 

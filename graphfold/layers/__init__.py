@@ -7,6 +7,7 @@ from graphfold.layers.heads.classification import ClassificationHead, PairClassi
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.log_regression import LogRegressionHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
+from graphfold.layers.heads.pretraining import PretrainingHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
@@ -94,6 +95,7 @@ __all__ = [
     "PNACell",
     "PairClassificationHead",
     "PairReadout",
+    "PretrainingHead",
     "RNTNCell",
     "ReadersCell",
     "Readout",

@@ -141,7 +141,15 @@ class GraphModel(Model):
     def states(self, batch: Batch) -> States:
         """The states of all nodes of the data after all passes."""
         computed = batch.computed
-        x = self.encoder(computed.dag, computed.schedule.sources)
+        return self.states_from(batch, self.encoder(computed.dag, computed.schedule.sources))
+
+    def states_from(self, batch: Batch, x: Mapping[str, Tensor]) -> States:
+        """The states of all nodes of the data, with other inputs than the encoder's.
+
+        Shape:
+            x: type name -> [num_nodes_of_type, width], in node order of `batch.computed`
+        """
+        computed = batch.computed
         states: States = self.network(computed, x)
         if self._adds is None:
             return states

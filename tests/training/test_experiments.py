@@ -28,6 +28,7 @@ DATA = sorted(p.stem for p in (config_folder() / "data").glob("*.yaml") if p.ste
 #: What each kind of data cannot do without.
 NEEDED = {
     "smiles": ["data.path=f.csv", "data.target_columns=[a]"],
+    "descriptors": ["data.path=f.csv"],
     "brackets": ["data.path=f.txt", "data.num_classes=5"],
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],
@@ -41,6 +42,7 @@ METRICS = {
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
     "lipophilicity_dmpnn": "rmse",
+    "pretrain_descriptors": "loss",
     "listops_tree_lstm": "accuracy",
     "sick_tree_lstm": "pearson",
     "sst_best": "root_binary_accuracy",
@@ -61,6 +63,9 @@ MORE = {
     "zinc_gine": ZINC,
 }
 
+#: Experiments on a file of the user's.
+ON_A_FILE = {"pretrain_descriptors": "esol/delaney-processed.csv"}
+
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -73,6 +78,8 @@ def test_experiment_trains(
 ) -> None:
     root = f"data.root={corpora}"
     more = [*SMALL, *MORE.get(experiment, [])]
+    if experiment in ON_A_FILE:
+        more.append(f"data.path={corpora}/{ON_A_FILE[experiment]}")
     if why_missing(torch.float32) is None:
         more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
@@ -85,7 +92,7 @@ def test_experiment_trains(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS} - {*ON_A_FILE}))
 def test_an_experiment_on_its_corpus_has_compiled_cells(
     experiment: str, data_root: Path, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ ADAPTERS: Mapping[str, str] = {
     "brackets": "graphfold.datasets.adapters.brackets:BracketsAdapter",
     "conllu": "graphfold.datasets.adapters.conllu:ConlluAdapter",
     "json": "graphfold.datasets.adapters.json_records:JsonAdapter",
+    "descriptors": "graphfold.datasets.adapters.descriptors:DescriptorsAdapter",
     "listops": "graphfold.datasets.adapters.listops:ListOpsAdapter",
     "pairs": "graphfold.datasets.adapters.pairs:PairsAdapter",
     "plans": "graphfold.datasets.adapters.plans:PlansAdapter",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.training.config.stages import stage_faults
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ RULES: Mapping[str, Rule] = {
     "threads": Rule(int, least=1, optional=True),
     "resume": Rule(str, optional=True),
     "init_from": Rule(str, optional=True),
+    "model.encoder_from": Rule(str, optional=True),
     "data.corpus": Rule(str, optional=True),
     "data.adapter": Rule(str, optional=True),
     "data.root": Rule(str, optional=True),
@@ -116,6 +118,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     for key, rule in RULES.items():
         if key in values and values[key] != "???" and (fault := rule.fault(values[key])):
             faults.append(f"{key} is {values[key]!r}, but {fault}")
+    faults += stage_faults(config)
     if faults:
         raise ConfigError("\n".join(faults))
 

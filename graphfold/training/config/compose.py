@@ -33,6 +33,7 @@ from graphfold.training.config.overrides import (
     parse_overrides,
     refuse_sweeps,
 )
+from graphfold.training.config.stages import count_epochs, refuse_epochs
 
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
@@ -78,8 +79,13 @@ def compose(
     check_config(config)
     check_whole(config)
     config["data"] = _with_absolute_paths(config["data"])
-    if config["init_from"] is not None:
-        config["init_from"] = str(Path(config["init_from"]).expanduser().absolute())
+    for node, key in ((config, "init_from"), (config["model"], "encoder_from")):
+        if node.get(key) is not None:
+            node[key] = str(Path(node[key]).expanduser().absolute())
+    if config["init_from"] is not None and config["model"].get("encoder_from") is not None:
+        raise ConfigError(
+            "init_from and model.encoder_from both give the weights of the encoder. Leave one out."
+        )
     changes = {} if config["resume"] is None else _changes(overrides, config)
     return Composed(config, folder, sweep_folder, changes)
 
@@ -161,7 +167,9 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, primary: str = T
         check_sections(values, base, groups)
         whole = _load(loader, [*_lines([*chosen, *values]), *always], primary)
     HydraConfig.instance().set_config(whole)
-    _meet_needs(whole, [override.key_or_group for override in values])
+    typed = [override.key_or_group for override in values]
+    _meet_needs(whole, typed)
+    _count_epochs(whole, typed)
     return whole
 
 
@@ -176,6 +184,16 @@ def _meet_needs(whole: DictConfig, typed: Sequence[str]) -> None:
                 f"not {json.dumps(given)}. Leave it out, or choose another model."
             )
         OmegaConf.update(whole, key, value, force_add=True)
+
+
+def _count_epochs(whole: DictConfig, typed: Sequence[str]) -> None:
+    """Sets trainer.max_epochs to the epochs of the stages, where there are any."""
+    total = count_epochs(OmegaConf.to_container(whole).get("stages"))  # type: ignore[union-attr]
+    if total is None:
+        return
+    if "trainer.max_epochs" in typed:
+        refuse_epochs(total, whole.trainer.max_epochs)
+    whole.trainer.max_epochs = total
 
 
 def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,9 @@ LEAF, BAG, INNER, EVERY = "_leaf_", "_bag_", "_inner_", "_every_"
 #: In place of a readout's or head's class: what fits the targets of the data.
 AUTO = "auto"
 
-#: Values that several parts of a model share, and its needs of the data; no arguments of its own.
-SHARED = ("hidden_size", "dropout", "needs_data", "layers")
+#: Values that several parts of a model share, its needs of the data, and the file that its weights
+#: begin with; no arguments of its own.
+SHARED = ("hidden_size", "dropout", "needs_data", "layers", "encoder_from")
 
 _LAYERS = "graphfold.layers"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from graphfold.batching import Batch
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.training.loop.optimizer import build_optimizer, skips_absent_rows
+from graphfold.training.config.stages import Stage
+from graphfold.training.loop.freezing import StagedModel
+from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_absent_rows
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.scoring.metrics import HeadMetrics, Metrics
 from graphfold.training.scoring.scoring import gather, rows_of
@@ -45,6 +48,10 @@ class Learner(LightningModule):
         accumulate: batches per step.
         clip: largest norm of the gradient, or None.
         policy: scheduling policy, for halves of a batch.
+        stages: what is frozen when; None for one stage in which nothing is.
+
+    Raises:
+        ConfigError: if a stage freezes what is not there, or all there is.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class Learner(LightningModule):
         accumulate: int = 1,
         clip: float | None = None,
         policy: str = "depth",
+        stages: Sequence[Stage] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -70,6 +78,8 @@ class Learner(LightningModule):
         self.policy = policy
         self.monitor = monitor
         self.head_metrics = HeadMetrics.of(model.head, metrics, reduction)
+        self.staged = StagedModel(model, stages or [Stage(1)])
+        self._told = ""  # of the stage
         self.metrics: Metrics = {}
         self._val_rows: list[tuple[int, EvalRows]] = []
         self._first_count = self._count = self._epoch_count = 0.0
@@ -86,19 +96,37 @@ class Learner(LightningModule):
         return self._epoch_loss.item() / self._epoch_count if self._epoch_count else float("nan")
 
     def configure_optimizers(self) -> Any:
-        """The optimizer and the schedule of its learning rate."""
+        """The optimizer of the current stage and the schedule of its learning rate."""
         parameters = [p for p in self.parameters() if p.requires_grad]
-        optimizer = build_optimizer(self.make_optimizer, parameters, self._sparse_tables())
+        stage = self.staged.stage
+        make = self.make_optimizer
+        if stage.lr is not None:
+            make = partial(make, lr=stage.lr)
+        optimizer = build_optimizer(make, parameters, self._sparse_tables())
         if self.make_lr_scheduler is None:
             return optimizer
         options = {}
+        keywords = getattr(self.make_lr_scheduler, "keywords", {})
         if getattr(self.make_lr_scheduler, "func", None) is ReduceLROnPlateau:
-            options = {"mode": self.mode, **self.make_lr_scheduler.keywords}  # type: ignore[attr-defined]
+            options = {"mode": self.mode, **keywords}
+        if len(self.staged.stages) > 1:  # a schedule over all epochs is one over the stage's
+            total = self.staged.num_epochs
+            options |= {n: stage.epochs for n in LENGTHS if keywords.get(n) == total}
         scheduler = self.make_lr_scheduler(optimizer, **options)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler}}
 
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Goes to the stage of the last epoch: the optimizer in a checkpoint is that stage's."""
+        self.staged.enter(checkpoint["epoch"])
+
     def on_train_epoch_start(self) -> None:
-        """Starts the epoch's mean loss."""
+        """Starts the epoch's mean loss, and a stage if one begins."""
+        if self.staged.enter(self.current_epoch):
+            self.trainer.strategy.setup_optimizers(self.trainer)
+        self.staged.hold()
+        if self.trainer.is_global_zero and str(self.staged) != self._told:
+            self._told = str(self.staged)
+            print(self._told, flush=True)
         self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._epoch_count = 0.0
 

@@ -10,6 +10,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, Optimizer
 
+#: Arguments of schedules of the learning rate that say for how many epochs they are made.
+LENGTHS = ("T_max", "total_steps")
+
 
 def build_optimizer(
     make: Callable[..., Optimizer],

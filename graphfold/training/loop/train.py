@@ -26,6 +26,7 @@ from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.config.stages import read_stages
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
 from graphfold.training.loop.fit import fit
@@ -35,6 +36,7 @@ from graphfold.training.report.report import write_report
 from graphfold.training.report.tables import describe_data, metrics_table
 from graphfold.training.run.best_and_last import write_history
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.initial_weights import take_weights
 from graphfold.training.run.resuming import (
     change_config,
@@ -125,6 +127,8 @@ def _start(
     learner, complete = make_learner(config, data)
     if config.get("init_from") is not None:
         print(take_weights(learner.model, data.spec, Path(config["init_from"])), flush=True)
+    if config["model"].get("encoder_from") is not None:
+        print(take_encoder(learner.model, Path(config["model"]["encoder_from"])), flush=True)
     warn_of_batch_dependence(learner.model, data.encoded("train"))
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
@@ -220,6 +224,7 @@ def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, 
         metrics=config.get("metrics"),
         accumulate=config["trainer"]["accumulate_grad_batches"],
         clip=config["trainer"]["gradient_clip_val"],
+        stages=read_stages(config),
     )
     has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
     learner.monitor = learner.head_metrics.choose_monitor(config["monitor"], has_roots)

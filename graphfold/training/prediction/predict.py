@@ -7,18 +7,25 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
+from graphfold.datasets.adapter import Record
 from graphfold.errors import DataError
 from graphfold.files import check_output, whole_file
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.explanation.drawings import Drawings
+from graphfold.training.explanation.explain import Contributions, Explainer
 from graphfold.training.prediction.prediction import Prediction
-from graphfold.training.prediction.predictor import Predictor, load
+from graphfold.training.prediction.predictor import Predictor, Unread, load
 from graphfold.training.process.process import prepare_process
+
+#: Writes what a predictor says of each record of a file; returns how many were good, and bad.
+ToFile: TypeAlias = Callable[[Predictor, Path, Path | None], tuple[int, int]]
 
 #: Bytes up to which the cells are not compiled for a file: that takes a second, more than they do.
 SMALL_FILE = 10_000
@@ -26,6 +33,21 @@ SMALL_FILE = 10_000
 
 def predict_command(args: argparse.Namespace) -> int:
     """`graphfold predict`."""
+    to_file = partial(predict_file, explain=args.explain)
+    return apply_command(args, to_file, "predicted")
+
+
+def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
+    """A command that applies a run to every record of a file.
+
+    Args:
+        args: the arguments of the command.
+        to_file: writes the results; see `predict_file`.
+        done: what becomes of a record, for the message at the end.
+
+    Raises:
+        DataError: if not one record can be read.
+    """
     check_output(args.output)
     settings = parse_settings(args.settings)
     if args.batch_size is not None:
@@ -35,8 +57,8 @@ def predict_command(args: argparse.Namespace) -> int:
         prepare_process(predictor.trained.checkpoint.config)
         if args.input.is_file() and args.input.stat().st_size < SMALL_FILE:
             predictor.trained.model.network.fuse = False
-        good, bad = predict_file(predictor, args.input, args.output)
-    print(f"{good} predicted, {bad} could not be read (see their reason)", file=sys.stderr)
+        good, bad = to_file(predictor, args.input, args.output)
+    print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
     if bad and not good:
         raise DataError(
             f"{args.input}: not one record could be read with the run's adapter; the reason is "
@@ -46,26 +68,34 @@ def predict_command(args: argparse.Namespace) -> int:
     return 0
 
 
-def predict_file(predictor: Predictor, path: Path, output: Path | None) -> tuple[int, int]:
+def predict_file(
+    predictor: Predictor, path: Path, output: Path | None, explain: str | None = None
+) -> tuple[int, int]:
     """Writes a prediction or a reason for each record of a file.
+
+    With `explain` also what the parts of each graph contribute, and drawings of molecules in the
+    folder `drawings_folder(output)`.
 
     Args:
         predictor: the model.
         path: the file.
-        output: where to write, whole or not at all; None for standard output.
+        output: where to write, whole or not at all; None for standard output, without drawings.
+        explain: a name of `explain.METHODS`.
 
     Returns:
         How many records were predicted, and how many could not be read.
 
     Raises:
+        ConfigError: if the model cannot be explained.
         DataError: if the file cannot be used as a whole.
     """
-    if not path.exists():
-        raise DataError(f"{path}: no such file. Correct the path.", path=str(path))
+    require_input(path)
     lines = _csv_lines if predictor.adapter.reads_tables else _json_lines
+    explainer = None if explain is None else Explainer(predictor, explain)
+    drawings = None if explainer is None or output is None else Drawings(output, explainer)
     counts = [0, 0]
-    with _open_output(output) as file:
-        for text, is_bad in lines(predictor, path):
+    with open_output(output) as file:
+        for text, is_bad in lines(Answers(predictor, path, explainer, drawings)):
             file.write(text)
             counts[is_bad] += 1
     if lines is _csv_lines:
@@ -73,28 +103,76 @@ def predict_file(predictor: Predictor, path: Path, output: Path | None) -> tuple
     return counts[0], counts[1]
 
 
-def _json_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
-    records = predictor.adapter.records(path)
-    for prediction in predictor.predict_records(path, records):
-        text = json.dumps(prediction.to_dict(), ensure_ascii=False, allow_nan=False)
+def require_input(path: Path) -> None:
+    """Raises DataError if there is no such file."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file. Correct the path.", path=str(path))
+
+
+class Answers(NamedTuple):
+    """Whatever is said of the records of a file.
+
+    Args:
+        predictor: the model.
+        path: the file.
+        explainer: says what parts contribute; None for predictions alone.
+        drawings: where molecules are drawn, if they are.
+    """
+
+    predictor: Predictor
+    path: Path
+    explainer: Explainer | None
+    drawings: Drawings | None
+
+    def of(self, records: Iterable[Record]) -> Iterator[tuple[Prediction, Contributions | None]]:
+        """One prediction for each record, and the contributions to it, where there are any."""
+        if self.explainer is None:
+            for prediction in self.predictor.predict_records(self.path, records):
+                yield prediction, None
+            return
+        answer = self.explainer.predict_graphs
+        for found in self.predictor.map_records(self.path, records, answer):
+            if isinstance(found, Unread):
+                yield Prediction(*found), None
+                continue
+            prediction, contributions = found
+            if self.drawings is not None and not prediction.reason:
+                self.drawings.draw(prediction.line, contributions)
+            yield prediction, None if prediction.reason else contributions
+
+
+def _json_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
+    records = answers.predictor.adapter.records(answers.path)
+    for prediction, contributions in answers.of(records):
+        told = prediction.to_dict()
+        if contributions is not None:
+            reason = told.pop("reason")
+            told |= {"contributions": contributions.to_dict(), "reason": reason}
+        text = json.dumps(told, ensure_ascii=False, allow_nan=False)
         yield text + "\n", bool(prediction.reason)
 
 
-def _csv_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
-    """The input's columns, then the predictions, then the reason."""
-    table, head = predictor.adapter.open_table(path), predictor.trained.model.head
-    names = [*head.columns_of(predictor.adapter.class_names), "reason"]
-    header = _csv_line([*table.columns, *_free(names, table.columns)])
-    records = predictor.adapter.records(path)
+def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
+    """The input's columns, then the predictions, the contributions, and the reason."""
+    predictor, explainer = answers.predictor, answers.explainer
+    table, head = predictor.adapter.open_table(answers.path), predictor.trained.model.head
+    predicted = head.columns_of(predictor.adapter.class_names)
+    explained = [] if explainer is None else explainer.columns
+    header = free_names([*predicted, *explained, "reason"], table.columns)
+    records = predictor.adapter.records(answers.path)
     first = list(islice(records, 1))  # a missing column is found here, before the header is written
-    yield header, False
-    predictions = predictor.predict_records(path, chain(first, records))
-    for row, prediction in zip(table.rows(), predictions, strict=True):
-        cells = [*row.cells, *_values(prediction, len(names) - 1), prediction.reason]
-        yield _csv_line(cells), bool(prediction.reason)
+    yield csv_line([*table.columns, *header]), False
+    for row, (prediction, found) in zip(
+        table.rows(), answers.of(chain(first, records)), strict=True
+    ):
+        shown = [""] * len(explained)
+        if explainer is not None and found is not None:
+            shown = [json.dumps(cell) for cell in explainer.cells(found)]
+        cells = [*row.cells, *_values(prediction, len(predicted)), *shown, prediction.reason]
+        yield csv_line(cells), bool(prediction.reason)
 
 
-def _free(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
     """The names, with _2, _3 and so on where the input has such a column."""
     used, free = set(taken), []
     for name in names:
@@ -116,14 +194,16 @@ def _values(prediction: Prediction, count: int) -> list[Any]:
     return cells
 
 
-def _csv_line(cells: Sequence[Any]) -> str:
+def csv_line(cells: Sequence[Any]) -> str:
+    """A line of a CSV file."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
 
 
 @contextmanager
-def _open_output(path: Path | None) -> Iterator[TextIO]:
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    """A text file that is written whole or not at all; standard output for None."""
     if path is None:
         yield sys.stdout
         return

@@ -66,7 +66,7 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         return
     nodes = torch.arange(dag.num_nodes) if head.level == "node" else dag.output_index
     ptr = (dag.node_ptr if head.level == "node" else dag.output_ptr).tolist()
-    facts = list(_node_facts(dag))
+    facts = list(node_facts(dag))
     position = {node: row for row, node in enumerate(nodes.tolist())}
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     for graph, line in enumerate(lines):
@@ -80,7 +80,7 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         yield Prediction(line, "", root, listed)
 
 
-def _node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
+def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
     """Type, span and word of every node, in node order."""
     words: dict[int, str | None] = {}
     for node_type in dag.schema.types:

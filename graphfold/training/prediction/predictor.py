@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,15 @@ from graphfold.training.prediction.prediction import Prediction, describe
 from graphfold.training.process.precision import autocast
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
+
+Answer = TypeVar("Answer")
+
+
+class Unread(NamedTuple):
+    """A record that could not be read, with its 1-based line and the reason."""
+
+    line: int
+    reason: str
 
 
 def load(run: str | Path, trust: Collection[str] = (), **settings: Any) -> Predictor:
@@ -92,9 +101,32 @@ class Predictor:
         Raises:
             SchemaError: if their features are not those that the model was trained with.
         """
+        for answer in self.map_records(path, records, self.predict_graphs):
+            yield Prediction(*answer) if isinstance(answer, Unread) else answer
+
+    def map_records(
+        self, path: Path, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]
+    ) -> Iterator[Answer | Unread]:
+        """One answer for each record, in order and in constant memory.
+
+        Args:
+            path: the file that they were cut from.
+            records: the records.
+            answer: gives one answer for each of some graphs, as the adapter reads them.
+
+        Raises:
+            SchemaError: if their features are not those that the model was trained with.
+        """
         rest = iter(records)
         while chunk := list(islice(rest, self.batch_size)):
-            yield from self._predict_chunk(path, chunk)
+            result = read_records(self.adapter, path, chunk, on_error="skip")
+            kept, reasons = set(result.kept), iter(result.skipped)
+            made = iter(answer(result.dag) if kept else ())
+            for position, record in enumerate(chunk):
+                if position in kept:
+                    yield next(made)
+                else:
+                    yield Unread(record.line, next(reasons).fault)
 
     def _cut(self, item: Any, number: int) -> Record | Prediction:
         """The record in an item, or the answer that says why there is none."""
@@ -103,19 +135,15 @@ class Predictor:
         except RecordError as error:
             return Prediction(number, error.fault)
 
-    def _predict_chunk(self, path: Path, records: list[Record]) -> Iterator[Prediction]:
-        result = read_records(self.adapter, path, records, on_error="skip")
-        kept, reasons = set(result.kept), iter(result.skipped)
-        made = iter(self.predict_graphs(result.dag) if kept else ())
-        for position, record in enumerate(records):
-            if position in kept:
-                yield next(made)
-            else:
-                yield Prediction(record.line, next(reasons).fault)
-
     @torch.no_grad()
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
         """One prediction for each graph, as the adapter reads it, in one batch."""
+        head = self.trained.model.head
+        decoded = self.compute(self.plan(dag), lambda batch: head.decode(self.trained.model(batch)))
+        return list(describe(dag, head, decoded, self.adapter.class_names))
+
+    def plan(self, dag: TypedDAG) -> Batch:
+        """A batch of some graphs, as the adapter reads them, on the device of the model."""
         trained = self.trained
         encoded = trained.spec.encode(dag)
         if self.share == "auto":
@@ -128,17 +156,24 @@ class Predictor:
                 trained.model.passes, lambda name: [plan(encoded, name, share).schedule]
             )
             self.policy = next(iter(calls), "depth")
-        batch = trained.model.plan(encoded, self.policy, share)
-        with autocast(trained.device, trained.checkpoint.config["trainer"]):
-            decoded = self._decode(batch.to(trained.device))
-        return list(describe(dag, trained.model.head, decoded, self.adapter.class_names))
+        return trained.model.plan(encoded, self.policy, share).to(trained.device)
 
-    def _decode(self, batch: Batch) -> Tensor:
-        """The decoded rows on the CPU; in halves where the batch does not fit in memory."""
-        model = self.trained.model
+    def compute(self, batch: Batch, rows_of: Callable[[Batch], Tensor]) -> Tensor:
+        """`rows_of(batch)` on the CPU, in the precision of the run.
+
+        Args:
+            batch: what `plan` gave.
+            rows_of: computes rows that stand in the order of the graphs; asked for the halves of a
+                batch that does not fit in memory.
+        """
+        with autocast(self.trained.device, self.trained.checkpoint.config["trainer"]):
+            return self._compute(batch, rows_of)
+
+    def _compute(self, batch: Batch, rows_of: Callable[[Batch], Tensor]) -> Tensor:
         try:
-            return model.head.decode(model(batch)).float().cpu()
+            return rows_of(batch).float().cpu()
         except MEMORY_ERRORS as error:
             if not is_out_of_memory(error) or batch.num_graphs < 2:
                 raise
-        return torch.cat([self._decode(half) for half in halves(batch, model.plan, self.policy)])
+        parts = halves(batch, self.trained.model.plan, self.policy)
+        return torch.cat([self._compute(half, rows_of) for half in parts])

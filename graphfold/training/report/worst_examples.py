@@ -9,9 +9,12 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import ConfigError, RecordError
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.training.explanation.drawings import draw
+from graphfold.training.explanation.explain import Explainer
 from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor
 from graphfold.training.report.tables import format_value
@@ -36,18 +39,36 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     raw = select(data.raw, data.split.test[numbers])
     predictor = Predictor(trained)
     predictions = predictor.predict_graphs(raw)
+    explained, note = _explain(predictor, raw)
     figures = []
     for graph, loss in enumerate(losses.tolist()):
         dag = select(raw, [graph])
         drawing, caption = _draw(
             dag, predictions[graph], trained.model.head, predictor.adapter.class_names
         )
+        if explained:
+            drawing = explained[graph]
         caption = escape(f"{caption} · loss {loss:.3g}")
         figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
     kind = "worst" if _is_molecule(raw) else "worst wide"
     size = "" if _is_molecule(raw) else f" of at most {_MOST_WORDS} words"
-    note = f"The test records{size} with the largest loss."
+    note = f"The test records{size} with the largest loss.{note}"
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
+
+
+def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
+    """Molecules coloured by contributions, and a note of what they are; nothing of other graphs."""
+    if not _is_molecule(raw):
+        return [], ""
+    try:
+        target = predictor.trained.model.head.targets[0]
+        explainer = Explainer(predictor, "integrated", [target])
+        found = explainer.explain_graphs(raw)
+        drawings = [draw(explainer, contributions, target) for contributions in found]
+    except (ConfigError, RecordError) as error:
+        return [], escape(f" No contributions are shown: {error.message}")
+    note = f" Blue atoms and bonds raise {target}, orange ones lower it (integrated gradients)."
+    return drawings, escape(note)
 
 
 def _largest_losses(data: DataModule, rows: EvalRows) -> tuple[Tensor, Tensor]:

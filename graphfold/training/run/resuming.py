@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphfold.errors import CheckpointError, ConfigError
+from graphfold.training.loop.optimizer import LENGTHS
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.scoring.metrics import Metrics
-
-#: Arguments of schedules of the learning rate that say for how many epochs they are made.
-_LENGTHS = ("T_max", "total_steps")
 
 
 def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def check_epochs(config: Mapping[str, Any], stored: Mapping[str, Any], done: int
             "go on, or start a new run."
         )
     schedule = config["lr_scheduler"] or {}
-    for name in _LENGTHS:
+    for name in LENGTHS:
         if wanted > before and isinstance(schedule.get(name), int) and schedule[name] < wanted:
             warnings.warn(
                 f"lr_scheduler.{name} is {schedule[name]}: the schedule of the learning rate was "

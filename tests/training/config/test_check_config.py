@@ -52,5 +52,6 @@ def test_rules_are_about_keys_that_exist() -> None:
         *dict(flatten(compose([]).config)),
         *dict(flatten(compose(["data=smiles", "data.path=x", "data.target_columns=[a]"]).config)),
         *dict(flatten(compose(["data=qm9"]).config)),
+        *dict(flatten(compose(["data=esol", "model=dmpnn"]).config)),
     }
     assert set(RULES) <= known

@@ -1,0 +1,38 @@
+"""Write the embedding of every record of a file: what the head of a trained model reads.
+
+The suffix of --output chooses the form. A table (.csv, .parquet) has the input's columns, of trees
+the line, then embedding_0, embedding_1, ..., then reason. An array (.npy, .npz) has a row for every
+record, NaN where one could not be read. A model that predicts words or nodes gives the mean over
+the output nodes: of a tree, its root.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from graphfold.commands.evaluate import add_run_arguments
+from graphfold.commands.loading import loading
+
+HELP = "write the embeddings of a file's records"
+USAGE = "graphfold fingerprint RUN INPUT [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `graphfold fingerprint`."""
+    add_run_arguments(parser)
+    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help=".csv, .parquet, .npy or .npz (default: CSV to standard output)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes one embedding per record; exit code 0 though some records were bad."""
+    with loading():
+        from graphfold.training.prediction.fingerprint import fingerprint_command
+
+    return fingerprint_command(args)

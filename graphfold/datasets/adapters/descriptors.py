@@ -1,0 +1,41 @@
+"""Molecules whose targets are computed: RDKit's descriptors, to pre-train on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphfold.dag import Column, Schema
+from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.molecules.descriptor_targets import NAMES, describe_molecule
+from graphfold.datasets.molecules.molecule import read_molecule
+from graphfold.errors import ConfigError
+
+
+class DescriptorsAdapter(SmilesAdapter):
+    """Reads molecules as `SmilesAdapter` does; the targets are `descriptor_targets.NAMES`.
+
+    They are computed once, while a file is packed; no column but that of the SMILES is needed.
+
+    Raises:
+        ConfigError: if target columns are named, too.
+    """
+
+    @property
+    def schema(self) -> Schema:
+        """That of `SmilesAdapter`, with the descriptors as targets."""
+        return self._schema
+
+    @schema.setter
+    def schema(self, schema: Schema) -> None:
+        if schema.graph_targets:
+            raise ConfigError(
+                "the targets of the adapter descriptors are computed. Leave target_columns out, or "
+                "use the adapter smiles."
+            )
+        targets = tuple(Column(name, "float32") for name in NAMES)
+        self._schema = replace(schema, graph_targets=targets)
+
+    def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
+        if not self.reads_targets:
+            return {}
+        return {**describe_molecule(read_molecule(row.smiles, self.explicit_hydrogens))}

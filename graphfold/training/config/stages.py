@@ -1,0 +1,96 @@
+"""Stages: the parts of a run, one after another, and what of the model stands still in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphfold.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some epochs of a run, with an optimizer of their own.
+
+    Args:
+        epochs: how many.
+        freeze: names of parts of the model whose weights stay as they are.
+        lr: the learning rate at its beginning; None for the optimizer's.
+    """
+
+    epochs: int
+    freeze: tuple[str, ...] = ()
+    lr: float | None = None
+
+
+def read_stages(config: Mapping[str, Any]) -> tuple[Stage, ...]:
+    """The stages of a run; without `stages` one, over all epochs, in which `freeze` holds.
+
+    Args:
+        config: a whole config without faults, see `stage_faults`.
+    """
+    given = config.get("stages")
+    if not given:
+        freeze = tuple(config.get("freeze") or ())
+        return (Stage(config["trainer"]["max_epochs"], freeze),)
+    return tuple(
+        Stage(item["epochs"], tuple(item.get("freeze") or ()), item.get("lr")) for item in given
+    )
+
+
+def count_epochs(stages: Any) -> int | None:
+    """The epochs of all stages as they stand in a config; None if they have a fault."""
+    if not stages or any(stage_faults({"stages": stages})):
+        return None
+    return sum(int(item["epochs"]) for item in stages)
+
+
+def stage_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of `freeze` and `stages` in a config."""
+    freeze, stages = config.get("freeze"), config.get("stages")
+    if freeze is not None and not _are_names(freeze):
+        yield f"freeze is {freeze!r}, but it must be a list of names, such as [encoder, network]."
+    if stages is None:
+        return
+    if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:
+        yield f"stages is {stages!r}, but it must be a list such as [{{epochs: 5}}] or null."
+        return
+    if freeze:
+        yield "freeze and stages are both given. Write freeze in those stages where it holds."
+    for number, item in enumerate(stages):
+        yield from _faults_of(item, f"stages[{number}]")
+
+
+def refuse_epochs(total: int, given: object) -> None:
+    """Raises ConfigError if the user gave another number of epochs than the stages have."""
+    if given != total:
+        raise ConfigError(
+            f"trainer.max_epochs is {given}, but the stages have {total} epochs together. Leave "
+            "trainer.max_epochs out."
+        )
+
+
+_KEYS = ("epochs", "freeze", "lr")
+
+
+def _faults_of(item: Any, place: str) -> Iterator[str]:
+    if not isinstance(item, Mapping):
+        yield f"{place} is {item!r}, but it must be a mapping such as {{epochs: 5}}."
+        return
+    for key in item:
+        if key not in _KEYS:
+            hint = did_you_mean(str(key), _KEYS)
+            yield f"{place} has no key '{key}'.{hint} It takes {', '.join(_KEYS)}."
+    epochs, lr = item.get("epochs"), item.get("lr")
+    if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
+        yield f"{place}.epochs is {epochs!r}, but it must be a whole number from 1 on."
+    if lr is not None and (not isinstance(lr, int | float) or isinstance(lr, bool) or lr < 0):
+        yield f"{place}.lr is {lr!r}, but it must be a number from 0 on or null."
+    if item.get("freeze") is not None and not _are_names(item["freeze"]):
+        yield f"{place}.freeze is {item['freeze']!r}, but it must be a list of names."
+
+
+def _are_names(value: Any) -> bool:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return is_list and all(isinstance(name, str) for name in value)

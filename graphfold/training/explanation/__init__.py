@@ -1,0 +1,1 @@
+"""Explanation: contributions of the parts of a graph to its prediction."""

@@ -1,0 +1,153 @@
+"""Explainer: contributions of atoms, bonds and words to the predictions of a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import TypedDAG
+from graphfold.errors import ConfigError
+from graphfold.layers import GraphModel
+from graphfold.training.explanation.explained import Explained
+from graphfold.training.explanation.gradient import gradient_times_input
+from graphfold.training.explanation.integrated import integrated_gradients
+from graphfold.training.explanation.masking import mask_each
+from graphfold.training.explanation.units import Kind, Units, find_units, kind_names
+from graphfold.training.prediction.prediction import Prediction, node_facts
+from graphfold.training.prediction.predictor import Predictor
+
+#: Name -> what computes [num_units, num_targets] contributions.
+METHODS: Mapping[str, Callable[[Explained, Units], Tensor]] = {
+    "gradient": gradient_times_input,
+    "integrated": integrated_gradients,
+    "masking": mask_each,
+}
+
+#: Digits of a contribution.
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The contributions of the parts of one graph.
+
+    Args:
+        values: target -> kind of unit, such as "atom" -> one number for each unit. Nodes are in
+            node order, which for atoms is the order of the SMILES.
+        nodes: kind -> type, span and word of each node.
+        ends: kind of bond -> the positions of the two atoms of each.
+        smiles: of a molecule.
+    """
+
+    values: Mapping[str, Mapping[str, Sequence[float]]]
+    nodes: Mapping[str, Sequence[Mapping[str, Any]]]
+    ends: Mapping[str, Sequence[tuple[int, int]]]
+    smiles: str | None
+
+    def listed(self, target: str, kind: str) -> list[Any]:
+        """Plain values for JSON: a number for each node, [atom, atom, number] for each bond."""
+        numbers = [float(f"{value:.{_DIGITS}g}") for value in self.values[target][kind]]
+        if kind not in self.ends:
+            return list(numbers)
+        return [[*ends, n] for ends, n in zip(self.ends[kind], numbers, strict=True)]
+
+    def to_dict(self) -> Any:
+        """target -> a dict for each node or bond; with one target its name is left out."""
+        named = {target: list(self._each(target)) for target in self.values}
+        return next(iter(named.values())) if len(named) == 1 else named
+
+    def _each(self, target: str) -> Iterator[dict[str, Any]]:
+        for kind in self.values[target]:
+            listed = self.listed(target, kind)
+            if kind in self.ends:
+                for *ends, number in listed:
+                    yield {"type": kind, "nodes": ends, "contribution": number}
+                continue
+            for facts, number in zip(self.nodes[kind], listed, strict=True):
+                yield {**facts, "contribution": number}
+
+
+class Explainer:
+    """Predicts and says what each part of a graph contributes.
+
+    Args:
+        predictor: the model.
+        method: a name of `METHODS`.
+        targets: the names of the targets; None for all.
+
+    Raises:
+        ConfigError: if the model cannot be explained.
+    """
+
+    def __init__(
+        self, predictor: Predictor, method: str, targets: Sequence[str] | None = None
+    ) -> None:
+        self.predictor = predictor
+        self.method = method
+        model = predictor.trained.model
+        if not isinstance(model, GraphModel):
+            raise ConfigError(
+                f"a {type(model).__name__} cannot be explained: only a GraphModel has inputs of "
+                "nodes that its prediction can be divided among. Leave --explain out."
+            )
+        self.model = model
+        self.targets = tuple(targets or model.head.targets)
+        self.kinds = kind_names(model, predictor.trained.schema)
+        if method != "masking":  # gradients are those of the inputs of nodes
+            self.kinds = [name for name in self.kinds if name in model.encoder.encoders]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a table: TARGET_KIND_contributions, target by target."""
+        return [f"{t}_{kind}_contributions" for t in self.targets for kind in self.kinds]
+
+    def cells(self, found: Contributions) -> Iterator[list[Any]]:
+        """The lists that stand in these columns."""
+        for target in self.targets:
+            for kind in self.kinds:
+                yield found.listed(target, kind)
+
+    def predict_graphs(self, dag: TypedDAG) -> list[tuple[Prediction, Contributions]]:
+        """The prediction for each graph, as the adapter reads it, and the contributions to it."""
+        predictions = self.predictor.predict_graphs(dag)
+        return list(zip(predictions, self.explain_graphs(dag), strict=True))
+
+    def explain_graphs(self, dag: TypedDAG) -> list[Contributions]:
+        """The contributions to the prediction for each graph, as the adapter reads it."""
+        trained = self.predictor.trained
+        encoded = trained.spec.encode(dag)
+        batch = self.model.plan(encoded, "depth", share=False).to(trained.device)
+        units = find_units(self.model, batch)
+        found = METHODS[self.method](Explained(self.model, batch, self.targets), units).cpu()
+        kinds = [kind for kind in units.kinds if kind.name in self.kinds]
+        return list(_by_graph(found, kinds, dag, self.targets))
+
+
+def _by_graph(
+    found: Tensor, kinds: Sequence[Kind], dag: TypedDAG, targets: Sequence[str]
+) -> Iterator[Contributions]:
+    """The contributions of each graph; nodes are counted from its first one."""
+    facts, starts = list(node_facts(dag)), dag.node_ptr.tolist()
+    smiles: Sequence[str | None] = [None] * dag.num_graphs
+    if ("graph", "smiles") in dag.dictionaries:
+        smiles = dag.strings("graph", "smiles")
+    graphs = torch.arange(dag.num_graphs + 1)
+    ptr = {kind.name: torch.searchsorted(kind.graph.cpu(), graphs).tolist() for kind in kinds}
+    columns = {kind.name: found[kind.unit.cpu()].T.tolist() for kind in kinds}
+    nodes = {kind.name: kind.unit.tolist() for kind in kinds if kind.ends is None}
+    ends = {kind.name: kind.ends.tolist() for kind in kinds if kind.ends is not None}
+    for graph, start in enumerate(starts[:-1]):
+        own = {name: slice(p[graph], p[graph + 1]) for name, p in ptr.items()}
+        yield Contributions(
+            {
+                target: {name: columns[name][number][own[name]] for name in own}
+                for number, target in enumerate(targets)
+            },
+            {name: [facts[node] for node in nodes[name][own[name]]] for name in nodes},
+            {name: [(a - start, b - start) for a, b in ends[name][own[name]]] for name in ends},
+            smiles[graph],
+        )

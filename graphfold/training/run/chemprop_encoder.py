@@ -1,0 +1,157 @@
+"""Weights of a D-MPNN out of an encoder that chemprop 2 saved (`model.encoder_from`)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching import Rounds
+from graphfold.errors import CheckpointError, ConfigError
+from graphfold.layers import ColumnEncoder, DMPNNAtomCell, DMPNNBondCell, GraphModel, Model
+from graphfold.layers.activation import get_activation
+
+#: The weights of chemprop's `BondMessagePassing`; in the file of a whole model after a prefix.
+WEIGHTS = ("W_i.weight", "W_h.weight", "W_o.weight", "W_o.bias")
+PREFIX = "message_passing."
+
+#: Weights of options that DMPNN cells do not have.
+UNKNOWN = ("W_i.bias", "W_h.bias", "W_d.weight")
+
+
+def take_encoder(model: Model, path: Path) -> str:
+    """Gives the encoder and the cells of a D-MPNN the weights of chemprop's message passing.
+
+    With v an atom's features, e a bond's, and h states, chemprop computes W_i cat(v, e), W_h h and
+    W_o cat(v, h) + b. Here the encoder of bonds holds W_i, that of atoms the part of W_o for v, and
+    the cells hold the rest. The widths, the depth, and the features (`data.features=chemprop-v2`)
+    must be those of the file; CheMeleon's (Burns et al. 2025, https://arxiv.org/abs/2506.15792) is
+    of width 2048 and depth 6.
+
+    Args:
+        model: the new model.
+        path: a file of torch with "hyper_parameters" and "state_dict", of tensors and plain values.
+
+    Returns:
+        A line for the user.
+
+    Raises:
+        CheckpointError: if the file cannot be read, or is no such encoder.
+        ConfigError: if the model is no D-MPNN, or not of the same widths, depth and activation; it
+            names all that differs.
+    """
+    weights, options = _read(path)
+    found = _parts_of(model)
+    if found is None:
+        raise ConfigError(
+            f"model.encoder_from: {path} holds a directed message passing network, but the model "
+            "has no DMPNNBondCell and DMPNNAtomCell. Choose model=dmpnn."
+        )
+    faults = list(_misfits(model, found, weights, options))
+    if faults:
+        raise ConfigError(f"model.encoder_from: {path} does not fit. " + " ".join(faults))
+    of_bond, of_atom, bonds, atom = found
+    width = weights["W_o.weight"].shape[1] - weights["W_o.weight"].shape[0]
+    w_i, w_o = weights["W_i.weight"], weights["W_o.weight"]
+    with torch.no_grad():
+        # A bond's own features come first here, and in chemprop those of its atom.
+        of_bond.weight.copy_(torch.cat([w_i[:, width:], w_i[:, :width]], dim=1))
+        of_atom.weight.copy_(w_o[:, :width])
+        for bond in bonds:
+            bond.message.weight.copy_(weights["W_h.weight"])
+        atom.from_bonds.weight.copy_(w_o[:, width:])
+        atom.from_bonds.bias.copy_(weights["W_o.bias"])
+    count = sum(weight.numel() for weight in weights.values())
+    return f"encoder_from: {count:,} weights of encoder and cells taken from {path}"
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
+    """The weights by chemprop's names, and the options of the encoder."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
+    except Exception as error:  # of a damaged file, or one with classes, any part may fail
+        raise CheckpointError(
+            f"{path}: holds more than tensors and plain values, or is damaged. Save it as "
+            "{'hyper_parameters': ..., 'state_dict': ...}, without 'cls' and other classes."
+        ) from error
+    state = content.get("state_dict") if isinstance(content, dict) else None
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path}: has no 'state_dict'. Name a file that chemprop 2 wrote.")
+    if any(name.startswith(PREFIX) for name in state):
+        state = {n.removeprefix(PREFIX): w for n, w in state.items() if n.startswith(PREFIX)}
+    missing = [name for name in WEIGHTS if not isinstance(state.get(name), Tensor)]
+    if missing:
+        raise CheckpointError(
+            f"{path}: has no weights {', '.join(missing)}. Name the file of a BondMessagePassing."
+        )
+    further = [name for name in UNKNOWN if name in state]
+    options = content.get("hyper_parameters") or {}
+    options = options.get("message_passing", options)
+    if options.get("undirected"):
+        further.append("undirected=True")
+    if further:
+        raise CheckpointError(
+            f"{path}: has {', '.join(further)}, which a D-MPNN here lacks. Train one without."
+        )
+    return {name: state[name].float() for name in WEIGHTS}, options
+
+
+def _parts_of(
+    model: Model,
+) -> tuple[nn.Linear, nn.Linear, list[DMPNNBondCell], DMPNNAtomCell] | None:
+    """The layers that hold the weights; None if it is another kind of model."""
+    if not isinstance(model, GraphModel):
+        return None
+    cells = list(model.network.modules())
+    bonds = [cell for cell in cells if isinstance(cell, DMPNNBondCell)]
+    atoms = [cell for cell in cells if isinstance(cell, DMPNNAtomCell)]
+    if not bonds or len(atoms) != 1 or "bond" not in model.encoder.encoders:
+        return None
+    layers = []
+    for name in ("bond", "atom"):
+        encoder = model.encoder.encoders[name]
+        assert isinstance(encoder, ColumnEncoder)
+        if encoder.linear is None or encoder.table is not None:
+            raise ConfigError(
+                "model.encoder_from reads weights for numbers, but the features of molecules are "
+                "codes. Set data.features=chemprop-v2."
+            )
+        layers.append(encoder.linear)
+    return layers[0], layers[1], bonds, atoms[0]
+
+
+def _misfits(
+    model: Model,
+    parts: tuple[nn.Linear, nn.Linear, list[DMPNNBondCell], DMPNNAtomCell],
+    weights: Mapping[str, Tensor],
+    options: Mapping[str, Any],
+) -> Iterator[str]:
+    """The differences between a model and a file, with the settings that take them away."""
+    of_bond, of_atom, bonds, _ = parts
+    width, hidden = weights["W_o.weight"].shape[1], weights["W_h.weight"].shape[0]
+    if of_bond.out_features != hidden:
+        yield f"Its width is {hidden}, not {of_bond.out_features}: set model.hidden_size={hidden}."
+    rounds = next(p.rounds for p in model.passes if isinstance(p, Rounds))
+    depth = options.get("depth")
+    if depth is not None and depth != rounds + 1:
+        yield f"Its depth is {depth}, not {rounds + 1}: set model.passes.0.rounds={depth - 1}."
+    sizes = (width - hidden, weights["W_i.weight"].shape[1] - width + hidden)
+    own = (of_atom.in_features, of_bond.in_features - of_atom.in_features)
+    if sizes != own:
+        yield (
+            f"It reads {sizes[0]} numbers of an atom and {sizes[1]} of a bond, but the data have "
+            f"{own[0]} and {own[1]}: set data.features to the features that it was trained with."
+        )
+    name = str(options.get("activation", "relu")).lower()
+    if bonds[0].activation is not get_activation(name):
+        yield f"Its activation is {name}: set it in the cells of the model."
+    if any(bond.message.bias is not None for bond in bonds):
+        yield "Its messages have no bias: leave bias out of the cells of the model."

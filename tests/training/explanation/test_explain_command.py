@@ -1,0 +1,100 @@
+"""`graphfold predict --explain`: columns, drawings, trees, and what cannot be explained."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from training.tiny_runs import run, train, write_corpora, write_molecules
+
+SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("explain_command")
+    write_corpora(folder / "corpora")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def values(folder: Path) -> Path:
+    table = write_molecules(folder / "m.csv")
+    columns = "data.target_columns=['a b',c]"
+    words = ["data=smiles", "model=dmpnn", f"data.path={table}", columns]
+    return train(folder / "values", *words, *SMALL)
+
+
+def explain(run_path: Path, path: Path, output: Path, *words: str) -> list[dict[str, str]]:
+    assert run("predict", run_path, path, "--output", output, "--explain", *words) == 0
+    with output.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_molecules_get_columns_and_drawings(values: Path, folder: Path) -> None:
+    path = folder / "new.csv"
+    path.write_text("name,smiles\nbad,C1CC\nethanol,CCO\nring,c1ccccc1\n")
+    rows = explain(values, path, folder / "out.csv")
+    kinds = ["atom_contributions", "bond_contributions"]
+    wanted = [f"{target}_{kind}" for target in ("a b", "c") for kind in kinds]
+    assert list(rows[0]) == ["name", "smiles", "a b_pred", "c_pred", *wanted, "reason"]
+    assert [rows[0][name] for name in wanted] == [""] * 4
+    atoms, bonds = (json.loads(rows[1][f"c_{kind}"]) for kind in kinds)
+    assert len(atoms) == 3
+    assert [bond[:2] for bond in bonds] == [[0, 1], [1, 2]]
+    assert len(json.loads(rows[2]["c_bond_contributions"])) == 6
+    drawings = folder / "out_drawings"
+    names = {"3_0_a_b.svg", "3_1_c.svg", "4_0_a_b.svg", "4_1_c.svg"}
+    assert {file.name for file in drawings.iterdir()} == names
+    for file in drawings.iterdir():
+        assert ElementTree.fromstring(file.read_text()).tag.endswith("svg")
+
+
+def test_predictions_are_the_same_with_and_without(values: Path, folder: Path) -> None:
+    path = write_molecules(folder / "some.csv", num_rows=12, bad_rows=2)
+    explained = explain(values, path, folder / "with.csv", "gradient", "--batch-size", "5")
+    assert run("predict", values, path, "--output", folder / "without.csv") == 0
+    with (folder / "without.csv").open(newline="") as file:
+        plain = list(csv.DictReader(file))
+    for row, other in zip(explained, plain, strict=True):
+        assert row["reason"] == other["reason"]
+        if not row["reason"]:
+            assert float(row["c_pred"]) == pytest.approx(float(other["c_pred"]), rel=1e-4)
+
+
+def test_words_get_contributions(folder: Path) -> None:
+    root = folder / "corpora"
+    run_path = train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
+    output = folder / "trees.jsonl"
+    path = root / "sst" / "test.txt"
+    assert run("predict", run_path, path, "--output", output, "--explain", "masking") == 0
+    for line in output.read_text().splitlines():
+        told = json.loads(line)
+        words = [node["text"] for node in told["nodes"] if node["type"] == "word"]
+        assert [unit["text"] for unit in told["contributions"]] == words
+        assert list(told)[-2:] == ["contributions", "reason"]
+    assert not (folder / "trees_drawings").exists()
+
+
+def test_what_cannot_be_explained_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, path = folder / "corpora", folder / "one.csv"
+    path.write_text("smiles\nCCO\n")
+    blocks = train(folder / "blocks", "experiment=esol_blocks", f"data.root={root}", *SMALL[1:])
+    assert run("predict", blocks, path, "--explain") == 2
+    assert "a BlockModel cannot be explained" in capsys.readouterr().err
+    words = train(folder / "words", "experiment=ud_upos", f"data.root={root}", *SMALL[1:])
+    sentences = root / "ud_english_ewt" / "en_ewt-ud-dev.conllu"
+    assert run("predict", words, sentences, "--explain") == 2
+    assert "the model predicts several nodes of each graph" in capsys.readouterr().err
+    assert run("predict", words, sentences, "--explain", "magic") == 2
+    assert "There are: gradient, integrated, masking" in capsys.readouterr().err
+
+
+def test_the_report_colours_the_worst_molecules(values: Path) -> None:
+    report = (values / "report.html").read_text()
+    assert "Blue atoms and bonds raise a b" in report
