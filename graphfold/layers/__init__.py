@@ -4,8 +4,11 @@ from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
+from graphfold.layers.heads.evidential import EvidentialHead
 from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.mean_variance import MeanVarianceHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
+from graphfold.layers.heads.quantile import QuantileHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
@@ -33,6 +36,7 @@ __all__ = [
     "ColumnEncoder",
     "DMPNNAtomCell",
     "DMPNNBondCell",
+    "EvidentialHead",
     "FeatureEncoder",
     "FingerprintCell",
     "GCNCell",
@@ -44,6 +48,7 @@ __all__ = [
     "LeafLSTMCell",
     "MaxReadout",
     "MeanReadout",
+    "MeanVarianceHead",
     "Model",
     "MultiLabelHead",
     "NaryTreeLSTMCell",
@@ -51,6 +56,7 @@ __all__ = [
     "OutputReadout",
     "PairClassificationHead",
     "PairReadout",
+    "QuantileHead",
     "Readout",
     "RegressionHead",
     "RelatednessHead",

@@ -13,6 +13,7 @@ from rdkit import Chem
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
+from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
 from graphfold.datasets.molecules.bond_features import BOND_FEATURES
@@ -31,7 +32,8 @@ class MoleculeRow(NamedTuple):
 
     Args:
         smiles: the SMILES cell.
-        targets: the cells of the targets, in their order; empty where no targets are read.
+        targets: the cells of the targets, in their order, then that of the weight, if there is one;
+            empty where no targets are read.
         fault: what is wrong with the form of the row, if anything is.
     """
 
@@ -61,6 +63,9 @@ class SmilesAdapter(Adapter):
         explicit_hydrogens: whether hydrogens are atoms of the graph.
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         units: target -> unit, such as {"expt": "kcal/mol"}.
+        bounded_targets: whether a cell of a target may be a bound, such as `>5` or `<5`.
+        weight_column: the column that says how many records each record counts for in training;
+            None where each counts for one.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -80,9 +85,12 @@ class SmilesAdapter(Adapter):
         explicit_hydrogens: bool = False,
         directed_bonds: bool = False,
         units: Mapping[str, str] | None = None,
+        bounded_targets: bool = False,
+        weight_column: str | None = None,
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
-        _refuse_repeated((smiles_column, *names))
+        weights = [] if weight_column is None else [TableWeight(weight_column)]
+        _refuse_repeated((smiles_column, *names, *(weight.name for weight in weights)))
         self.smiles_column = smiles_column
         self.header = header
         _check_class_names(class_names or {}, names)
@@ -97,16 +105,21 @@ class SmilesAdapter(Adapter):
                 num_classes,
                 (units or {}).get(name),
                 own_names.get(name, ()),
+                bounded_targets,
             )
             for name in names
         )
+        self.measured: tuple[TableTarget | TableWeight, ...] = (*self.targets, *weights)
         self.reads_targets = True
         atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
         bond = EdgeType("bond", tuple(p.column for p in BOND_FEATURES))
         self.schema = Schema(
             types=(atom, DIRECTED_BOND) if directed_bonds else (atom,),
             relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
-            graph_features=(Column("smiles", "string"),),
+            graph_features=(
+                Column("smiles", "string"),
+                *(column for item in self.measured for column in item.features),
+            ),
             graph_targets=tuple(target.column for target in self.targets),
         )
 
@@ -158,8 +171,10 @@ class SmilesAdapter(Adapter):
         table = self.open_table(path)
         smiles_column = table.smiles_column or self.smiles_column
         (smiles,) = table.find([smiles_column], "data.smiles_column")
-        names = [target.name for target in self.targets] if self.reads_targets else []
-        targets = table.find(names, "data.target_columns")
+        names = [item.name for item in self.measured] if self.reads_targets else []
+        count = len(self.targets)
+        targets = table.find(names[:count], "data.target_columns")
+        targets += table.find(names[count:], "data.weight_column")
         for line, cells, fault in table.rows():
             row = MoleculeRow(cells[smiles], tuple(cells[index] for index in targets), fault)
             yield Record(line, row)
@@ -177,10 +192,10 @@ class SmilesAdapter(Adapter):
     def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
         if not self.reads_targets:
             return {}
-        pairs = zip(self.targets, row.targets, strict=True)
-        values = {target.name: target.parse(cell) for target, cell in pairs}
-        if values and all(value is None for value in values.values()):
-            names = ", ".join(f"'{name}'" for name in values)
+        pairs = zip(self.measured, row.targets, strict=True)
+        values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
+        if self.targets and all(values[target.name] is None for target in self.targets):
+            names = ", ".join(f"'{target.name}'" for target in self.targets)
             raise LeftOut(f"no target is measured ({names})", "Nothing needs to be done.")
         return values
 
