@@ -94,7 +94,7 @@ class NumberHead(Head):
     def forward(self, rows: Tensor) -> Tensor:
         """The raw outputs, of standardised targets."""
         raw: Tensor = self.layers(rows)
-        return raw if self.outputs == 1 else raw.unflatten(1, (-1, self.outputs))
+        return raw if self.outputs == 1 else raw.view(len(raw), -1, self.outputs)
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         values, bound = _split(targets)

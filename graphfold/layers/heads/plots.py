@@ -72,9 +72,9 @@ def _draw_intervals(axes: Axes, interval: Tensor, target: Tensor) -> None:
     lower, upper = interval.unbind(1)
     holds = (lower <= target) & (target <= upper)
     for chosen, colour, label in ((holds, BLUE, "holds it"), (~holds, ORANGE, "misses it")):
-        ends = [values[chosen].numpy() for values in (target, lower, upper)]
+        x, low, high = (values[chosen].numpy() for values in (target, lower, upper))
         label = f"interval {label}: {int(chosen.sum())}"
-        axes.vlines(*ends, color=colour, alpha=0.25, linewidth=1, label=label)
+        axes.vlines(x, low, high, color=colour, alpha=0.25, linewidth=1, label=label)
     axes.legend(fontsize=7)
 
 

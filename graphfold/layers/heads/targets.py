@@ -75,8 +75,7 @@ def class_weights_of(weights: object, num_classes: int, target: str) -> list[flo
     given = weights.get(target) if isinstance(weights, Mapping) else weights
     if given is None:
         return [1.0] * num_classes
-    is_list = isinstance(given, Sequence) and not isinstance(given, str)
-    numbers = list(given) if is_list else []  # type: ignore[call-overload]
+    numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
     fits = all(isinstance(w, int | float) and w >= 0 for w in numbers) and any(numbers)
     if len(numbers) != num_classes or not fits:
         raise ConfigError(

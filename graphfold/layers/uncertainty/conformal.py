@@ -50,7 +50,7 @@ def aps_scores(probabilities: Tensor) -> Tensor:
     Shape:
         probabilities, returned: [num_rows, num_classes]
     """
-    ordered, order = probabilities.sort(1, descending=True, stable=True)
+    ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
     return torch.empty_like(probabilities).scatter_(1, order, ordered.cumsum(1))
 
 

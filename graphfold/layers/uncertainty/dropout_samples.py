@@ -34,10 +34,9 @@ class DropoutSamples(OuterModel):
         ConfigError: if nothing in the model drops out.
     """
 
-    draws = True
-
     def __init__(self, inner: Model, num_samples: int) -> None:
         super().__init__(inner)
+        self.draws = True
         self.num_samples = num_samples
         if not self._dropouts():
             raise ConfigError(

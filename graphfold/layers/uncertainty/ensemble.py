@@ -31,7 +31,7 @@ class Ensemble(Model):
         self.members = nn.ModuleList(members)
 
     @property
-    def network(self) -> Any:  # type: ignore[override]
+    def network(self) -> Any:
         """See the class."""
         return Networks([member.network for member in self._models])
 

@@ -21,9 +21,10 @@ class OuterModel(Model):
     def __init__(self, inner: Model) -> None:
         super().__init__()
         self.inner = inner
+        self.draws = inner.draws
 
     @property
-    def network(self) -> Any:  # type: ignore[override]
+    def network(self) -> Any:
         """What runs the cells."""
         return self.inner.network
 
