@@ -186,7 +186,7 @@ class Head(nn.Module, ABC):
         return targets, self.measured(targets)
 
     def values(self, prediction: Tensor) -> Tensor:
-        """What `decode` gave without all parts but the first."""
+        """The first part of what `decode` gave, without the others."""
         return prediction if len(self.parts) == 1 else prediction[..., 0]
 
     def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def least_records(level: float) -> int:
-    """How many scores a finite conformal quantile takes: 9 for 0.9, 19 for 0.95."""
+    """The number of scores that a finite conformal quantile takes: 9 for 0.9, 19 for 0.95."""
     return math.ceil(level / (1 - level) - 1e-9)
 
 

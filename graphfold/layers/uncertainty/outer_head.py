@@ -68,7 +68,7 @@ class OuterHead(Head):
         return self.inner.losses(raw, targets)
 
     def inner_part(self, prediction: Tensor) -> Tensor:
-        """What the inner head's `decode` would have given."""
+        """The part of a prediction that the inner head's `decode` gave."""
         if len(self.parts) == len(self.inner.parts):
             return prediction
         count = len(self.inner.parts)

@@ -25,7 +25,7 @@ class OuterModel(Model):
 
     @property
     def network(self) -> Any:
-        """What runs the cells."""
+        """The network of the inner model."""
         return self.inner.network
 
     @property
