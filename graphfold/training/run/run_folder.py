@@ -50,7 +50,7 @@ class RunFolder:
         return self.path / "report.html"
 
     def members(self, count: int) -> list[RunFolder]:
-        """The folders of the members of an ensemble, members/1 and so on; of one model, this one."""
+        """The folders of the members of an ensemble, members/1, ...; of one model, this one."""
         if count == 1:
             return [self]
         return [RunFolder(self.path / "members" / str(n)) for n in range(1, count + 1)]
