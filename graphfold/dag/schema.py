@@ -24,6 +24,17 @@ DTYPES: Mapping[str, torch.dtype] = {
 #: The code of a missing value in an integer column; a missing float is NaN.
 MISSING = -1
 
+#: The graph feature that says how many records a record counts for in training.
+RECORD_WEIGHT = "record_weight"
+
+#: What is known of a target whose value is not: it is above, or below, the one that is given.
+ABOVE, BELOW = 1, 2
+
+
+def bound_column(target: str) -> str:
+    """The graph feature that holds `ABOVE`, `BELOW` or 0 (the value itself) of a target."""
+    return f"{target}:bound"
+
 
 @dataclass(frozen=True)
 class Column:

@@ -4,10 +4,13 @@ from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
+from graphfold.layers.heads.evidential import EvidentialHead
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.log_regression import LogRegressionHead
+from graphfold.layers.heads.mean_variance import MeanVarianceHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
 from graphfold.layers.heads.pretraining import PretrainingHead
+from graphfold.layers.heads.quantile import QuantileHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
@@ -67,6 +70,7 @@ __all__ = [
     "ColumnEncoder",
     "DMPNNAtomCell",
     "DMPNNBondCell",
+    "EvidentialHead",
     "FeatureEncoder",
     "FingerprintCell",
     "FragmentCell",
@@ -87,6 +91,7 @@ __all__ = [
     "MVRNNCell",
     "MaxReadout",
     "MeanReadout",
+    "MeanVarianceHead",
     "Model",
     "MultiLabelHead",
     "NaryTreeLSTMCell",
@@ -96,6 +101,7 @@ __all__ = [
     "PairClassificationHead",
     "PairReadout",
     "PretrainingHead",
+    "QuantileHead",
     "RNTNCell",
     "ReadersCell",
     "Readout",

@@ -30,12 +30,14 @@ class Model(nn.Module, ABC):
         head: what turns rows into losses and predictions.
         network: what runs the cells; its `engine`, its `kernel` and its `fuse` say how, and its
             `ways` how each type's cell ran.
+        draws: whether it draws random numbers in evaluation, too.
         lowering: makes the graphs that the model computes, one for each; None if it computes the
             graphs of the data themselves.
     """
 
     head: Head
     network: Any
+    draws: bool = False
 
     def extra_repr(self) -> str:
         """The number of parameters; the parts say the rest, in a few lines."""
@@ -45,6 +47,11 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def passes(self) -> tuple[Pass, ...]:
         """The passes, which are all that the scheduler needs of the model."""
+
+    @property
+    def core(self) -> Model:
+        """The model that computes the rows: itself, or the one that it is around."""
+        return self
 
     @property
     def lowering(self) -> Lowering | None:

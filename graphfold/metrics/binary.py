@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphfold.metrics.base import metric
+from graphfold.metrics.calibration import calibration_error
 from graphfold.metrics.confusion import confusion_matrix, matthews_correlation
 
 
@@ -35,3 +36,9 @@ def accuracy(probability: Tensor, target: Tensor) -> Tensor:
 def mcc(probability: Tensor, target: Tensor) -> Tensor | None:
     """Matthews' correlation coefficient at a threshold of 0.5."""
     return matthews_correlation(confusion_matrix((probability > 0.5).long(), target, 2))
+
+
+@metric(task="binary", higher_is_better=False)
+def ece(probability: Tensor, target: Tensor) -> Tensor:
+    """Expected calibration error: distance of probabilities from shares of yes, in ten bins."""
+    return calibration_error(probability, target == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphfold.metrics.base import metric
+from graphfold.metrics.calibration import calibration_error
 from graphfold.metrics.confusion import confusion_matrix, matthews_correlation, scores_by_class
 
 
@@ -49,6 +50,13 @@ def macro_f1(probabilities: Tensor, target: Tensor) -> Tensor:
 def mcc(probabilities: Tensor, target: Tensor) -> Tensor | None:
     """Matthews' correlation coefficient, over all classes."""
     return matthews_correlation(_confusion(probabilities, target))
+
+
+@metric(task="multiclass", higher_is_better=False)
+def ece(probabilities: Tensor, target: Tensor) -> Tensor:
+    """Expected calibration error: distance of the top probability from accuracy, in ten bins."""
+    top = probabilities.max(1)
+    return calibration_error(top.values, top.indices == target)
 
 
 def _confusion(probabilities: Tensor, target: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from graphfold.errors import ConfigError, did_you_mean
 from graphfold.metrics.base import Metric
 
 #: The tasks of the metrics here; each has a module of that name.
-TASKS = ("regression", "binary", "multiclass")
+TASKS = ("regression", "binary", "multiclass", "interval", "deviation", "sets")
 
 
 def builtin_metrics(task: str) -> dict[str, Metric]:

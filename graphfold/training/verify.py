@@ -209,7 +209,7 @@ def _from_run(run: Path, trusted: Collection[str]) -> tuple[Model, TypedDAG]:
     trained = TrainedModel.load(find_checkpoint(run), trusted)
     data = trained.data({})
     data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
-    return trained.model.cpu(), _some_part(data)
+    return trained.model.core.cpu(), _some_part(data)
 
 
 def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Model, TypedDAG]:

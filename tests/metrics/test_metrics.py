@@ -60,8 +60,10 @@ def test_numbers(rng: np.random.Generator) -> None:
 
 def test_one_class_only_has_no_areas() -> None:
     ones = values("binary", torch.tensor([0.2, 0.7]), torch.tensor([1, 1]))
+    assert ones.pop("ece") == pytest.approx(0.55)
     assert ones == {"roc_auc": None, "pr_auc": 1.0, "accuracy": 0.5, "mcc": None}
     zeros = values("binary", torch.tensor([0.2, 0.7]), torch.tensor([0, 0]))
+    assert zeros.pop("ece") == pytest.approx(0.45)
     assert zeros == {"roc_auc": None, "pr_auc": None, "accuracy": 0.5, "mcc": None}
 
 

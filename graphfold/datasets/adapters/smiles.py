@@ -13,6 +13,7 @@ from rdkit import Chem
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
+from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
 from graphfold.datasets.molecules.bond_features import BOND_FEATURES
@@ -37,7 +38,8 @@ class MoleculeRow(NamedTuple):
 
     Args:
         smiles: the SMILES cell.
-        targets: the cells of the targets, in their order; empty where no targets are read.
+        targets: the cells of the targets, in their order, then that of the weight, if there is one;
+            empty where no targets are read.
         fault: what is wrong with the form of the row, if anything is.
     """
 
@@ -70,6 +72,9 @@ class SmilesAdapter(Adapter):
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
         units: target -> unit, such as {"expt": "kcal/mol"}.
+        bounded_targets: whether a cell of a target may be a bound, such as `>5` or `<5`.
+        weight_column: the column that says how many records each record counts for in training;
+            None where each counts for one.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -90,9 +95,12 @@ class SmilesAdapter(Adapter):
         directed_bonds: bool = False,
         fragments: Literal["none", "rings_and_paths", "brics"] = "none",
         units: Mapping[str, str] | None = None,
+        bounded_targets: bool = False,
+        weight_column: str | None = None,
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
-        _refuse_repeated((smiles_column, *names))
+        weights = [] if weight_column is None else [TableWeight(weight_column)]
+        _refuse_repeated((smiles_column, *names, *(weight.name for weight in weights)))
         self.smiles_column = smiles_column
         self.header = header
         _check_class_names(class_names or {}, names)
@@ -108,9 +116,11 @@ class SmilesAdapter(Adapter):
                 num_classes,
                 (units or {}).get(name),
                 own_names.get(name, ()),
+                bounded_targets,
             )
             for name in names
         )
+        self.measured: tuple[TableTarget | TableWeight, ...] = (*self.targets, *weights)
         self.reads_targets = True
         atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
         bond = EdgeType("bond", tuple(p.column for p in BOND_FEATURES))
@@ -122,7 +132,10 @@ class SmilesAdapter(Adapter):
             ),
             inputs=FRAGMENT_INPUTS if has_fragments else EdgeType("inputs"),
             relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
-            graph_features=(Column("smiles", "string"),),
+            graph_features=(
+                Column("smiles", "string"),
+                *(column for item in self.measured for column in item.features),
+            ),
             graph_targets=tuple(target.column for target in self.targets),
         )
 
@@ -174,8 +187,10 @@ class SmilesAdapter(Adapter):
         table = self.open_table(path)
         smiles_column = table.smiles_column or self.smiles_column
         (smiles,) = table.find([smiles_column], "data.smiles_column")
-        names = [target.name for target in self.targets] if self.reads_targets else []
-        targets = table.find(names, "data.target_columns")
+        names = [item.name for item in self.measured] if self.reads_targets else []
+        count = len(self.targets)
+        targets = table.find(names[:count], "data.target_columns")
+        targets += table.find(names[count:], "data.weight_column")
         for line, cells, fault in table.rows():
             row = MoleculeRow(cells[smiles], tuple(cells[index] for index in targets), fault)
             yield Record(line, row)
@@ -196,10 +211,10 @@ class SmilesAdapter(Adapter):
     def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
         if not self.reads_targets:
             return {}
-        pairs = zip(self.targets, row.targets, strict=True)
-        values = {target.name: target.parse(cell) for target, cell in pairs}
-        if values and all(value is None for value in values.values()):
-            names = ", ".join(f"'{name}'" for name in values)
+        pairs = zip(self.measured, row.targets, strict=True)
+        values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
+        if self.targets and all(values[target.name] is None for target in self.targets):
+            names = ", ".join(f"'{target.name}'" for target in self.targets)
             raise LeftOut(f"no target is measured ({names})", "Nothing needs to be done.")
         return values
 

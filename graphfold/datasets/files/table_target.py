@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from graphfold.dag import Column
+from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 
 #: Cells of a value that was not measured.
@@ -34,9 +35,10 @@ class TableTarget:
         num_classes: how many classes; None for 2. Only for classification.
         unit: the unit of the values, if any.
         class_names: the names of the classes in the cells, in order; empty for 0, 1, ...
+        bounded: whether a cell may be a bound, such as `>5` or `<=5`. Only for regression.
 
     Raises:
-        ConfigError: if the task is unknown, or the number of classes does not fit it.
+        ConfigError: if the task is unknown, or the number of classes or bounds do not fit it.
     """
 
     name: str
@@ -44,6 +46,7 @@ class TableTarget:
     num_classes: int | None = None
     unit: str | None = None
     class_names: tuple[str, ...] = ()
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -56,6 +59,10 @@ class TableTarget:
             raise ConfigError(
                 f"num_classes={self.num_classes} does not fit task={self.task}. Leave it out for "
                 f"regression, and set it to 2 or more, up to {MOST_CLASSES}, for classification."
+            )
+        if self.bounded and self.task != "regression":
+            raise ConfigError(
+                "bounded_targets=true is for numbers. Leave it out, or set data.task=regression."
             )
         count = len(self.class_names)
         if count and (self.task == "regression" or self.num_classes not in (None, count)):
@@ -71,6 +78,22 @@ class TableTarget:
             return Column(self.name, "float32", unit=self.unit)
         size = len(self.class_names) or self.num_classes or 2
         return Column(self.name, "int64", unit=self.unit, size=size)
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns of the schema that go with it: 0, `ABOVE` or `BELOW` if it is bounded."""
+        return (Column(bound_column(self.name), "int64", size=3),) if self.bounded else ()
+
+    def values(self, cell: str) -> dict[str, float | int | None]:
+        """The values of all its columns; see `parse`."""
+        if not self.bounded:
+            return {self.name: self.parse(cell)}
+        text = cell.strip()
+        bound = {">": ABOVE, "<": BELOW}.get(text[:1], 0)
+        value = self.parse(text[1:].removeprefix("=") if bound else text)
+        if bound and value is None:
+            raise self._refuse(text, "is a bound without a number", "Correct the cell, or empty it")
+        return {self.name: value, bound_column(self.name): bound}
 
     def parse(self, cell: str) -> float | int | None:
         """The value of a cell; None if it was not measured.

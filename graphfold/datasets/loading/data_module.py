@@ -156,6 +156,7 @@ class DataModule:
         pin_memory: bool = False,
         share: bool = False,
         lowering: Callable[[TypedDAG, int], TypedDAG] | None = None,
+        seed: int | None = None,
     ) -> GraphLoader:
         """Planned batches of a part.
 
@@ -172,6 +173,7 @@ class DataModule:
             share: whether equal nodes of a batch are computed once.
             lowering: makes the graphs that the model computes, from those of the part and the
                 number of processes that may share the work; None if it computes the latter.
+            seed: of the order; None for that of the split.
         """
         dag, lowered = self.encoded(), None
         numbers = self.split.part(part)
@@ -185,7 +187,7 @@ class DataModule:
             self.batch_size,
             self.max_nodes,
             part == "train" if shuffle is None else shuffle,
-            self.settings.split.seed,
+            self.settings.split.seed if seed is None else seed,
             rank,
             world_size,
         )

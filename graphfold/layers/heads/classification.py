@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +15,7 @@ from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
 from graphfold.layers.heads.similarity import Similarity
 from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.layers.heads.targets import class_weights_of
 from graphfold.metrics import confusion_matrix
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class ClassHead(Head):
         schema: the schema of the graphs; the target's `size` is the number of classes.
         level: what one row stands for.
         target: name of the target; None if the level has just one.
+        class_weights: the weight of the loss of each true class; None for 1.
 
     Raises:
         ConfigError: if there is no such target, or it does not hold classes.
@@ -35,8 +37,15 @@ class ClassHead(Head):
 
     task = "multiclass"
     metrics_by_target = False
+    class_weight: Tensor  # [num_classes]
 
-    def __init__(self, schema: Schema, level: str, target: str | None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        level: str,
+        target: str | None,
+        class_weights: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
         super().__init__(schema, level, None if target is None else [target])
         if len(self.columns) != 1:
             raise ConfigError(
@@ -44,14 +53,16 @@ class ClassHead(Head):
                 f"{len(self.columns)}: {', '.join(self.targets)}. Name one with target=..."
             )
         self.num_classes = self.columns[0].size or 0
+        weights = class_weights_of(class_weights, self.num_classes, self.targets[0])
+        self.register_buffer("class_weight", torch.tensor(weights), persistent=False)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Of graphs; of nodes and of the roots among them."""
         if self.level == "graph":
-            return ("accuracy", "macro_f1", "mcc")
+            return ("accuracy", "macro_f1", "mcc", "ece")
         binary = ("root_binary_accuracy",) if self.num_classes == 5 else ()
-        return ("root_accuracy", *binary, "node_accuracy", "macro_f1", "mcc")
+        return ("root_accuracy", *binary, "node_accuracy", "macro_f1", "mcc", "ece")
 
     @classmethod
     def refuses(cls, column: Column) -> str | None:
@@ -73,7 +84,8 @@ class ClassHead(Head):
         return targets >= 0
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        return functional.cross_entropy(raw, targets, ignore_index=-1, reduction="none")
+        weight = self.class_weight.to(raw.dtype)
+        return functional.cross_entropy(raw, targets, weight, ignore_index=-1, reduction="none")
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_classes] probabilities."""
@@ -121,6 +133,8 @@ class ClassificationHead(ClassHead):
         schema: the schema of the graphs; the target's `size` is the number of classes.
         level: what one row stands for.
         target: name of the target; None if the level has just one.
+        class_weights: the weight of the loss of each true class, in order; None for 1. In a config
+            `balanced` weighs the classes of the training part equally.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
@@ -138,10 +152,11 @@ class ClassificationHead(ClassHead):
         schema: Schema,
         level: str = "graph",
         target: str | None = None,
+        class_weights: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
         hidden_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(schema, level, target)
+        super().__init__(schema, level, target, class_weights)
         self.layers = mlp(input_size, self.num_classes, hidden_size, dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -161,6 +176,8 @@ class PairClassificationHead(ClassHead):
         schema: the schema of the graphs; the target's `size` is the number of classes.
         level: what one row stands for.
         target: name of the target; None if the level has just one.
+        class_weights: the weight of the loss of each true class, in order; None for 1. In a config
+            `balanced` weighs the classes of the training part equally.
         hidden_size: width of the hidden layer.
         dropout: probability of dropping an entry of the hidden layer.
 
@@ -184,10 +201,11 @@ class PairClassificationHead(ClassHead):
         schema: Schema,
         level: str = "graph",
         target: str | None = None,
+        class_weights: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
         hidden_size: int = 50,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(schema, level, target)
+        super().__init__(schema, level, target, class_weights)
         self.similarity = Similarity(input_size, hidden_size)
         self.layers = mlp(hidden_size, self.num_classes, None, dropout)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from graphfold.layers.heads.targets import as_numbers, find_targets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+#: task of metrics -> the parts of a prediction that they judge.
+_JUDGED = {"interval": ("lower", "upper"), "deviation": ("pred", "std")}
 
 
 class Head(nn.Module, ABC):
@@ -44,7 +47,9 @@ class Head(nn.Module, ABC):
         model.head.columns_of(class_names)               # the names of a table's columns
 
     A subclass has to write `refuses`, `forward`, `losses` and `decode`. The other methods are as
-    they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN.
+    they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN. A head
+    that tells more than one number of each target names them in `parts`; they are the last
+    dimension of what `decode` gives, then: [num_rows, num_targets, num_parts].
 
     Args:
         schema: the schema of the graphs.
@@ -57,7 +62,10 @@ class Head(nn.Module, ABC):
             paths); the first that there is chooses the best checkpoint.
         monitor: another metric that chooses the best checkpoint; None for the first of `metrics`.
         metrics_by_target: whether metrics are also given for each target, as METRIC/TARGET.
-        extra_columns: names of what a prediction has beside value and probabilities.
+        parts: names of what `decode` tells of each target: "pred", the value, comes first; "std" is
+            its standard deviation, "lower" and "upper" are the ends of an interval around it.
+        extra_columns: names of what a prediction has beside value and probabilities; by default
+            all parts but the first.
         pairs: whether a row of the readout must be a pair.
         level: as given.
         columns: the schema's columns of the targets, with their units.
@@ -68,10 +76,10 @@ class Head(nn.Module, ABC):
             of them; it names them all.
     """
 
-    task: ClassVar[str] = "regression"
-    metrics_by_target: ClassVar[bool] = True
-    extra_columns: ClassVar[tuple[str, ...]] = ()
-    pairs: ClassVar[bool] = False
+    task: str = "regression"
+    metrics_by_target: bool = True
+    parts: tuple[str, ...] = ("pred",)
+    pairs: bool = False
 
     def __init__(self, schema: Schema, level: str, targets: Sequence[str] | None) -> None:
         super().__init__()
@@ -101,6 +109,18 @@ class Head(nn.Module, ABC):
     def monitor(self) -> str | None:
         """See the class."""
         return None
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """See the class."""
+        return self.parts[1:]
+
+    @property
+    def uncertainty_tasks(self) -> tuple[str, ...]:
+        """The tasks of further metrics, which judge how sure the predictions are; see `Metric`."""
+        if self.task != "regression":
+            return ()
+        return tuple(task for task, names in _JUDGED.items() if {*names} <= {*self.parts})
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
@@ -156,11 +176,32 @@ class Head(nn.Module, ABC):
         known = self.measured(targets)
         return known if known.dim() == 1 else known.any(1)
 
+    def compared(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The values of numbers that predictions are compared with, and which of them are known.
+
+        Shape:
+            targets: what `target_rows` gave
+            returns: [num_rows, num_targets] each, the second one bool
+        """
+        return targets, self.measured(targets)
+
+    def values(self, prediction: Tensor) -> Tensor:
+        """The first part of what `decode` gave, without the others."""
+        return prediction if len(self.parts) == 1 else prediction[..., 0]
+
     def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
         """target -> the predictions and targets that its metrics get, where it is measured."""
-        known = self.measured(targets)
+        return self._inputs(self.values(prediction), targets)
+
+    def uncertainty_inputs(self, task: str, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        """The same for the metrics of one of `uncertainty_tasks`."""
+        wanted = [self.parts.index(name) for name in _JUDGED[task]]
+        return self._inputs(prediction[..., wanted], targets)
+
+    def _inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        values, known = self.compared(targets)
         return {
-            name: (prediction[known[:, i], i], targets[known[:, i], i])
+            name: (prediction[known[:, i], i], values[known[:, i], i])
             for i, name in enumerate(self.targets)
         }
 
@@ -186,9 +227,15 @@ class Head(nn.Module, ABC):
 
     def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
         """Turns the output of `decode` into one `TargetPrediction` per row and target."""
+        if len(self.parts) == 1:
+            prediction = prediction.unsqueeze(-1)
+        names_of_extra = self.parts[1:]
         return [
-            {n: TargetPrediction(v) for n, v in zip(self.targets, values, strict=True)}
-            for values in prediction.tolist()
+            {
+                name: TargetPrediction(value, extra=dict(zip(names_of_extra, extra, strict=True)))
+                for name, (value, *extra) in zip(self.targets, row, strict=True)
+            }
+            for row in prediction.tolist()
         ]
 
     def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
@@ -203,7 +250,11 @@ class Head(nn.Module, ABC):
         """A picture of predictions against targets for the report; None of nothing."""
         from graphfold.layers.heads.plots import scatter_plots  # loads matplotlib
 
-        return scatter_plots(self.columns, self.metric_inputs(rows.prediction, rows.target))
+        intervals = None
+        if "interval" in self.uncertainty_tasks:
+            intervals = self.uncertainty_inputs("interval", rows.prediction, rows.target)
+        inputs = self.metric_inputs(rows.prediction, rows.target)
+        return scatter_plots(self.columns, inputs, intervals)
 
 
 def mlp(

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import Column, Schema
-from graphfold.layers.heads.regression import RegressionHead
+from graphfold.layers.heads.numbers import NumberHead
 
 
-class LogRegressionHead(RegressionHead):
+class LogRegressionHead(NumberHead):
     """Predicts numbers above zero; learns their logarithms, standardised.
 
     The loss of a row is the absolute error of the standardised logarithms, which is least at the
@@ -46,7 +46,7 @@ class LogRegressionHead(RegressionHead):
         dropout: float = 0.0,
     ) -> None:
         logs = None if scalers is None else {k: (v[2], v[3]) for k, v in scalers.items()}
-        super().__init__(input_size, schema, level, targets, logs, hidden_size, dropout)
+        super().__init__(input_size, schema, level, targets, logs, None, hidden_size, dropout)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -57,10 +57,11 @@ class LogRegressionHead(RegressionHead):
         return False  # whether errors are ratios, only the user can say
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        wanted = (targets.to(raw.dtype).log() - self.mean) / self.std
-        wanted = torch.where(targets > 0, wanted, raw.detach())
-        return (raw - wanted).abs().mean(1)
+        return super().losses(raw, torch.where(targets > 0, targets.log(), float("nan")))
+
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        return (raw - wanted).abs()
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
-        return (raw * self.std + self.mean).exp()
+        return self.in_units(raw).exp()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from graphfold.dag import Column, Schema
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
 from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.layers.heads.targets import class_weights_of, weights_of
 from graphfold.metrics import confusion_matrix
 
 if TYPE_CHECKING:
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
 class MultiLabelHead(Head):
     """Predicts the probability of each of several binary targets, any of which may be missing.
 
-    The loss of a row is the sum of the binary cross entropies of its measured targets, divided by
-    the number of targets: every measured value weighs the same.
+    The loss of a row is the sum of the binary cross entropies of its measured targets, times their
+    weights, divided by the number of targets: every measured value weighs the same by default.
 
     Args:
         input_size: width of the readout's rows.
         schema: the schema of the graphs.
         level: what one row stands for.
         targets: names of the targets; None for all targets of that level.
+        target_weights: target name -> weight of its loss; 1 where it is not named.
+        class_weights: the weights of the loss of no and of yes, for all targets or target name ->
+            weights; None for 1. In a config `balanced` weighs both equally over the training part.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
@@ -42,6 +46,7 @@ class MultiLabelHead(Head):
     """
 
     task = "binary"
+    weight: Tensor  # [2, num_targets], of no and yes
 
     def __init__(
         self,
@@ -49,16 +54,21 @@ class MultiLabelHead(Head):
         schema: Schema,
         level: str = "graph",
         targets: Sequence[str] | None = None,
+        target_weights: Mapping[str, float] | None = None,
+        class_weights: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
         hidden_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(schema, level, targets)
+        of_targets = torch.tensor(weights_of(target_weights, self.targets))
+        of_classes = torch.tensor([class_weights_of(class_weights, 2, n) for n in self.targets])
+        self.register_buffer("weight", of_classes.T * of_targets, persistent=False)
         self.layers = mlp(input_size, len(self.columns), hidden_size, dropout)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Areas first, by which the field judges."""
-        return ("roc_auc", "pr_auc", "accuracy", "mcc")
+        return ("roc_auc", "pr_auc", "accuracy", "mcc", "ece")
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
@@ -82,7 +92,8 @@ class MultiLabelHead(Head):
         known = self.measured(targets)
         wanted = targets.to(raw.dtype).nan_to_num(0.0)
         losses = functional.binary_cross_entropy_with_logits(raw, wanted, reduction="none")
-        return torch.where(known, losses, 0.0).mean(1)
+        no, yes = self.weight.to(losses.dtype)
+        return torch.where(known, losses * torch.where(wanted > 0.5, yes, no), 0.0).mean(1)
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] probabilities of class 1."""

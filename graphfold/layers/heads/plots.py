@@ -43,12 +43,16 @@ def confusion_plot(confusion: Tensor, labels: Sequence[Any]) -> Figure | None:
     return figure
 
 
-def scatter_plots(columns: Sequence[Column], inputs: MetricInputs) -> Figure | None:
+def scatter_plots(
+    columns: Sequence[Column], inputs: MetricInputs, intervals: MetricInputs | None = None
+) -> Figure | None:
     """Predicted against measured numbers of the first targets; None if nothing is measured.
 
     Args:
         columns: the targets, for their units.
         inputs: target -> predictions and targets, each [num_rows].
+        intervals: target -> lower and upper ends [num_rows, 2] and targets, if there are any; an
+            interval that misses its target is drawn in another colour.
     """
     units = {column.name: column.unit for column in columns}
     figure, subplots = _subplots(inputs, 3.2)
@@ -56,10 +60,22 @@ def scatter_plots(columns: Sequence[Column], inputs: MetricInputs) -> Figure | N
         predicted, target = inputs[name]
         ends = [float(target.min()), float(target.max())]
         axes.plot(ends, ends, color=GREY, linewidth=1)
+        if intervals is not None:
+            _draw_intervals(axes, *intervals[name])
         axes.scatter(target.numpy(), predicted.numpy(), s=9, color=BLUE, alpha=0.5, linewidths=0)
         axes.set_xlabel(f"measured ({units[name]})" if units[name] else "measured")
         axes.set_ylabel("predicted")
     return figure
+
+
+def _draw_intervals(axes: Axes, interval: Tensor, target: Tensor) -> None:
+    lower, upper = interval.unbind(1)
+    holds = (lower <= target) & (target <= upper)
+    for chosen, colour, label in ((holds, BLUE, "holds it"), (~holds, ORANGE, "misses it")):
+        x, low, high = (values[chosen].numpy() for values in (target, lower, upper))
+        label = f"interval {label}: {int(chosen.sum())}"
+        axes.vlines(x, low, high, color=colour, alpha=0.25, linewidth=1, label=label)
+    axes.legend(fontsize=7)
 
 
 def probability_plots(inputs: MetricInputs) -> Figure | None:

@@ -55,13 +55,15 @@ class PretrainingHead(RegressionHead):
         schema: Schema,
         level: str = "graph",
         targets: Sequence[str] | None = None,
-        scalers: Mapping[str, tuple[float, float]] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
         hidden_size: int | None = None,
         dropout: float = 0.0,
         share: float = 0.15,
         clip: float = 6.0,
     ) -> None:
-        super().__init__(input_size, schema, level, targets, scalers, hidden_size, dropout)
+        super().__init__(
+            input_size, schema, level, targets, scalers, hidden_size=hidden_size, dropout=dropout
+        )
         if not 0 < share <= 1 or clip <= 0:
             raise ConfigError(
                 f"PretrainingHead has share={share} and clip={clip}. Give a share above 0 and at "

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphfold.dag import Column
+from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
+from graphfold.layers.heads.evidential import EvidentialHead
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.log_regression import LogRegressionHead
+from graphfold.layers.heads.mean_variance import MeanVarianceHead
 from graphfold.layers.heads.multi_label import MultiLabelHead
+from graphfold.layers.heads.numbers import NumberHead
+from graphfold.layers.heads.quantile import QuantileHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 
@@ -18,12 +23,22 @@ HEADS: tuple[type[Head], ...] = (
     PairClassificationHead,
     RegressionHead,
     LogRegressionHead,
+    QuantileHead,
+    MeanVarianceHead,
+    EvidentialHead,
     MultiLabelHead,
     ClassificationHead,
 )
 
+#: What `model.head.loss` may name -> the head that has this loss.
+LOSSES: dict[str, type[NumberHead]] = {
+    name: head for head in HEADS if issubclass(head, NumberHead) for name in head.losses_by_name
+}
 
-def choose_head(columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> type[Head]:
+
+def choose_head(
+    columns: Sequence[Column], level: str, pairs: bool, task: str | None, loss: str | None = None
+) -> type[Head]:
     """The first head that suits some targets, else the last, which says what is wrong with them.
 
     Args:
@@ -31,5 +46,22 @@ def choose_head(columns: Sequence[Column], level: str, pairs: bool, task: str | 
         level: what has targets, "graph" or "node".
         pairs: whether a row is a pair.
         task: the adapter's option of that name, "regression" or "classification".
+        loss: the loss that it has to have; None for any.
+
+    Raises:
+        ConfigError: if there is no such loss, or it is not for such targets.
     """
-    return next((head for head in HEADS if head.suits(columns, level, pairs, task)), HEADS[-1])
+    if loss is None:
+        return next((head for head in HEADS if head.suits(columns, level, pairs, task)), HEADS[-1])
+    if loss not in LOSSES:
+        raise ConfigError(
+            f"model.head.loss is '{loss}'.{did_you_mean(loss, LOSSES)} Use one of "
+            f"{', '.join(LOSSES)}."
+        )
+    if not LOSSES[loss].suits(columns, level, pairs, task):
+        names = ", ".join(f"'{column.name}'" for column in columns)
+        raise ConfigError(
+            f"model.head.loss={loss} is for numbers, which {names} are not. Leave it out: classes "
+            "are learnt by cross entropy, to which model.head.class_weights gives weights."
+        )
+    return LOSSES[loss]

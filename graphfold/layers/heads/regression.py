@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor
+from torch.nn import functional
 
-from graphfold.dag import Column, Schema
-from graphfold.errors import ConfigError
-from graphfold.layers.heads.head import Head, mlp
+from graphfold.dag import Schema
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers.heads.numbers import NumberHead
 
 
-class RegressionHead(Head):
+class RegressionHead(NumberHead):
     """Predicts numbers; learns them standardised, gives them back in their units.
 
-    The loss of a row is the squared error of its measured, standardised targets, summed and divided
-    by the number of targets: every measured value weighs the same.
+    Its loss is that of the standardised targets: the squared error, the absolute error, or that of
+    Huber (1964), https://doi.org/10.1214/aoms/1177703732, which is half the square of an error up
+    to `delta` and grows like the error beyond.
 
     Args:
         input_size: width of the readout's rows.
@@ -25,6 +26,9 @@ class RegressionHead(Head):
         targets: names of the targets; None for all targets of that level.
         scalers: target name -> (mean, standard deviation) of the training part; None to learn the
             targets as they are.
+        loss: "mse", "mae" or "huber".
+        delta: where Huber's loss becomes linear, in standard deviations of the target.
+        target_weights: target name -> weight of its loss; 1 where it is not named.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
@@ -33,11 +37,11 @@ class RegressionHead(Head):
         returns: [num_rows, num_targets] standardised predictions
 
     Raises:
-        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
+        ConfigError: if there are no such targets, one is not a float, one has no scaler, or there
+            is no such loss.
     """
 
-    mean: Tensor  # [num_targets]
-    std: Tensor  # [num_targets]
+    losses_by_name = ("mse", "mae", "huber")
 
     def __init__(
         self,
@@ -46,14 +50,24 @@ class RegressionHead(Head):
         level: str = "graph",
         targets: Sequence[str] | None = None,
         scalers: Mapping[str, tuple[float, ...]] | None = None,
+        loss: str = "mse",
+        delta: float = 1.0,
+        target_weights: Mapping[str, float] | None = None,
         hidden_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(schema, level, targets)
-        self.layers = mlp(input_size, len(self.columns), hidden_size, dropout)
-        mean, std = _scales(self.targets, scalers)
-        self.register_buffer("mean", torch.tensor(mean))
-        self.register_buffer("std", torch.tensor(std))
+        super().__init__(
+            input_size, schema, level, targets, scalers, target_weights, hidden_size, dropout
+        )
+        if loss not in self.losses_by_name:
+            raise ConfigError(
+                f"there is no loss '{loss}' here.{did_you_mean(loss, self.losses_by_name)} Use one "
+                f"of {', '.join(self.losses_by_name)}."
+            )
+        if not delta > 0:
+            raise ConfigError(f"delta={delta} is not positive. Give Huber's loss a width.")
+        self.loss = loss
+        self.delta = delta
 
     @property
     def monitor(self) -> str | None:
@@ -63,42 +77,13 @@ class RegressionHead(Head):
         """
         return "loss" if len(self.columns) > 1 else None
 
-    @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
-        return not pairs and all(column.torch_dtype.is_floating_point for column in columns)
-
-    @classmethod
-    def refuses(cls, column: Column) -> str | None:
-        if column.dtype in ("float32", "float64") and not column.shape:
-            return None
-        return f"'{column.name}', which is not one float per row. Use ClassificationHead."
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """The standardised predictions."""
-        raw: Tensor = self.layers(rows)
-        return raw
-
-    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        wanted = (targets.to(raw.dtype) - self.mean) / self.std
-        # An unmeasured target is set to the prediction itself: no error and no gradient.
-        wanted = torch.where(self.measured(targets), wanted, raw.detach())
-        return (raw - wanted).square().mean(1)
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        if self.loss == "mse":
+            return (raw - wanted).square()
+        if self.loss == "mae":
+            return (raw - wanted).abs()
+        return functional.huber_loss(raw, wanted, reduction="none", delta=self.delta)
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
-        return raw * self.std + self.mean
-
-
-def _scales(
-    targets: Sequence[str], scalers: Mapping[str, tuple[float, ...]] | None
-) -> tuple[list[float], list[float]]:
-    if scalers is None:
-        return [0.0] * len(targets), [1.0] * len(targets)
-    absent = [name for name in targets if name not in scalers]
-    if absent:
-        raise ConfigError(
-            f"there is no scaler for the target {', '.join(absent)}. Fit one on the training part."
-        )
-    means = [float(scalers[name][0]) for name in targets]
-    # A target that never varies has no scale of its own.
-    return means, [float(scalers[name][1]) or 1.0 for name in targets]
+        return self.in_units(raw)

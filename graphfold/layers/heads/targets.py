@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -41,6 +41,48 @@ def as_numbers(values: Tensor, column: Column) -> Tensor:
         return values
     missing = values < 0 if column.missing == -1 else torch.zeros_like(values, dtype=torch.bool)
     return values.to(torch.get_default_dtype()).masked_fill(missing, float("nan"))
+
+
+def weights_of(weights: Mapping[str, float] | None, names: Sequence[str]) -> list[float]:
+    """The weight of each of some targets; 1 where none is given.
+
+    Raises:
+        ConfigError: if it names something else, or a weight is no number from 0 on.
+    """
+    given = dict(weights or {})
+    for name, weight in given.items():
+        if name not in names:
+            raise ConfigError(
+                f"target_weights names '{name}', which is no target.{did_you_mean(name, names)} "
+                f"The targets are: {', '.join(names)}."
+            )
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+            raise ConfigError(f"target_weights gives '{name}' {weight!r}. Give a number from 0 on.")
+    return [float(given.get(name, 1.0)) for name in names]
+
+
+def class_weights_of(weights: object, num_classes: int, target: str) -> list[float]:
+    """The weight of each class of a target; None gives every class the weight 1.
+
+    Args:
+        weights: a list of numbers, or for each target one.
+        num_classes: how many classes there are.
+        target: the name of the target.
+
+    Raises:
+        ConfigError: if there is not one number from 0 on for each class.
+    """
+    given = weights.get(target) if isinstance(weights, Mapping) else weights
+    if given is None:
+        return [1.0] * num_classes
+    numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    fits = all(isinstance(w, int | float) and w >= 0 for w in numbers) and any(numbers)
+    if len(numbers) != num_classes or not fits:
+        raise ConfigError(
+            f"class_weights gives '{target}' {given!r}. Give {num_classes} numbers from 0 on, one "
+            "for each class in order, or 'balanced'."
+        )
+    return [float(weight) for weight in numbers]
 
 
 def _unknown(name: str, level: str, columns: dict[str, Column], others: set[str]) -> str:

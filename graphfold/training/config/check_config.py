@@ -51,6 +51,8 @@ class Rule:
 RULES: Mapping[str, Rule] = {
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
+    "ensemble": Rule(int, least=1),
+    "dropout_samples": Rule(int, least=2, optional=True),
     "threads": Rule(int, least=1, optional=True),
     "resume": Rule(str, optional=True),
     "init_from": Rule(str, optional=True),

@@ -15,6 +15,7 @@ from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
+from graphfold.layers.uncertainty.calibrated import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, SHARED
@@ -39,6 +40,8 @@ def check_parts(config: Mapping[str, Any]) -> None:
     with _collected(faults):
         for name in metric_names(config.get("metrics")) or ():
             find_metric(name)
+    with _collected(faults):
+        CalibrationSettings.of(config)
     with _collected(faults):
         _refuse_unmet_needs(config)
         _peek(DataModule(**config["data"]))

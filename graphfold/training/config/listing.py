@@ -15,7 +15,7 @@ from graphfold.training.config.folder import config_folder
 _GIVEN = ("input_size", "schema", "level", "scalers", "arity", "edge_columns")
 
 #: The modules of metrics, by the task that they are for.
-_TASKS = ("regression", "binary", "multiclass")
+_TASKS = ("regression", "binary", "multiclass", "interval", "deviation", "sets")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
-from graphfold.layers import Model
+from graphfold.layers import Model, RegressionHead
 from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.heads.registry import choose_head
+from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import find_target, instantiate
 
@@ -19,6 +22,9 @@ LEAF, BAG, INNER, EVERY = "_leaf_", "_bag_", "_inner_", "_every_"
 
 #: In place of a readout's or head's class: what fits the targets of the data.
 AUTO = "auto"
+
+#: In place of a head's class weights: those that make up for how often the classes occur.
+BALANCED = "balanced"
 
 #: Values that several parts of a model share, its needs of the data, and the file that its weights
 #: begin with; no arguments of its own.
@@ -31,6 +37,8 @@ def complete_model_config(
     config: Mapping[str, Any], schema: Schema, dag: TypedDAG, task: str | None = None
 ) -> dict[str, Any]:
     """The config of a model with types in place of roles, and what the data decides for auto.
+
+    Class weights that are to be balanced become numbers.
 
     What it returns depends on the data no more, so it is what a checkpoint keeps.
 
@@ -72,8 +80,12 @@ def complete_model_config(
         if not targets:
             raise ConfigError("the data has no target to learn from. Set the adapter's targets.")
         level = "graph" if schema.graph_targets else "node"
-        chosen = choose_head(targets, level, is_pair, task)
+        chosen = choose_head(targets, level, is_pair, task, head.get("loss"))
         head["_target_"] = f"{_LAYERS}.{chosen.__name__}"
+        if "loss" in head and chosen is not RegressionHead:
+            del head["loss"]  # the head has no other
+    if head.get("class_weights") == BALANCED:
+        head["class_weights"] = balanced_weights(dag)
     return {**own, "head": head}
 
 
@@ -107,6 +119,42 @@ def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, An
         raise ConfigError(f"model.layers is {layers!r}. Give a whole number of at least 1.")
     upper = [{k: {**cell, "own": ["h"]} for k, cell in by_role.items()} for by_role in cells]
     return [*map(dict, cells), *upper * (layers - 1)]
+
+
+def build_ensemble(
+    config: Mapping[str, Any], schema: Schema, scalers: Mapping[str, tuple[float, ...]]
+) -> Model:
+    """The model of a whole config, or as many of them as its key `ensemble` says, as one.
+
+    Args:
+        config: a config whose part `model` is complete.
+        schema: the schema of encoded graphs.
+        scalers: target -> (mean, standard deviation) of the training part.
+    """
+    parts = config["model"], schema, scalers
+    members = [build_model(*parts) for _ in range(ensemble_size(config))]
+    return members[0] if len(members) == 1 else Ensemble(members)
+
+
+def ensemble_size(config: Mapping[str, Any]) -> int:
+    """The number of models that a whole config asks for; those of earlier runs know but one."""
+    return int(config.get("ensemble") or 1)
+
+
+def balanced_weights(dag: TypedDAG) -> dict[str, list[float]]:
+    """target -> the weight of each class: as if all occurred equally often, 1 on average.
+
+    A class that does not occur has the weight 1.
+    """
+    weights = {}
+    for space, columns in (("graph", dag.schema.graph_targets), ("node", dag.schema.node_targets)):
+        for column in columns:
+            if column.size and not column.shape:
+                codes = dag.columns[space][column.name].long()
+                count = torch.bincount(codes[codes >= 0], minlength=column.size).double()
+                even = count.sum() / (count > 0).sum().clamp(min=1)
+                weights[column.name] = torch.where(count > 0, even / count, 1.0).tolist()
+    return weights
 
 
 def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:

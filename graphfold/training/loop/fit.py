@@ -42,6 +42,7 @@ def fit(
     data: DataModule,
     common: Checkpoint,
     resume: bool,
+    order_seed: int | None = None,
     more_callbacks: Sequence[Callback] = (),
 ) -> None:
     """Trains until the last epoch or early stopping; the results are files of the run folder.
@@ -53,6 +54,7 @@ def fit(
         data: what it is trained on, prepared.
         common: what all checkpoints of the run share.
         resume: whether to go on from last.ckpt.
+        order_seed: of the order of the records; None for that of the split.
         more_callbacks: those that come after all others.
 
     Raises:
@@ -71,7 +73,7 @@ def fit(
         trainer = make_trainer(config, folder, callbacks, GraphfoldCheckpoints(common))
         model = learner.model
         share = {part: choose_sharing(data, model, part == "train") for part in PARTS}
-        loaders = Loaders(data, share)
+        loaders = Loaders(data, share, order_seed)
         trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
 
 
@@ -116,8 +118,11 @@ def _as_it_is(batch: Batch) -> Batch:
 class Loaders(LightningDataModule):
     """Lets every process make its own loaders, once it knows its rank."""
 
-    def __init__(self, data: DataModule, share: Mapping[str, bool]) -> None:
+    def __init__(
+        self, data: DataModule, share: Mapping[str, bool], order_seed: int | None = None
+    ) -> None:
         super().__init__()
+        self.order_seed = order_seed
         self.data = data
         self.share = share  # part -> whether equal nodes are computed once
 
@@ -155,6 +160,7 @@ class Loaders(LightningDataModule):
             pin_memory=on_gpu,
             share=self.share[part],
             lowering=learner.model.lowering,
+            seed=self.order_seed,
         )
         if part == "train":
             learner.policy = loader.policy

@@ -16,6 +16,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Batch
+from graphfold.dag import TypedDAG
+from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.stages import Stage
@@ -30,11 +32,12 @@ class Learner(LightningModule):
     """Trains a model.
 
     The loss of a step is the sum of the losses of its rows over the number of its graphs, or of
-    its measured rows. A step may have several batches (accumulation) and several processes (DDP):
-    each batch is differentiated as it comes, and the gradients are brought to the denominator of
-    the whole step at its end, so that one large batch or many small ones give the same step. That
-    is why optimisation is manual, and why gradients are added up here instead of in DDP, whose
-    mean over processes would weigh a small share of a batch like a large one.
+    its measured rows; a record of weight 2 counts like two in both. A step may have several batches
+    (accumulation) and several processes (DDP): each batch is differentiated as it comes, and the
+    gradients are brought to the denominator of the whole step at its end, so that one large batch
+    or many small ones give the same step. That is why optimisation is manual, and why gradients are
+    added up here instead of in DDP, whose mean over processes would weigh a small share of a batch
+    like a large one.
 
     A batch that does not fit in memory is split in two, as often as need be.
 
@@ -246,6 +249,9 @@ class Learner(LightningModule):
     def _differentiate(self, batch: Batch) -> None:
         head = self.model.head
         losses = head.losses(self.model(batch), head.target_rows(batch.dag))
+        weights = record_weights(batch.dag)
+        if weights is not None:
+            losses = losses * weights[head.row_graph(batch.dag)].to(losses.dtype)
         loss = losses.sum()
         self._epoch_loss += loss.detach()
         if loss.requires_grad and self._first_count:
@@ -254,10 +260,13 @@ class Learner(LightningModule):
 
     def _step_count(self, batch: Batch) -> float:
         """The denominator that a batch adds, over all processes."""
-        head = self.model.head
-        count = batch.num_graphs
+        head, weights = self.model.head, record_weights(batch.dag)
+        count: float = batch.num_graphs if weights is None else float(weights.sum())
         if self.reduction == "per_node":
-            count = int(head.is_measured(head.target_rows(batch.dag)).sum())
+            measured = head.is_measured(head.target_rows(batch.dag))
+            if weights is not None:
+                measured = measured * weights[head.row_graph(batch.dag)]
+            count = float(measured.sum())
         return self._over_processes(count)
 
     def _over_processes(self, value: float) -> float:
@@ -273,6 +282,13 @@ class Learner(LightningModule):
         if isinstance(strategy, ParallelStrategy):
             return strategy.block_backward_sync()
         return nullcontext()
+
+
+def record_weights(dag: TypedDAG) -> Tensor | None:
+    """[num_graphs] how many records each record counts for; None if each counts for one."""
+    if all(column.name != RECORD_WEIGHT for column in dag.schema.graph_features):
+        return None
+    return dag.graph_column(RECORD_WEIGHT)
 
 
 def add_over_processes(parameters: list[torch.nn.Parameter]) -> None:

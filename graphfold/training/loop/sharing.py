@@ -47,7 +47,8 @@ def can_share(model: Model, training: bool = False) -> bool:
         model: the model.
         training: whether the model is to be in training mode.
     """
-    return all(_is_by_row(part, training) for part in model.state_parts())
+    draws = training or model.draws
+    return all(_is_by_row(part, draws) for part in model.state_parts())
 
 
 def _is_by_row(part: Callable[..., Any], training: bool) -> bool:

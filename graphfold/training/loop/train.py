@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -11,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from lightning.pytorch import Callback
 
 from graphfold.dag import select
@@ -25,7 +22,7 @@ from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
 from graphfold.training.config.instantiate import instantiate
-from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.config.model import build_model, complete_model_config, ensemble_size
 from graphfold.training.config.stages import read_stages
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
@@ -37,16 +34,18 @@ from graphfold.training.report.tables import describe_data, metrics_table
 from graphfold.training.run.best_and_last import write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
+from graphfold.training.run.generators import member_seed, seed_generators
 from graphfold.training.run.initial_weights import take_weights
+from graphfold.training.run.members import join_members, read_histories
 from graphfold.training.run.resuming import (
     change_config,
     check_epochs,
     epochs_done,
     has_finished,
-    read_history,
 )
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
+from graphfold.training.scoring.calibrate import calibrate
 from graphfold.training.scoring.evaluate import score_part
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
 
@@ -124,17 +123,12 @@ def _start(
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     _print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
-    learner, complete = make_learner(config, data)
-    if config.get("init_from") is not None:
-        print(take_weights(learner.model, data.spec, Path(config["init_from"])), flush=True)
-    if config["model"].get("encoder_from") is not None:
-        print(take_encoder(learner.model, Path(config["model"]["encoder_from"])), flush=True)
-    warn_of_batch_dependence(learner.model, data.encoded("train"))
+    first = _make_member(config, data, 0)
+    warn_of_batch_dependence(first[0].model, data.encoded("train"))
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
-        common = _common_checkpoint(complete, data)
-        fit(complete, folder, learner, data, common, resume=False, more_callbacks=callbacks)
+        _fit_members(config, folder, data, first=first, callbacks=callbacks)
         return finish(folder, data, trusted)
 
 
@@ -164,27 +158,92 @@ def resume_run(
     check_trainer(config)
     with folder.lock():
         folder.remove_leftovers()
-        if not folder.last.is_file():
+        members = folder.members(ensemble_size(config))
+        if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
             return _start(config, folder, trusted, anew=True)
-        last = Checkpoint.load(folder.last)
-        done = epochs_done(last)
-        is_finished = has_finished(last) and "trainer.max_epochs" not in changes
-        check_epochs(config, stored, done)
+        begun = [Checkpoint.load(own.last) for own in members if own.last.is_file()]
+        for last in begun:
+            check_epochs(config, stored, epochs_done(last))
         data = DataModule(**config["data"])
-        data.prepare({"split": last.split, "spec": last.spec})
-        if is_finished or done >= config["trainer"]["max_epochs"]:
+        data.prepare({"split": begun[0].split, "spec": begun[0].spec})
+        further = "trainer.max_epochs" in changes
+        if len(begun) == len(members) and all(_is_done(last, config, further) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(folder, data, trusted)
-        print(f"{folder.path} goes on after epoch {done}.", flush=True)
-        learner, complete = make_learner(config, data)
         folder.write_config(config)
-        fit(complete, folder, learner, data, _common_checkpoint(complete, data), resume=True)
+        _fit_members(config, folder, data, further)
         return finish(folder, data, trusted)
 
 
+def _is_done(last: Checkpoint, config: Mapping[str, Any], further: bool) -> bool:
+    """True if there is nothing left to train; `further` if more epochs have been asked for."""
+    stopped = has_finished(last) and not further
+    return stopped or epochs_done(last) >= config["trainer"]["max_epochs"]
+
+
+def _fit_members(
+    config: Mapping[str, Any],
+    folder: RunFolder,
+    data: DataModule,
+    further: bool = False,
+    first: tuple[Learner, dict[str, Any]] | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> None:
+    """Trains the model of a run, or the members of an ensemble one after another and joins them.
+
+    Each has its own initial weights, order of records, and best epoch. One that has a last.ckpt
+    goes on from it; one that is done stays as it is.
+
+    Args:
+        config: the config of the run.
+        folder: where the run is.
+        data: what it learns from, prepared.
+        further: whether members that had stopped are to go on.
+        first: the first member, if it is made already.
+        callbacks: those that come after all others.
+    """
+    members = folder.members(ensemble_size(config))
+    for number, own in enumerate(members):
+        name = f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
+        resume = own.last.is_file()
+        if resume:
+            last = Checkpoint.load(own.last)
+            if _is_done(last, config, further):
+                continue
+            print(f"{name} goes on after epoch {epochs_done(last)}.", flush=True)
+            learner, complete = make_learner(config, data, number)
+        else:
+            if len(members) > 1:
+                print(name, flush=True)
+            ready = first if number == 0 else None
+            learner, complete = ready or _make_member(config, data, number)
+        own.best.parent.mkdir(parents=True, exist_ok=True)
+        common = _common_checkpoint({**complete, "ensemble": 1}, data)
+        order = member_seed(data.settings.split.seed, number)
+        fit(complete, own, learner, data, common, resume, order, callbacks)
+    if len(members) > 1:
+        join_members(folder, members)
+
+
+def _make_member(
+    config: Mapping[str, Any], data: DataModule, member: int
+) -> tuple[Learner, dict[str, Any]]:
+    """`make_learner`, with the weights of another run where the config names one."""
+    learner, complete = make_learner(config, data, member)
+    if config.get("init_from") is not None:
+        path = Path(config["init_from"])
+        print(take_weights(learner.model, data.spec, path, member), flush=True)
+    if config["model"].get("encoder_from") is not None:
+        print(take_encoder(learner.model, Path(config["model"]["encoder_from"])), flush=True)
+    return learner, complete
+
+
 def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
-    """Scores the best checkpoint, writes metrics.json and report.html, prints the table."""
+    """Calibrates and scores the best checkpoint, writes metrics.json and report.html."""
+    note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
+    if note is not None:
+        print(note, flush=True)
     trained = TrainedModel.load(folder.best, trusted)
     metrics: Metrics = {}
     rows: dict[str, EvalRows] = {}
@@ -194,7 +253,7 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
             metrics |= scores
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
-    history = read_history(Checkpoint.load(folder.last))
+    history = read_histories(folder.members(trained.checkpoint.num_members))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     write_report(folder, trained, data, rows, metrics, history)
     print(metrics_table(metrics))
@@ -202,13 +261,20 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     return metrics
 
 
-def make_learner(config: Mapping[str, Any], data: DataModule) -> tuple[Learner, dict[str, Any]]:
+def make_learner(
+    config: Mapping[str, Any], data: DataModule, member: int = 0
+) -> tuple[Learner, dict[str, Any]]:
     """A fresh model with what trains it, and the config with all that the data decided.
+
+    Args:
+        config: a whole config.
+        data: what the model is to learn from, prepared.
+        member: which member of an ensemble it is.
 
     Raises:
         ConfigError: if the model does not fit the data, or `monitor` is no metric of it.
     """
-    seed_generators(config["seed"])
+    seed_generators(member_seed(config["seed"], member))
     model_config = complete_model_config(
         config["model"],
         data.spec.schema,
@@ -239,13 +305,6 @@ def warn_of_leak(data: DataModule) -> None:
     if leak is not None:
         data.split = replace(data.split, notes=(*data.split.notes, leak))
         warnings.warn(leak, stacklevel=2)
-
-
-def seed_generators(seed: int) -> None:
-    """Seeds Python's, NumPy's and torch's generators."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.manual_seed(seed)
 
 
 def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:

@@ -58,7 +58,7 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
     """
     rows = head.predictions(decoded, names)
     lines = dag.origin[:, 1].tolist()
-    is_finite = decoded.flatten(1).isfinite().all(1)
+    is_finite = head.values(decoded).flatten(1).isfinite().all(1)
     failed = set(head.row_graph(dag)[~is_finite].tolist())
     if head.level == "graph":
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):

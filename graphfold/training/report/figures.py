@@ -58,12 +58,16 @@ def draw_predictions(head: Head, rows: EvalRows, names: ClassNames) -> str | Non
 
 
 def _plot(axes: Axes, history: Sequence[Metrics], name: str, colour: str) -> None:
-    points = [(row["epoch"], row[name]) for row in history if row.get(name) is not None]
-    epochs, values = [x for x, _ in points], [y for _, y in points]
-    axes.plot(epochs, values, color=colour, marker="o", markersize=3, label=name)  # type: ignore[arg-type]
+    """A line for each member of an ensemble; only the first one is in the legend."""
+    label = name
+    for member in dict.fromkeys(row.get("member") for row in history):
+        own = [row for row in history if row.get("member") == member and row.get(name) is not None]
+        epochs, values = [row["epoch"] for row in own], [row[name] for row in own]
+        axes.plot(epochs, values, color=colour, marker="o", markersize=3, label=label)  # type: ignore[arg-type]
+        label = "_nolegend_"
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axes.set_xlim(0.5, len(history) + 0.5)
+    axes.set_xlim(0.5, max(row["epoch"] or 0 for row in history) + 0.5)
 
 
 def _to_svg(figure: Figure) -> str:

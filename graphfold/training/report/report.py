@@ -11,6 +11,7 @@ import yaml
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.files import write_text
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.training.prediction.predictor import Predictor
 from graphfold.training.report.figures import draw_curves, draw_predictions
 from graphfold.training.report.tables import by_part, describe_data, format_value
@@ -93,11 +94,15 @@ def write_report(
 
 def _head(name: str, trained: TrainedModel, history: list[Metrics]) -> str:
     count = sum(p.numel() for p in trained.model.parameters())
-    best = int(trained.checkpoint.progress.get("epoch", 0)) + 1
-    return (
-        f"<h1>{escape(name)}</h1><p class='note'>{count:,} parameters · best epoch {best} of "
-        f"{len(history)} · seed {trained.checkpoint.config['seed']}</p>"
-    )
+    epochs = trained.checkpoint.best_epochs
+    lengths = [sum(row.get("member", 1) == n for row in history) for n in range(1, len(epochs) + 1)]
+    best = ", ".join(f"{epoch} of {of}" for epoch, of in zip(epochs, lengths, strict=True))
+    members = f"{len(epochs)} members · " if len(epochs) > 1 else ""
+    facts = f"{members}{count:,} parameters · best epoch {best}"
+    if isinstance(trained.model, Calibrated):
+        facts += f" · {trained.model.head.description}"
+    seed = trained.checkpoint.config["seed"]
+    return f"<h1>{escape(name)}</h1><p class='note'>{escape(facts)} · seed {seed}</p>"
 
 
 def _tiles(monitor: str, metrics: Metrics) -> str:

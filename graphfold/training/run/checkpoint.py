@@ -7,7 +7,8 @@ import json
 import platform
 import warnings
 import zipfile
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from graphfold.errors import CheckpointError
+from graphfold.training.config.model import ensemble_size
 
 FORMAT = "graphfold checkpoint"
 
@@ -46,6 +48,7 @@ class Checkpoint:
     state_dict: dict[str, Tensor]  # of the model
     training_records: Tensor  # [num_train] int64, hashes of the training part
     progress: dict[str, Any] = field(default_factory=dict)  # optimizer, loops, generators
+    calibration: dict[str, Any] = field(default_factory=dict)  # of predictions, after training
     versions: dict[str, str] = field(default_factory=dict)
 
     def encode(self) -> memoryview:
@@ -60,6 +63,7 @@ class Checkpoint:
             "state_dict": self.state_dict,
             "training_records": self.training_records,
             "progress": self.progress,
+            "calibration": self.calibration,
         }
         values = vars(self) | {"versions": _versions()}
         content |= {name: json.dumps(values[name]) for name in _JSON}
@@ -69,6 +73,40 @@ class Checkpoint:
         file.write(_COMMENT_SIZE.to_bytes(2, "little") + _MARK)
         file.write(sha256(file.getbuffer()).digest())
         return file.getbuffer()
+
+    @property
+    def num_members(self) -> int:
+        """The size of the ensemble that it holds; 1 for a single model."""
+        return ensemble_size(self.config)
+
+    @property
+    def best_epochs(self) -> list[int]:
+        """The epoch that each member is from, counted from 1."""
+        epochs = self.progress.get("epochs", [self.progress.get("epoch", 0)])
+        return [int(epoch) + 1 for epoch in epochs]
+
+    def member(self, number: int) -> dict[str, Tensor]:
+        """The weights of a member, by their names in a single model."""
+        if self.num_members == 1:
+            return self.state_dict
+        prefix = f"members.{number % self.num_members}."
+        own = {k: v for k, v in self.state_dict.items() if k.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in own.items()}
+
+    @staticmethod
+    def join(members: Sequence[Checkpoint]) -> Checkpoint:
+        """One checkpoint of all members of an ensemble."""
+        epochs = [int(member.progress["epoch"]) for member in members]
+        return replace(
+            members[0],
+            config={**members[0].config, "ensemble": len(members)},
+            state_dict={
+                f"members.{number}.{name}": value
+                for number, member in enumerate(members)
+                for name, value in member.state_dict.items()
+            },
+            progress={"epoch": max(epochs), "epochs": epochs},
+        )
 
     @staticmethod
     def load(path: Path) -> Checkpoint:
@@ -94,6 +132,7 @@ class Checkpoint:
         try:
             values = {name: json.loads(content[name]) for name in _JSON}
             tensors = {key: content[key] for key in ("state_dict", "training_records", "progress")}
+            tensors["calibration"] = content.get("calibration", {})  # earlier files have none
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise _damaged(path) from error
         return Checkpoint(**values, **tensors)

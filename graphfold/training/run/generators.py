@@ -9,6 +9,22 @@ import numpy as np
 import torch
 
 
+def seed_generators(seed: int) -> None:
+    """Seeds Python's, NumPy's and torch's generators."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+def member_seed(seed: int, member: int) -> int:
+    """The seed of a member of an ensemble: of the first one that of the run itself.
+
+    Those of the others are far apart, so that runs with neighbouring seeds share no member.
+    """
+    drawn = np.random.SeedSequence([seed, member]).generate_state(1)
+    return seed if member == 0 else int(drawn[0])
+
+
 def capture_generators() -> dict[str, Any]:
     """The state of Python's, NumPy's, torch's and every GPU's generator."""
     version, words, gauss = random.getstate()

@@ -38,7 +38,7 @@ class Table(NamedTuple):
     encoder: ColumnEncoder
 
 
-def take_weights(model: Model, spec: FeatureSpec, run: Path) -> str:
+def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) -> str:
     """Gives a model those weights of a checkpoint that have the same name and shape.
 
     Embeddings of words are taken word by word, whatever ids the two vocabularies give them. The
@@ -49,6 +49,7 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path) -> str:
         model: the new model.
         spec: the feature spec of the new run.
         run: a run folder or a checkpoint file; nothing that it names is imported.
+        member: which member of an ensemble in it, beginning anew after the last.
 
     Returns:
         What was taken and what was not, for the user.
@@ -64,9 +65,9 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path) -> str:
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its feature spec is damaged. Restore the file.") from error
     has_targets = _targets(earlier.source) == _targets(spec.source)
-    tables, outcomes = _tables(model), {}
+    tables, outcomes, weights = _tables(model), {}, checkpoint.member(member)
     for name, own in _weights(model).items():
-        theirs = checkpoint.state_dict.get(name)
+        theirs = weights.get(name)
         if theirs is None:
             outcomes[name] = Outcome(False, "not in the checkpoint")
         elif name.startswith("head.") and not has_targets:

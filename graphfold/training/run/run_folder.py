@@ -16,7 +16,7 @@ from graphfold.files import write_text
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.run.lock import lock_folder
 
-_CONTENTS = ("config.yaml", "checkpoints", "metrics.json", "metrics.csv", "report.html")
+_CONTENTS = ("config.yaml", "checkpoints", "members", "metrics.json", "metrics.csv", "report.html")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
+    def members(self, count: int) -> list[RunFolder]:
+        """The folders of the members of an ensemble, members/1, ...; of one model, this one."""
+        if count == 1:
+            return [self]
+        return [RunFolder(self.path / "members" / str(n)) for n in range(1, count + 1)]
+
     def create(self, config: Mapping[str, Any], anew: bool = False) -> None:
         """Prepares the folder, which must exist, for a run and writes its config.
 
@@ -78,7 +84,7 @@ class RunFolder:
 
     def remove_leftovers(self) -> None:
         """Removes what a killed process had begun to write."""
-        for leftover in [*self.path.glob(".*.tmp"), *self.best.parent.glob(".*.tmp")]:
+        for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
 
     def read_config(self) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.training.config.model import build_model
+from graphfold.layers.uncertainty.calibrated import Calibrated
+from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
+from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.sharing import choose_sharing
@@ -54,9 +56,10 @@ class TrainedModel:
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
             device = choose_device(config["trainer"])
-            model = build_model(config["model"], spec.schema, spec.scalers)
+            model = build_ensemble(config, spec.schema, spec.scalers)
             model.to(parameter_dtype(config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)
+            model = _with_uncertainty(model, checkpoint)
         except (GraphfoldError, KeyError, TypeError, RuntimeError, AttributeError) as error:
             raise CheckpointError(
                 f"{path}: the model that it describes cannot be built ({error}). Use the graphfold "
@@ -67,10 +70,12 @@ class TrainedModel:
 
     def __repr__(self) -> str:
         """Its file, the metric that chose it, and the model with its targets and their units."""
-        config, epoch = self.checkpoint.config, self.checkpoint.progress.get("epoch", 0) + 1
+        config = self.checkpoint.config
+        epochs = self.checkpoint.best_epochs
+        named = f"epoch{'s' * (len(epochs) > 1)} {', '.join(map(str, epochs))}"
         versions = ", ".join(f"{k} {v}" for k, v in self.checkpoint.versions.items())
         metrics = ", ".join(config.get("metrics") or self.model.head.metrics)
-        lines = [f"{self.path} ({versions})", f"epoch {epoch}, the best by {config['monitor']}"]
+        lines = [f"{self.path} ({versions})", f"{named}, the best by {config['monitor']}"]
         lines += [f"metrics: {metrics}", f"model: {self.model!r}"]
         text = "\n".join(lines).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {text}\n)"
@@ -102,6 +107,14 @@ class TrainedModel:
         config = self.checkpoint.config
         reduction = str(config["loss"]["reduction"])
         return HeadMetrics.of(self.model.head, config.get("metrics"), reduction)(rows)
+
+
+def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:
+    """The model with its dropout samples and its calibration, where the run has them."""
+    samples = int(checkpoint.config.get("dropout_samples") or 0)
+    if samples:
+        model = DropoutSamples(model, samples)
+    return Calibrated(model, checkpoint.calibration) if checkpoint.calibration else model
 
 
 def choose_device(trainer: Mapping[str, Any]) -> torch.device:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head
-from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.target_prediction import ClassNames
-from graphfold.metrics import Metric, find_metric, scores_by_class
+from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
 Metrics: TypeAlias = dict[str, float | None]
@@ -28,9 +28,11 @@ class UndefinedMetricWarning(UserWarning):
 class HeadMetrics:
     """The metrics that a run computes for a head, and the loss beside them.
 
+    Where the head says how sure it is, the metrics of that are computed, too.
+
     Args:
         head: what predicts.
-        metrics: what is computed.
+        metrics: what is computed of its predictions.
         reduction: how the loss is averaged, "per_graph" or "per_node".
     """
 
@@ -57,6 +59,8 @@ class HeadMetrics:
                 )
             if [other.name for other in chosen].count(metric.name) > 1:
                 raise ConfigError(f"two metrics are called '{metric.name}'. Leave one out.")
+        for task in head.uncertainty_tasks:
+            chosen += builtin_metrics(task).values()
         return HeadMetrics(head, tuple(chosen), reduction)
 
     def __call__(self, rows: EvalRows) -> Metrics:
@@ -66,12 +70,17 @@ class HeadMetrics:
             if metric.roots and not rows.has_roots:
                 continue
             at = rows.is_root if metric.roots else slice(None)
-            inputs = self.head.metric_inputs(rows.prediction[at], rows.target[at])
+            inputs = self._inputs(metric, rows.prediction[at], rows.target[at])
             by_target = {name: metric(*both) for name, both in inputs.items()}
             result[metric.name] = _mean(by_target.values())
             if self.head.metrics_by_target:
                 result |= {f"{metric.name}/{name}": value for name, value in by_target.items()}
         return result | {"loss": self._loss(rows)}
+
+    def _inputs(self, metric: Metric, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        if metric.task == self.head.task:
+            return self.head.metric_inputs(prediction, targets)
+        return self.head.uncertainty_inputs(metric.task, prediction, targets)
 
     def names(self, has_roots: bool) -> list[str]:
         """The names of all values; what usually chooses a checkpoint comes first."""

@@ -1,0 +1,163 @@
+"""NumberHead: what all heads of numbers share: scales, weights, holes and bounds of targets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import Column, Schema, TypedDAG
+from graphfold.dag.schema import ABOVE, BELOW, bound_column
+from graphfold.errors import ConfigError
+from graphfold.layers.heads.head import Head, mlp
+from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.layers.heads.targets import weights_of
+
+
+class NumberHead(Head):
+    """Base of heads that learn numbers standardised and give them back in their units.
+
+    The loss of a row is the loss of its measured, standardised targets, times their weights, summed
+    and divided by the number of targets. A bounded target (`>5`: all that is known is that it is
+    above 5) costs nothing where the prediction is beyond the bound, and else as much as the bound
+    itself would; metrics and calibration leave it out.
+
+    Args:
+        input_size: width of the readout's rows.
+        schema: the schema of the graphs.
+        level: what one row stands for.
+        targets: names of the targets; None for all targets of that level.
+        scalers: target name -> (mean, standard deviation) of the training part; None to learn the
+            targets as they are.
+        target_weights: target name -> weight of its loss; 1 where it is not named.
+        hidden_size: width of a hidden layer, or None for none.
+        dropout: probability of dropping an entry of the rows.
+
+    Attributes:
+        outputs: how many numbers are computed for each target; the first is the prediction.
+        losses_by_name: the names that `model.head.loss` gives its losses.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_targets], or [num_rows, num_targets, outputs] for several
+
+    Raises:
+        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
+    """
+
+    outputs: ClassVar[int] = 1
+    losses_by_name: ClassVar[tuple[str, ...]] = ()
+    mean: Tensor  # [num_targets]
+    std: Tensor  # [num_targets]
+    weight: Tensor  # [num_targets]
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str,
+        targets: Sequence[str] | None,
+        scalers: Mapping[str, tuple[float, ...]] | None,
+        target_weights: Mapping[str, float] | None,
+        hidden_size: int | None,
+        dropout: float,
+    ) -> None:
+        super().__init__(schema, level, targets)
+        count = len(self.columns)
+        self.layers = mlp(input_size, count * self.outputs, hidden_size, dropout)
+        mean, std = _scales(self.targets, scalers)
+        self.register_buffer("mean", torch.tensor(mean))
+        self.register_buffer("std", torch.tensor(std))
+        weights = torch.tensor(weights_of(target_weights, self.targets))
+        self.register_buffer("weight", weights, persistent=False)
+        features = {column.name for column in schema.graph_features}
+        bounds = [bound_column(name) for name in self.targets]
+        self.bounds = [name if name in features and level == "graph" else None for name in bounds]
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        return not pairs and all(column.torch_dtype.is_floating_point for column in columns)
+
+    @classmethod
+    def refuses(cls, column: Column) -> str | None:
+        if column.dtype in ("float32", "float64") and not column.shape:
+            return None
+        return f"'{column.name}', which is not one float per row. Use ClassificationHead."
+
+    @abstractmethod
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        """[num_rows, num_targets] the loss of each standardised target."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The raw outputs, of standardised targets."""
+        raw: Tensor = self.layers(rows)
+        return raw if self.outputs == 1 else raw.view(len(raw), -1, self.outputs)
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        values, bound = _split(targets)
+        point = (raw if self.outputs == 1 else raw[..., 0]).detach()
+        wanted = (values.to(raw.dtype) - self.mean) / self.std
+        beyond = ((bound == ABOVE) & (point >= wanted)) | ((bound == BELOW) & (point <= wanted))
+        counts = ~values.isnan() & ~beyond
+        # What does not count is set to the prediction itself, for 0 times NaN would be NaN.
+        wanted = torch.where(counts, wanted, point)
+        losses = torch.where(counts, self.target_losses(raw, wanted), 0.0)
+        return (losses * self.weight.to(losses.dtype)).mean(1)
+
+    def in_units(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] standardised values in the targets' own units."""
+        return values * self.std + self.mean
+
+    def target_rows(self, dag: TypedDAG) -> Tensor:
+        """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, 2], value, bound.
+
+        The bound is `ABOVE` or `BELOW`, and 0 for an exact value.
+        """
+        values = super().target_rows(dag)
+        if not any(self.bounds):
+            return values
+        exact = torch.zeros_like(values[:, 0])
+        bounds = [exact if n is None else dag.graph_column(n).to(values) for n in self.bounds]
+        return torch.stack([values, torch.stack(bounds, 1)], dim=2)
+
+    def measured(self, targets: Tensor) -> Tensor:
+        return ~_split(targets)[0].isnan()
+
+    def compared(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        values, bound = _split(targets)
+        return values, ~values.isnan() & (bound != ABOVE) & (bound != BELOW)
+
+    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+        values, bound = _split(targets)
+        rows = super().measured_values(values, names)
+        signs = {ABOVE: ">", BELOW: "<"}
+        for row, bounds in zip(rows, bound.tolist(), strict=True):
+            for name, sign in zip(self.targets, bounds, strict=True):
+                if name in row and sign in signs:
+                    row[name] = f"{signs[sign]}{row[name]:g}"
+        return rows
+
+
+def _split(targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and bounds, [num_rows, num_targets] each."""
+    if targets.dim() == 3:
+        return targets[..., 0], targets[..., 1]
+    return targets, torch.zeros_like(targets)
+
+
+def _scales(
+    targets: Sequence[str], scalers: Mapping[str, tuple[float, ...]] | None
+) -> tuple[list[float], list[float]]:
+    if scalers is None:
+        return [0.0] * len(targets), [1.0] * len(targets)
+    absent = [name for name in targets if name not in scalers]
+    if absent:
+        raise ConfigError(
+            f"there is no scaler for the target {', '.join(absent)}. Fit one on the training part."
+        )
+    means = [float(scalers[name][0]) for name in targets]
+    # A target that never varies has no scale of its own.
+    return means, [float(scalers[name][1]) or 1.0 for name in targets]

@@ -1,0 +1,1 @@
+"""Uncertainty: models and heads around others, which say how sure these are."""

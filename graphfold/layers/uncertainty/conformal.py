@@ -1,0 +1,58 @@
+"""Conformal prediction: the quantile of scores that new ones stay below, and scores of classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+
+def least_records(level: float) -> int:
+    """The number of scores that a finite conformal quantile takes: 9 for 0.9, 19 for 0.95."""
+    return math.ceil(level / (1 - level) - 1e-9)
+
+
+def conformal_quantile(scores: Tensor, level: float) -> float:
+    """The score that a new one does not exceed with a probability of at least `level`.
+
+    It is the ⌈(n + 1) level⌉-th smallest of n scores, see Angelopoulos and Bates (2021),
+    https://arxiv.org/abs/2107.07511, section 1; infinite if there are too few. The only
+    assumption is that the new record and the n come from one source, in any order.
+
+    Shape:
+        scores: [n]
+    """
+    rank = math.ceil((len(scores) + 1) * level - 1e-9)
+    if rank > len(scores):
+        return math.inf
+    return float(scores.double().kthvalue(max(rank, 1)).values)
+
+
+def lac_scores(probabilities: Tensor) -> Tensor:
+    """1 - p: the sets with the fewest classes on average, Sadinle et al. (2019).
+
+    https://doi.org/10.1080/01621459.2017.1395341
+
+    Shape:
+        probabilities, returned: [num_rows, num_classes]
+    """
+    return 1 - probabilities
+
+
+def aps_scores(probabilities: Tensor) -> Tensor:
+    """The probability of all classes that are at least as likely: sets that adapt to the row.
+
+    Romano et al. (2020), https://arxiv.org/abs/2006.02544, equation 7, without the random part:
+    sets are larger, and the same every time.
+
+    Shape:
+        probabilities, returned: [num_rows, num_classes]
+    """
+    ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
+    return torch.empty_like(probabilities).scatter_(1, order, ordered.cumsum(1))
+
+
+#: The scores that `calibration.sets` may name; a class whose score is low may be true.
+SET_SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {"lac": lac_scores, "aps": aps_scores}

@@ -1,0 +1,19 @@
+"""Metrics of intervals around numbers; bounded targets, whose values are unknown, do not count."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from graphfold.metrics.base import metric
+
+
+@metric(task="interval")
+def interval_coverage(interval: Tensor, target: Tensor) -> Tensor:
+    """Share of the targets that lie within their interval."""
+    return ((interval[:, 0] <= target) & (target <= interval[:, 1])).double().mean()
+
+
+@metric(task="interval", higher_is_better=False)
+def interval_width(interval: Tensor, target: Tensor) -> Tensor:
+    """Mean width of the intervals, in the target's unit."""
+    return (interval[:, 1].double() - interval[:, 0].double()).mean()

@@ -1,0 +1,147 @@
+"""Ensembles and dropout samples: means and deviations of members, and the protocol of models."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from layers.test_graph_model import TREES, batch_of, tree_model
+
+from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.errors import ConfigError
+from graphfold.layers import (
+    ClassificationHead,
+    FeatureEncoder,
+    Head,
+    MeanVarianceHead,
+    Model,
+    MultiLabelHead,
+    QuantileHead,
+    RegressionHead,
+)
+from graphfold.layers.uncertainty.calibrated import Calibrated
+from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
+from graphfold.layers.uncertainty.ensemble import Ensemble
+from graphfold.layers.uncertainty.ensemble_head import EnsembleHead
+from graphfold.training.loop.sharing import can_share
+
+NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
+CLASSES = Schema(types=NUMBERS.types, graph_targets=(Column("kind", "int64", size=3),))
+ASSAYS = Schema(types=NUMBERS.types, graph_targets=(Column("t", "int64", size=2),))
+
+
+def tree() -> TypedDAG:
+    """Seven nodes, some children of which are absent."""
+    builder = GraphBuilder(TREES)
+    node = builder.node("word", form=1, label=0)
+    for form in range(3):
+        word = builder.node("word", form=form, label=form)
+        node = builder.node("pair", [node, word, None], label=form + 1)
+    builder.output(node)
+    builder.finish(score=1.0)
+    return builder.build()
+
+
+SCALERS = {"a": (10.0, 4.0), "b": (-1.0, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (lambda: RegressionHead(4, NUMBERS, scalers=SCALERS), ("pred", "std")),
+        (lambda: MeanVarianceHead(4, NUMBERS, scalers=SCALERS), ("pred", "std")),
+        (lambda: QuantileHead(4, NUMBERS, scalers=SCALERS), ("pred", "lower", "upper", "std")),
+        (lambda: ClassificationHead(4, CLASSES), ("pred", "std")),
+        (lambda: MultiLabelHead(4, ASSAYS), ("pred", "std")),
+    ],
+)
+def test_a_prediction_is_the_mixture_of_the_members(make, parts) -> None:
+    heads: list[Head] = [make() for _ in range(4)]
+    rows = torch.randn(9, 4, 4)
+    whole = EnsembleHead(heads)
+    raw = whole(rows)
+    each = np.stack([h.decode(h(rows[:, n])).detach().numpy() for n, h in enumerate(heads)])
+    got = whole.decode(raw).detach().numpy()
+    assert whole.parts == parts
+    has_parts = len(heads[0].parts) > 1
+    values = each[..., 0] if has_parts else each
+    np.testing.assert_allclose(got[..., 0], values.mean(0), rtol=1e-5)
+    variance = values.var(0)
+    if heads[0].parts == ("pred", "std"):
+        variance = variance + np.square(each[..., 1]).mean(0)
+    np.testing.assert_allclose(got[..., parts.index("std")], np.sqrt(variance), rtol=1e-4)
+    if "lower" in parts:
+        np.testing.assert_allclose(got[..., 1:3], each[..., 1:3].mean(0), rtol=1e-5)
+    (first, *_) = whole.predictions(torch.from_numpy(got), {})
+    cells = sum(1 + len(told.probabilities) + len(told.extra) for told in first.values())
+    assert len(whole.columns_of({})) == cells
+    assert all(told.extra["std"] >= 0 for told in first.values())
+
+
+def test_the_deviation_of_a_class_is_that_of_its_probability() -> None:
+    heads = [ClassificationHead(4, CLASSES) for _ in range(3)]
+    whole, rows = EnsembleHead(heads), torch.randn(5, 3, 4)
+    with torch.no_grad():
+        decoded = whole.decode(whole(rows))
+        each = torch.stack([h.decode(h(rows[:, n])) for n, h in enumerate(heads)])
+    told = whole.predictions(decoded, {"kind": ["x", "y", "z"]})
+    for number, row in enumerate(told):
+        best = "xyz".index(row["kind"].value)
+        assert best == int(each[:, number].mean(0).argmax())
+        want = float(each[:, number, best].std(correction=0))
+        assert row["kind"].extra["std"] == pytest.approx(want, abs=1e-6)
+    assert whole.columns_of({}) == ["kind_pred", *(f"kind_prob_{n}" for n in range(3)), "kind_std"]
+
+
+def test_an_ensemble_is_its_members_side_by_side() -> None:
+    dag = tree()
+    trees = [tree_model().eval() for _ in range(3)]
+    model = Ensemble(trees).eval()
+    batch = batch_of(dag, trees[0])
+    raw = model(batch)
+    want = torch.stack([tree(batch) for tree in trees], dim=1)
+    torch.testing.assert_close(raw, want)
+    states = model.states(batch)
+    assert set(states) == {f"{n}.{field}" for n in range(3) for field in ("h", "c")}
+    torch.testing.assert_close(states["2.h"], trees[2].states(batch)["h"])
+    targets = model.head.target_rows(dag)
+    losses = torch.stack([t.head.losses(t(batch), targets) for t in trees]).mean(0)
+    torch.testing.assert_close(model.head.losses(raw, targets), losses)
+    model.network.engine = "reference"
+    assert {tree.network.engine for tree in trees} == {"reference"}
+    copied = copy.deepcopy(model)
+    torch.testing.assert_close(copied(batch), raw)
+    assert copied.head.heads[1].layers is copied.members[1].head.layers
+
+
+def dropping() -> Model:
+    head = partial(ClassificationHead, target="label", dropout=0.5)
+    encoder = partial(FeatureEncoder, size=6, dropout=0.2)
+    return tree_model(head=head, encoder=encoder).eval()
+
+
+def test_dropout_samples_differ_and_come_again() -> None:
+    inner = dropping()
+    model = DropoutSamples(inner, 30).eval()
+    batch = batch_of(tree(), inner)
+    before = torch.get_rng_state()
+    first = model(batch)
+    assert torch.get_rng_state().equal(before)
+    torch.rand(3)
+    assert model(batch).equal(first)
+    assert not any(module.training for module in model.modules())
+    assert first.std(1).min() > 0
+    decoded = model.head.decode(first)
+    each = torch.softmax(first, -1)
+    torch.testing.assert_close(decoded[..., 0], each.mean(1))
+    assert not can_share(model)
+    assert not can_share(Calibrated(model, {}))
+    assert can_share(inner)
+
+
+def test_a_model_without_dropout_has_no_samples() -> None:
+    with pytest.raises(ConfigError, match="nothing in this one drops out"):
+        DropoutSamples(tree_model(), 10)
