@@ -133,7 +133,8 @@ def given_split(
         given = ", ".join(name for name in PARTS if name in part) or "none"
         raise DataError(
             f"data.split=given needs files for train, but the parts given are: {given}. Use "
-            "data.split=random (or stratified, scaffold, scaffold_balanced, kfold).",
+            "data.split=random (or stratified, scaffold, scaffold_balanced, kfold), or set "
+            "data.split_column for a table that says train, val or test.",
         )
     notes = []
     if not len(val):
