@@ -1,5 +1,9 @@
 """Layers: cells, encoders, readouts and heads, and the model that joins them."""
 
+from graphfold.layers.baselines.boosting import BoostingModel
+from graphfold.layers.baselines.committee import CommitteeModel
+from graphfold.layers.baselines.forest import ForestModel
+from graphfold.layers.baselines.kernel import KernelModel
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
@@ -28,18 +32,22 @@ from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
 
 __all__ = [
     "AttentionReadout",
+    "BoostingModel",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
+    "CommitteeModel",
     "DMPNNAtomCell",
     "DMPNNBondCell",
     "FeatureEncoder",
     "FingerprintCell",
+    "ForestModel",
     "GCNCell",
     "GINCell",
     "GINECell",
     "GraphModel",
     "Head",
+    "KernelModel",
     "LeafCell",
     "LeafLSTMCell",
     "MaxReadout",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor, nn
 
-from graphfold.dag import Schema, TypedDAG
+from graphfold.dag import Column, Schema, TypedDAG
 
 
 class GraphInputs(nn.Module):
@@ -30,6 +32,13 @@ class GraphInputs(nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.columns))})"
+
+    def spans(self) -> list[tuple[Column, slice]]:
+        """Each input with the slice of the columns of `read` that it takes."""
+        sizes = [torch.Size(column.shape).numel() for column in self.columns]
+        ends = [*accumulate(sizes)]
+        slices = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        return list(zip(self.columns, slices, strict=True))
 
     def read(self, dag: TypedDAG) -> Tensor:
         """[num_graphs, size] the inputs, side by side."""

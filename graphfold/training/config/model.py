@@ -17,8 +17,8 @@ LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
 #: In place of a readout's or head's class: what fits the targets of the data.
 AUTO = "auto"
 
-#: Values that several parts of a model share, and its needs of the data; no arguments of its own.
-SHARED = ("hidden_size", "dropout", "needs_data")
+#: Values that several parts of a model share, and its wishes of the data; no arguments of its own.
+SHARED = ("hidden_size", "dropout", "needs_data", "data_defaults")
 
 _LAYERS = "graphfold.layers"
 
@@ -51,6 +51,8 @@ def complete_model_config(
         if own.get("level") == AUTO:
             own["level"] = "node" if _has_node_targets_only(schema) else "graph"
         is_pair = own.get("level", "graph") == "graph" and max(outputs, default=1) == 2
+    elif "readout" not in own:  # of whole graphs
+        is_pair = False
     else:
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:

@@ -16,6 +16,7 @@ from graphfold.dag import select
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
+from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
@@ -24,6 +25,7 @@ from graphfold.training.config.model import build_model, complete_model_config
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
 from graphfold.training.loop.fit import fit
+from graphfold.training.loop.fit_once import fit_once
 from graphfold.training.loop.learner import Learner
 from graphfold.training.process.process import prepare_process
 from graphfold.training.report.report import write_report
@@ -121,8 +123,7 @@ def _start(
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
-        common = _common_checkpoint(complete, data)
-        fit(complete, folder, learner, data, common, resume=False)
+        _fit(complete, folder, learner, data, resume=False)
         return finish(folder, data, trusted)
 
 
@@ -167,8 +168,19 @@ def resume_run(
         print(f"{folder.path} goes on after epoch {done}.", flush=True)
         learner, complete = make_learner(config, data)
         folder.write_config(config)
-        fit(complete, folder, learner, data, _common_checkpoint(complete, data), resume=True)
+        _fit(complete, folder, learner, data, resume=True)
         return finish(folder, data, trusted)
+
+
+def _fit(
+    config: dict[str, Any], folder: RunFolder, learner: Learner, data: DataModule, resume: bool
+) -> None:
+    """Fits the model, epoch by epoch or at once."""
+    common = _common_checkpoint(config, data)
+    if isinstance(learner.model, FittedModel):
+        fit_once(config, folder, learner, learner.model, data, common)
+    else:
+        fit(config, folder, learner, data, common, resume)
 
 
 def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
