@@ -1,4 +1,4 @@
-"""Trains an experiment on every set of MoleculeACE and tables its test errors beside published ones.
+"""Trains an experiment on every set of MoleculeACE; tables its errors beside published ones.
 
     python scripts/moleculeace.py moleculeace_forest FOLDER --seeds 1 2 3 --runs runs/moleculeace
 

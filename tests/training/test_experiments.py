@@ -32,6 +32,7 @@ NEEDED = {
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
+    **dict.fromkeys(("bace", "clintox", "sider"), ["data.path=f.csv"]),
 }
 
 #: experiment -> a metric that it must report on test.
@@ -42,6 +43,9 @@ METRICS = {
     "esol_gcn": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "listops_tree_lstm": "accuracy",
+    "moleculeace_best": "rmse",
+    "moleculeace_dmpnn": "rmse",
+    "moleculeace_forest": "rmse",
     "sick_tree_lstm": "pearson",
     "sst_blocks": "root_accuracy",
     "sst_tree_lstm": "root_binary_accuracy",
@@ -53,7 +57,13 @@ LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.ma
 MORE = {
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
+    "moleculeace_best": ["data.fingerprint_size=64"],
+    "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
+
+#: Experiments whose models are fitted at once: they have no cells, no width and no epochs, and
+#: nothing is chosen by a validation part.
+FITTED = ("moleculeace_best", "moleculeace_forest")
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +76,23 @@ def test_experiment_trains(
     experiment: str, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = f"data.root={corpora}"
-    more = [*SMALL, *MORE.get(experiment, [])]
-    if why_missing(torch.float32) is None:
+    small = [] if experiment in FITTED else SMALL
+    more = [*small, *MORE.get(experiment, [])]
+    if why_missing(torch.float32) is None and experiment not in FITTED:
         more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
-    assert {key.split("/")[0] for key in metrics} == {"val", "test"}
+    parts = {"test"} if experiment in FITTED else {"val", "test"}
+    assert {key.split("/")[0] for key in metrics} == parts
     out, err = capsys.readouterr()
-    assert re.findall(r"^cells: .* compiled$", out, flags=re.MULTILINE)
+    line = r"^fitted \w+Model" if experiment in FITTED else r"^cells: .* compiled$"
+    assert re.findall(line, out, flags=re.MULTILINE)
     assert "is not compiled" not in err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if name not in FITTED])
 def test_an_experiment_on_its_corpus_has_compiled_cells(
     experiment: str, data_root: Path, tmp_path: Path
 ) -> None:
@@ -107,7 +120,8 @@ def test_data_composes_with_the_model_that_it_chooses(
 def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphfold.training.config.check_parts._peek", lambda _: None)  # no files
     composed = compose([f"model={model}"])
-    if composed.config["model"].get("needs_data"):  # of molecules, not of list operations
+    own = composed.config["model"]
+    if own.get("needs_data") or own.get("data_defaults"):  # of molecules, not of list operations
         composed = compose([f"model={model}", "data=esol"])
     check_parts(composed.config)
 
