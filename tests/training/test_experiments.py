@@ -32,7 +32,9 @@ NEEDED = {
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
-    **dict.fromkeys(("bace", "clintox", "sider"), ["data.path=f.csv"]),
+    "bace": ["data.path=f.csv"],
+    "clintox": ["data.path=f.csv"],
+    "sider": ["data.path=f.csv"],
 }
 
 #: experiment -> a metric that it must report on test.

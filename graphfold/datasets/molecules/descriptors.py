@@ -75,8 +75,9 @@ class Descriptors:
 
 def rdkit2d(_: Descriptors, molecule: Chem.Mol) -> NDArray[np.float32]:
     """[number of RDKit's descriptors] NaN where one is undefined."""
+    compute: Any = rdkit_descriptors.CalcMolDescriptors
     with rdBase.BlockLogs(), np.errstate(over="ignore"):
-        found = rdkit_descriptors.CalcMolDescriptors(molecule, float("nan"), silent=True)
+        found = compute(molecule, float("nan"), silent=True)
         values = np.array([float(value) for value in found.values()]).astype(np.float32)
     return np.where(np.isfinite(values), values, np.float32("nan"))
 

@@ -69,7 +69,7 @@ class BoostingModel(TargetModel):
 
     def fit_target(self, x: Tensor, y: Tensor) -> TreeEnsemble:
         """The trees of a model that scikit-learn fits; a constant where there is one class."""
-        if not isinstance(self.head, RegressionHead) and len(y.unique()) == 1:
+        if not isinstance(self.head, RegressionHead) and bool((y == y[0]).all()):
             return _constant(int(y[0]), self.num_outputs)
         return as_tensors(self.fit_boosting(x.numpy(), y.numpy()), self.num_outputs)
 

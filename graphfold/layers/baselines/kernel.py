@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -97,7 +98,8 @@ class KernelMachine(nn.Module):
         super().__init__()
         self.inputs = tuple(inputs)
         counts, floats = self.split(torch.zeros(0, max(span.stop for span, _ in inputs)))
-        self.sizes = [part.shape[1] for part in counts]
+        ends = [0, *accumulate(part.shape[1] for part in counts)]
+        self.slices = [slice(first, last) for first, last in pairwise(ends)]
         self.register_buffer("counts", torch.cat([floats[:, :0], *counts], dim=1).byte())
         self.register_buffer("floats", floats)
         self.register_buffer("weight", torch.zeros(0))
@@ -136,8 +138,9 @@ class KernelMachine(nn.Module):
     def likeness(self, x: Tensor) -> Tensor:
         """[num_rows, num_records] between 0 and 1."""
         counts, floats = self.split(x)
-        known = self.counts.to(x.dtype).split(self.sizes, dim=1)
-        kernels = [min_max(rows, records) for rows, records in zip(counts, known, strict=True)]
+        known = self.counts.to(x.dtype)
+        pairs = zip(counts, self.slices, strict=True)
+        kernels = [min_max(rows, known[:, columns]) for rows, columns in pairs]
         if floats.shape[1]:
             distance = torch.cdist(floats, self.floats.to(x.dtype))
             kernels.append(torch.exp(-distance.square() / floats.shape[1]))

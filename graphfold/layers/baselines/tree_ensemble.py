@@ -88,8 +88,9 @@ class TreeEnsemble(nn.Module):
         """The weighted sum over the trees."""
         if not len(self.root):
             return self.base.to(x.dtype).expand(len(x), -1)
-        rows_at_once = max(1, PAIRS_AT_ONCE // len(self.root))
-        sums = [self.each(part).double().sum(1) for part in x.split(rows_at_once)]
+        step = max(1, PAIRS_AT_ONCE // len(self.root))
+        parts = (x[first : first + step] for first in range(0, max(len(x), 1), step))
+        sums = [self.each(part).double().sum(1) for part in parts]
         total = torch.cat(sums)
         return (self.base + self.weight * total).to(x.dtype)
 
