@@ -40,12 +40,18 @@ def fit_once(
         common: what all checkpoints of the run share.
 
     Raises:
-        ConfigError: if the config asks for several processes.
+        ConfigError: if the config asks for several processes, or for less than single precision.
     """
     if config["trainer"]["devices"] > 1:
         raise ConfigError(
             f"{type(model).__name__} is fitted at once and in one process. Leave out "
             "trainer.devices; threads=N sets its threads."
+        )
+    precision = str(config["trainer"].get("precision") or "32-true")
+    if not precision.startswith(("32", "64")):
+        raise ConfigError(
+            f"trainer.precision is {precision}, in which what "
+            f"{type(model).__name__} compares would be rounded. Set trainer.precision=32-true."
         )
     model.fit(data.encoded("train"))
     metrics: Metrics = {}

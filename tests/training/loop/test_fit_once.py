@@ -66,6 +66,11 @@ def test_a_finished_run_is_scored_again(forest: Path, capsys: pytest.CaptureFixt
     assert read_json(forest / "metrics.json") == before
 
 
+def test_there_is_nothing_to_verify(forest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", forest) == 2
+    assert "ForestModel has no cells, so there is nothing to compare" in capsys.readouterr().err
+
+
 def test_the_seed_decides(forest: Path, table: Path, tmp_path: Path) -> None:
     found = [
         read_json(train(tmp_path / str(number), *overrides(table, *more)) / "metrics.json")
@@ -95,6 +100,7 @@ def test_classes(table: Path, tmp_path: Path) -> None:
     ("more", "message"),
     [
         ("trainer.devices=2", "ForestModel is fitted at once and in one process. Leave out"),
+        ("trainer.precision=bf16-mixed", "in which what ForestModel compares would be rounded"),
         ("init_from", "no weight of"),
     ],
 )
