@@ -137,8 +137,8 @@ def given_split(
             "data.split_column for a table that says train, val or test.",
         )
     notes = []
-    if not len(val):
-        shares = _check_fractions(fractions)
+    shares = _check_fractions(fractions)
+    if not len(val) and shares[1]:
         share = shares[1] / (shares[0] + shares[1])
         inner = random_split(len(train), (1 - share, share, 0.0), seed)
         train, val = train[inner.train.numpy()], train[inner.val.numpy()]
