@@ -22,6 +22,7 @@ from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
 from graphfold.layers.assembly import build
+from graphfold.layers.encoders.graph_inputs import GraphInputs
 from graphfold.layers.model import Lowering
 
 LEVELS = ("graph", "node", "output")
@@ -32,6 +33,7 @@ class BlockModel(Model):
 
     The root takes a `graphfold.blocks.graphs.Graph`. It gives the head's rows: for one row per
     graph they are its output; for one per node, or per output node, it has `NodeRows` inside.
+    Inputs of whole graphs (`Schema.graph_inputs`) are joined to the rows.
 
     Args:
         schema: the schema of the graphs, its string features encoded as codes.
@@ -70,9 +72,10 @@ class BlockModel(Model):
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
         root_block = build(root, schema=schema, level=level)
         self.network = CompiledModel(root_block, engine, kernel=kernel, fuse=fuse)
+        self.inputs = GraphInputs(schema)
         self.head = build(
             head,
-            input_size=self._rows_type().shape[-1],
+            input_size=self._rows_type().shape[-1] + self.inputs.size,
             schema=schema,
             level=level,
             scalers=scalers,
@@ -137,7 +140,8 @@ class BlockModel(Model):
         assert isinstance(batch, LoweredBatch)
         result = self.network.collect(batch.computed, states)
         rows: Tensor = result.output if self.level == "graph" else result.metrics[ROWS]
-        return rows
+        joined: Tensor = self.inputs(rows, self.head.row_graph(batch.dag), batch.dag)
+        return joined
 
     def _rows_type(self) -> TensorType:
         """The type of one row.

@@ -116,7 +116,8 @@ class Schema:
         inputs: features and targets of the ordered, acyclic input edges.
         relations: the relations, which may be cyclic.
         node_targets: targets that every node has (missing values allowed).
-        graph_features: columns of whole graphs, such as an identifier or the source text.
+        graph_features: columns of whole graphs, such as an identifier or the source text. Floats
+            and counts (uint8) among them are inputs of models, see `graph_inputs`.
         graph_targets: targets of whole graphs (missing values allowed).
 
     Raises:
@@ -167,6 +168,15 @@ class Schema:
         }
         spaces |= {f"type:{t.name}": t.features for t in self.types}
         return spaces | {f"relation:{r.name}": r.features + r.targets for r in self.relations}
+
+    @property
+    def graph_inputs(self) -> tuple[Column, ...]:
+        """The features of whole graphs that models read: floats, and counts (uint8)."""
+        return tuple(
+            column
+            for column in self.graph_features
+            if column.torch_dtype.is_floating_point or column.dtype == "uint8"
+        )
 
     def type_index(self, name: str) -> int:
         """The op type of the node type called `name`; raises SchemaError if there is none."""

@@ -1,5 +1,9 @@
 """Layers: cells, encoders, readouts and heads, and the model that joins them."""
 
+from graphfold.layers.baselines.boosting import BoostingModel
+from graphfold.layers.baselines.committee import CommitteeModel
+from graphfold.layers.baselines.forest import ForestModel
+from graphfold.layers.baselines.kernel import KernelModel
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
@@ -65,14 +69,17 @@ __all__ = [
     "AttentiveReadout",
     "AttentiveTreeLSTMCell",
     "BagCell",
+    "BoostingModel",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
+    "CommitteeModel",
     "DMPNNAtomCell",
     "DMPNNBondCell",
     "EvidentialHead",
     "FeatureEncoder",
     "FingerprintCell",
+    "ForestModel",
     "FragmentCell",
     "GATCell",
     "GATv2Cell",
@@ -83,6 +90,7 @@ __all__ = [
     "GatedReadout",
     "GraphModel",
     "Head",
+    "KernelModel",
     "LeafCell",
     "LeafLSTMCell",
     "LogRegressionHead",

@@ -13,6 +13,7 @@ from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.assembly import Faults, argument, build, name_of, require_kind
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
+from graphfold.layers.encoders.graph_inputs import GraphInputs
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Lowering, Model
 from graphfold.layers.node_pairs import NodePairs
@@ -34,6 +35,9 @@ class GraphModel(Model):
       on the way up) and `edge_columns` (the feature columns of the edges that the pass follows);
     - readout: `input_size` (the width of its field);
     - head: `schema`, `input_size` and `level` (of the readout's rows), and `scalers`.
+
+    The head reads the rows of the readout, each followed by the inputs of its whole graph (see
+    `Schema.graph_inputs`), such as descriptors of a molecule.
 
     Args:
         schema: the schema of the graphs, its string features encoded as codes.
@@ -102,6 +106,7 @@ class GraphModel(Model):
             width = widths.get(argument(readout, "field"), 1)
             self.readout = build(readout, input_size=width)
             require_kind(self.readout, Readout, "readout")
+            self.inputs = GraphInputs(data_schema)
             self.head = self._build_head(head, data_schema, scalers)
         faults.report("the model")
 
@@ -113,7 +118,13 @@ class GraphModel(Model):
     ) -> Head:
         """The head over the rows of the readout; raises ConfigError if it reads others."""
         readout = self.readout
-        offers = {"input_size": readout.output_size, "level": readout.level}
+        if readout.pairs and self.inputs.size:
+            raise ConfigError(
+                f"{type(readout).__name__} gives pairs, which cannot be joined to "
+                f"{self.inputs!r}. Leave those inputs out, or use another readout."
+            )
+        width = readout.output_size + self.inputs.size
+        offers = {"input_size": width, "level": readout.level}
         head = build(factory, schema=schema, scalers=scalers, **offers)
         require_kind(head, Head, "head")
         if readout.pairs != head.pairs:
@@ -159,7 +170,8 @@ class GraphModel(Model):
     def rows(self, states: States, batch: Batch) -> Tensor:
         """[num_rows, width] what the readout reads, one row as its `level` says."""
         rows: Tensor = self.readout(states, batch.dag)
-        return rows
+        joined: Tensor = self.inputs(rows, self.head.row_graph(batch.dag), batch.dag)
+        return joined
 
 
 def choose_addition(

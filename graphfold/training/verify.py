@@ -21,6 +21,7 @@ from graphfold.batching.kernels.segment_kernels import get_kernel
 from graphfold.batching.scheduling.policies import get_policy
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import ConfigError
 from graphfold.files import write_json
 from graphfold.layers import Model
 from graphfold.training.config.check_parts import check_parts
@@ -95,6 +96,10 @@ def run_verify(
         model, dag = _from_run(run, trusted)
     else:
         model, dag = _from_config(overrides, config_dir)
+    if not model.passes:
+        raise ConfigError(
+            f"{type(model).__name__} has no cells, so there is nothing to compare. Name a network."
+        )
     dag = select(dag, range(min(examples or EXAMPLES, dag.num_graphs)))
     found = list(compare(model, dag, names, kernel or "native"))
     Console().print(_table(found, dag))

@@ -33,6 +33,9 @@ NEEDED = {
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
+    "bace": ["data.path=f.csv"],
+    "clintox": ["data.path=f.csv"],
+    "sider": ["data.path=f.csv"],
 }
 
 #: experiment -> a metric that it must report on test.
@@ -44,6 +47,9 @@ METRICS = {
     "lipophilicity_dmpnn": "rmse",
     "pretrain_descriptors": "loss",
     "listops_tree_lstm": "accuracy",
+    "moleculeace_best": "rmse",
+    "moleculeace_dmpnn": "rmse",
+    "moleculeace_forest": "rmse",
     "sick_tree_lstm": "pearson",
     "sst_best": "root_binary_accuracy",
     "sst_blocks": "root_accuracy",
@@ -61,10 +67,16 @@ MORE = {
     "chembl_gcn": ["data.batch_size=256"],
     "zinc_fragments": ZINC,
     "zinc_gine": ZINC,
+    "moleculeace_best": ["data.fingerprint_size=64"],
+    "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
 
 #: Experiments on a file of the user's.
 ON_A_FILE = {"pretrain_descriptors": "esol/delaney-processed.csv"}
+
+#: Experiments whose models are fitted at once: they have no cells, no width and no epochs, and
+#: nothing is chosen by a validation part.
+FITTED = ("moleculeace_best", "moleculeace_forest")
 
 
 @pytest.fixture(scope="module")
@@ -77,22 +89,25 @@ def test_experiment_trains(
     experiment: str, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = f"data.root={corpora}"
-    more = [*SMALL, *MORE.get(experiment, [])]
+    small = [] if experiment in FITTED else SMALL
+    more = [*small, *MORE.get(experiment, [])]
     if experiment in ON_A_FILE:
         more.append(f"data.path={corpora}/{ON_A_FILE[experiment]}")
-    if why_missing(torch.float32) is None:
+    if why_missing(torch.float32) is None and experiment not in FITTED:
         more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
-    assert {key.split("/")[0] for key in metrics} == {"val", "test"}
+    parts = {"test"} if experiment in FITTED else {"val", "test"}
+    assert {key.split("/")[0] for key in metrics} == parts
     out, err = capsys.readouterr()
-    assert re.findall(r"^cells: .* compiled$", out, flags=re.MULTILINE)
+    line = r"^fitted \w+Model" if experiment in FITTED else r"^cells: .* compiled$"
+    assert re.findall(line, out, flags=re.MULTILINE)
     assert "is not compiled" not in err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS} - {*ON_A_FILE}))
+@pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS} - {*ON_A_FILE, *FITTED}))
 def test_an_experiment_on_its_corpus_has_compiled_cells(
     experiment: str, data_root: Path, tmp_path: Path
 ) -> None:
@@ -120,8 +135,10 @@ def test_data_composes_with_the_model_that_it_chooses(
 def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphfold.training.config.check_parts._peek", lambda _: None)  # no files
     composed = compose([f"model={model}"])
-    if needed := composed.config["model"].get("needs_data"):  # which list operations do not have
-        data = "esol" if "directed_bonds" in needed else "sst"
+    own = composed.config["model"]
+    needed = own.get("needs_data") or own.get("data_defaults")  # which list operations do not have
+    if needed:
+        data = "sst" if "sequence" in needed else "esol"
         composed = compose([f"model={model}", f"data={data}"])
     check_parts(composed.config)
 

@@ -65,6 +65,12 @@ def write_corpora(root: Path) -> Path:
         )
     rows = [f"{i},x,{i % 2},{smiles}" for i, smiles in enumerate(MOLECULES * 3)]
     _write(root / "bbbp" / "BBBP.csv", ["num,name,p_np,SMILES", *rows, "99,bad,1,C1CC"])
+    rows = [
+        f"{smiles},{rng.gauss(7, 1):.2f},{'test' if i % 5 == 2 else 'train'}"
+        for i, smiles in enumerate(MOLECULES * 3)
+    ]
+    header = "smiles,y [pEC50/pKi],split"
+    _write(root / "moleculeace" / "CHEMBL204_Ki.csv", [header, *rows])
     return root
 
 

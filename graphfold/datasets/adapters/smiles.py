@@ -12,11 +12,14 @@ from rdkit import Chem
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.files.given_part import PART, read_part
+from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
 from graphfold.datasets.molecules.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.directed_bonds import (
     ARRIVES,
     CONTINUES,
@@ -41,11 +44,15 @@ class MoleculeRow(NamedTuple):
         targets: the cells of the targets, in their order, then that of the weight, if there is one;
             empty where no targets are read.
         fault: what is wrong with the form of the row, if anything is.
+        inputs: the cells of the columns that are inputs, in their order.
+        part: the cell of the split column; None where none is read.
     """
 
     smiles: str
     targets: tuple[str, ...] = ()
     fault: str | None = None
+    inputs: tuple[str, ...] = ()
+    part: str | None = None
 
 
 class SmilesAdapter(Adapter):
@@ -57,6 +64,7 @@ class SmilesAdapter(Adapter):
     With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`. With
     `fragments` there are nodes above the atoms, of which the topmost is the only output; see
     `add_fragments`.
+    Descriptors and columns of numbers are features of the graph, which models read beside atoms.
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
@@ -75,6 +83,13 @@ class SmilesAdapter(Adapter):
         bounded_targets: whether a cell of a target may be a bound, such as `>5` or `<5`.
         weight_column: the column that says how many records each record counts for in training;
             None where each counts for one.
+        descriptors: which `Descriptors` are inputs: "rdkit2d", "morgan", "atom_pairs", "torsions".
+        morgan_radius: the most bonds from the centre of a substructure that "morgan" counts.
+        fingerprint_size: the number of counts of each of the others than "rdkit2d".
+        extra_columns: columns of numbers that are inputs, such as a temperature.
+        fill_missing: whether a cell of these may be empty; models then get the mean of the training
+            part.
+        split_column: the column that says train, val or test, for data.split=given.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -97,10 +112,21 @@ class SmilesAdapter(Adapter):
         units: Mapping[str, str] | None = None,
         bounded_targets: bool = False,
         weight_column: str | None = None,
+        descriptors: Sequence[str] | None = None,
+        morgan_radius: int = 2,
+        fingerprint_size: int = 2048,
+        extra_columns: Sequence[str] | None = None,
+        fill_missing: bool = False,
+        split_column: str | None = None,
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
         weights = [] if weight_column is None else [TableWeight(weight_column)]
-        _refuse_repeated((smiles_column, *names, *(weight.name for weight in weights)))
+        self.inputs = tuple(TableInput(name, fill_missing) for name in extra_columns or ())
+        parts = () if split_column is None else (split_column,)
+        asked = (*weights, *self.inputs)
+        _refuse_repeated((smiles_column, *names, *(item.name for item in asked), *parts))
+        self.descriptors = Descriptors(descriptors or (), morgan_radius, fingerprint_size)
+        self.split_column = split_column
         self.smiles_column = smiles_column
         self.header = header
         _check_class_names(class_names or {}, names)
@@ -135,6 +161,9 @@ class SmilesAdapter(Adapter):
             graph_features=(
                 Column("smiles", "string"),
                 *(column for item in self.measured for column in item.features),
+                *(Column(PART, "string") for _ in parts),
+                *self.descriptors.columns,
+                *(item.column for item in self.inputs),
             ),
             graph_targets=tuple(target.column for target in self.targets),
         )
@@ -174,13 +203,24 @@ class SmilesAdapter(Adapter):
         return clone
 
     def record_of(self, item: Any) -> Record:
-        """The row of a SMILES or of an RDKit molecule, without targets."""
+        """The row of a SMILES or of an RDKit molecule, without targets.
+
+        Where `extra_columns` are inputs it is a mapping, with these and the SMILES by column.
+        """
+        cells: tuple[str, ...] = ()
+        if self.inputs:
+            names = (self.smiles_column, *(one.name for one in self.inputs))
+            if not isinstance(item, Mapping) or any(name not in item for name in names):
+                remedy = f"Give a dict with {', '.join(map(repr, names))}."
+                raise RecordError(f"{item!r} lacks inputs of the model", remedy)
+            item, *values = (item[name] for name in names)
+            cells = tuple("" if value is None else str(value) for value in values)
         if isinstance(item, Chem.Mol):
             item = Chem.MolToSmiles(item)
         if not isinstance(item, str):
             remedy = "Give a SMILES or an RDKit molecule."
             raise RecordError(f"{item!r} is no molecule", remedy)
-        return Record(1, MoleculeRow(item))
+        return Record(1, MoleculeRow(item, inputs=cells))
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""
@@ -191,8 +231,17 @@ class SmilesAdapter(Adapter):
         count = len(self.targets)
         targets = table.find(names[:count], "data.target_columns")
         targets += table.find(names[count:], "data.weight_column")
+        inputs = table.find([item.name for item in self.inputs], "data.extra_columns")
+        reads_part = self.reads_targets and self.split_column is not None
+        part = table.find([self.split_column or ""], "data.split_column")[0] if reads_part else None
         for line, cells, fault in table.rows():
-            row = MoleculeRow(cells[smiles], tuple(cells[index] for index in targets), fault)
+            row = MoleculeRow(
+                cells[smiles],
+                tuple(cells[index] for index in targets),
+                fault,
+                tuple(cells[index] for index in inputs),
+                None if part is None else cells[part],
+            )
             yield Record(line, row)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
@@ -200,13 +249,23 @@ class SmilesAdapter(Adapter):
         if row.fault is not None:
             raise RecordError(row.fault)
         values = self._values(row)
+        inputs = self._inputs(row)
         molecule = read_molecule(row.smiles, self.explicit_hydrogens)
         add_molecule(graph, molecule, self.directed_bonds)
         if self.fragments == "none":
             graph.output(*range(molecule.GetNumAtoms()))
         else:
             graph.output(add_fragments(graph, molecule, self.fragments))
-        graph.finish(record.line, columns={"smiles": row.smiles.strip(), **values})
+        columns = {"smiles": row.smiles.strip(), **self.descriptors.values(molecule), **inputs}
+        graph.finish(record.line, columns={**columns, **values})
+
+    def _inputs(self, row: MoleculeRow) -> dict[str, float | str | None]:
+        """The columns of the table that are inputs, and the part."""
+        pairs = zip(self.inputs, row.inputs, strict=True)
+        found: dict[str, float | str | None] = {item.name: item.parse(cell) for item, cell in pairs}
+        if row.part is not None:
+            found[PART] = read_part(row.part, str(self.split_column))
+        return found
 
     def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
         if not self.reads_targets:
@@ -283,6 +342,6 @@ def _refuse_repeated(names: Sequence[str]) -> None:
     if repeated:
         raise ConfigError(
             f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name each "
-            "column once in smiles_column and target_columns.",
+            "column once in smiles_column, target_columns, extra_columns and split_column.",
             columns=repeated,
         )

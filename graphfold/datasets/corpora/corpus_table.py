@@ -60,6 +60,12 @@ _QM9 = {
     "ip": ("isotropic_polarizability", "bohr^3"),
     "potential": ("internal_energy_298K", "hartree"),
 }
+_MOLECULE_ACE = (
+    *("CHEMBL1862_Ki", "CHEMBL2034_Ki", "CHEMBL2047_EC50", "CHEMBL204_Ki", "CHEMBL2147_Ki"),
+    *("CHEMBL214_Ki", "CHEMBL219_Ki", "CHEMBL228_Ki", "CHEMBL231_Ki", "CHEMBL233_Ki"),
+    *("CHEMBL235_EC50", "CHEMBL236_Ki", "CHEMBL237_EC50", "CHEMBL238_Ki", "CHEMBL287_Ki"),
+    *("CHEMBL2971_Ki", "CHEMBL3979_EC50", "CHEMBL4203_Ki", "CHEMBL4616_EC50", "CHEMBL4792_Ki"),
+)
 
 _CORPORA = (
     Corpus(
@@ -226,6 +232,22 @@ _CORPORA = (
             "KRICT-DATA/EGCN",
             "7122542e074938f5c6bd3aea0ef03fc7acf76eec",
             "the files data/qm9_*.csv",
+        ),
+    ),
+    Corpus(
+        "moleculeace",
+        "MoleculeACE: potency at a protein with activity cliffs, -log10(mol/L) (data.variant)",
+        _molecules(
+            ["y [pEC50/pKi]"],
+            "regression",
+            units={"y [pEC50/pKi]": "-log10(mol/L)"},
+            split_column="split",
+        ),
+        tuple(CorpusFile(f"{name}.csv", None, name) for name in _MOLECULE_ACE),
+        _github(
+            "molML/MoleculeACE",
+            "7e6de0bd2968c56589c580f2a397f01c531ede26",
+            "the folder MoleculeACE/Data/benchmark_data",
         ),
     ),
     Corpus(

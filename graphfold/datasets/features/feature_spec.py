@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
+from graphfold.datasets.features.input_scaler import InputScaler, fit_input_scaler
 from graphfold.datasets.features.scaler import Scaler, fit_scaler
 from graphfold.datasets.features.vocabulary import Vocabulary, fit_vocabulary
 from graphfold.errors import SchemaError
@@ -22,11 +23,13 @@ class FeatureSpec:
         source: the schema of the graphs as the adapter makes them.
         vocabularies: (space, column) -> the vocabulary of that string feature.
         scalers: target -> its scaler, in the target's unit.
+        inputs: feature of whole graphs -> its scaler; of floats, for counts stay as they are.
     """
 
     source: Schema
     vocabularies: Mapping[Key, Vocabulary]
     scalers: Mapping[str, Scaler]
+    inputs: Mapping[str, InputScaler] = field(default_factory=dict)
 
     @staticmethod
     def fit(
@@ -35,7 +38,8 @@ class FeatureSpec:
         """Learns from `dag`, the training part.
 
         Features of nodes and of edges that are strings get a vocabulary; features of whole graphs
-        (a name, the text) stay strings, which models do not see. Targets of floats get a scaler.
+        (a name, the text) stay strings, which models do not see. Targets of floats get a scaler,
+        and so do features of whole graphs that are floats.
 
         Args:
             dag: the training part, as read.
@@ -63,7 +67,12 @@ class FeatureSpec:
             if column.name in scalers:
                 raise SchemaError(f"two targets are called '{column.name}'. Rename one of them.")
             scalers[column.name] = fit_scaler(dag.columns[space][column.name])
-        return FeatureSpec(dag.schema, vocabularies, scalers)
+        inputs = {
+            column.name: fit_input_scaler(dag.columns["graph"][column.name])
+            for column in dag.schema.graph_inputs
+            if column.torch_dtype.is_floating_point
+        }
+        return FeatureSpec(dag.schema, vocabularies, scalers, inputs)
 
     @property
     def schema(self) -> Schema:
@@ -71,7 +80,7 @@ class FeatureSpec:
         return self._encoded(self.source)
 
     def encode(self, dag: TypedDAG) -> TypedDAG:
-        """`dag` with vocabulary ids in place of strings: one look-up per column.
+        """`dag` with vocabulary ids in place of strings, and inputs of whole graphs scaled.
 
         The targets of `dag` may be others than those learnt from, or none.
 
@@ -83,6 +92,8 @@ class FeatureSpec:
         for (space, name), vocabulary in self.vocabularies.items():
             words = dag.dictionaries[space, name]
             columns[space][name] = vocabulary.encode(columns[space][name], words)
+        for name, scaler in self.inputs.items():
+            columns["graph"][name] = scaler.scale(columns["graph"][name])
         return replace(
             dag,
             schema=self._encoded(dag.schema),
@@ -99,6 +110,7 @@ class FeatureSpec:
                 for (space, name), vocabulary in self.vocabularies.items()
             ],
             "scalers": {name: scaler._asdict() for name, scaler in self.scalers.items()},
+            "inputs": {name: scaler._asdict() for name, scaler in self.inputs.items()},
         }
 
     @staticmethod
@@ -108,6 +120,7 @@ class FeatureSpec:
             Schema.from_dict(data["source"]),
             {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
             {name: Scaler(**values) for name, values in data["scalers"].items()},
+            {name: InputScaler.from_dict(v) for name, v in data.get("inputs", {}).items()},
         )
 
     def _check(self, schema: Schema) -> None:
@@ -159,12 +172,12 @@ def _targets(schema: Schema) -> list[tuple[str, Column]]:
 
 
 def _features(schema: Schema) -> dict[str, str]:
-    """The inputs of a model, in words: everything but targets and features of graphs."""
+    """The inputs of a model, in words: all but targets, and strings and codes of graphs."""
     facts = {}
     for number, node_type in enumerate(schema.types):
         facts[f"node type '{node_type.name}'"] = f"number {number} with arity {node_type.arity}"
     groups = [(f"node type '{t.name}'", t.features) for t in schema.types]
-    groups.append(("inputs", schema.inputs.features))
+    groups += [("inputs", schema.inputs.features), ("whole graphs", schema.graph_inputs)]
     for edge in schema.relations:
         facts[f"relation '{edge.name}'"] = "present"
         groups.append((f"relation '{edge.name}'", edge.features))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.files.given_part import PART
 from graphfold.datasets.import_path import import_path
 from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.groups import (
@@ -38,7 +39,8 @@ class SplitSettings:
 
     Args:
         split: a name in `SPLITS`, or the dotted path of a function of one's own; by default "given"
-            where the source says what to train on, else "random".
+            where the source (its files, or a column of its table) says what to train on, else
+            "random".
         fractions: the shares of train, val and test.
         seed: of the split and of the order of batches.
         num_folds: how many folds kfold and repeated_kfold make.
@@ -96,13 +98,23 @@ class Records:
     def __len__(self) -> int:
         return self.dag.num_graphs
 
+    @property
+    def given(self) -> list[str | None]:
+        """[num_records] the part of each: as its own row says, else its file; None where unsaid."""
+        pairs = zip(self.parts, self.counts, strict=True)
+        parts = [part for part, count in pairs for _ in range(count)]
+        if ("graph", PART) not in self.dag.dictionaries:
+            return parts
+        own = self.dag.strings("graph", PART)
+        return [mine or part for mine, part in zip(own, parts, strict=True)]
+
 
 #: Divides records; every one is to be in exactly one part.
 SplitFunction: TypeAlias = Callable[[Records, SplitSettings], Split]
 
 #: The splits by name.
 SPLITS: Mapping[str, SplitFunction] = {
-    "given": lambda records, s: given_split(records.parts, records.counts, s.fractions, s.seed),
+    "given": lambda records, s: given_split(records.given, [1] * len(records), s.fractions, s.seed),
     "random": lambda records, s: random_split(
         len(records), s.fractions, s.seed, group_keys(records.dag, s.groups)
     ),
@@ -156,7 +168,7 @@ def split_records(records: Records, settings: SplitSettings) -> Split:
             it into two parts.
         DataError: if there are too few records for it.
     """
-    name = settings.split or ("given" if "train" in records.parts else "random")
+    name = settings.split or ("given" if "train" in records.given else "random")
     settings.check_grouped(name)
     split = find_split(name)(records, settings)
     if not isinstance(split, Split):

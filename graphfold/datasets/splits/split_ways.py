@@ -117,11 +117,13 @@ def given_split(
         given = ", ".join(name for name in PARTS if name in part) or "none"
         raise DataError(
             f"data.split=given needs files for train, but the parts given are: {given}. Use "
-            "data.split=random (or stratified, scaffold, scaffold_balanced, butina, kfold).",
+            "data.split=random (or stratified, scaffold, scaffold_balanced, butina, kfold), or set "
+            ""
+            "data.split_column for a table that says train, val or test.",
         )
     notes = []
-    if not len(val):
-        shares = _check_fractions(fractions)
+    shares = _check_fractions(fractions)
+    if not len(val) and shares[1]:
         share = shares[1] / (shares[0] + shares[1])
         inner = random_split(len(train), (1 - share, share, 0.0), seed)
         train, val = train[inner.train.numpy()], train[inner.val.numpy()]

@@ -174,7 +174,11 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, primary: str = T
 
 
 def _meet_needs(whole: DictConfig, typed: Sequence[str]) -> None:
-    """Sets the options of the data that the model needs, as its config says (`needs_data`)."""
+    """Sets the options of the data that the model needs, as its config says (`needs_data`).
+
+    Those in `data_defaults` are set unless they are given: by the user, or by the config of the
+    data or of the experiment.
+    """
     for name, value in (whole.model.get("needs_data") or {}).items():
         key = f"data.{name}"
         given = OmegaConf.select(whole, key)
@@ -184,6 +188,10 @@ def _meet_needs(whole: DictConfig, typed: Sequence[str]) -> None:
                 f"not {json.dumps(given)}. Leave it out, or choose another model."
             )
         OmegaConf.update(whole, key, value, force_add=True)
+    for name, value in (whole.model.get("data_defaults") or {}).items():
+        key = f"data.{name}"
+        if key not in typed and OmegaConf.select(whole, key) is None:
+            OmegaConf.update(whole, key, value, force_add=True)
 
 
 def _count_epochs(whole: DictConfig, typed: Sequence[str]) -> None:

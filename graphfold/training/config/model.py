@@ -26,9 +26,9 @@ AUTO = "auto"
 #: In place of a head's class weights: those that make up for how often the classes occur.
 BALANCED = "balanced"
 
-#: Values that several parts of a model share, its needs of the data, and the file that its weights
+#: Values that several parts of a model share, its wishes of the data, and the file that its weights
 #: begin with; no arguments of its own.
-SHARED = ("hidden_size", "dropout", "needs_data", "layers", "encoder_from")
+SHARED = ("hidden_size", "dropout", "needs_data", "layers", "data_defaults", "encoder_from")
 
 _LAYERS = "graphfold.layers"
 
@@ -63,6 +63,8 @@ def complete_model_config(
         if own.get("level") == AUTO:
             own["level"] = "node" if _has_node_targets_only(schema) else "graph"
         is_pair = own.get("level", "graph") == "graph" and max(outputs, default=1) == 2
+    elif "readout" not in own:  # of whole graphs
+        is_pair = False
     else:
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:

@@ -93,7 +93,7 @@ def make_trainer(
         "deterministic": config["deterministic"],
         "default_root_dir": str(folder.path),
         "callbacks": callbacks,
-        "logger": _loggers(config, folder),
+        "logger": make_loggers(config, folder),
         "plugins": [checkpoints],
         "use_distributed_sampler": False,
         "num_sanity_val_steps": 0,
@@ -183,7 +183,7 @@ def _callbacks(config: Mapping[str, Any], learner: Learner) -> list[Callback]:
     return made
 
 
-def _loggers(config: Mapping[str, Any], folder: RunFolder) -> list[Any]:
+def make_loggers(config: Mapping[str, Any], folder: RunFolder) -> list[Any]:
     """The loggers of the config, made to write into the run folder.
 
     Raises:

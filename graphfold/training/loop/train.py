@@ -18,6 +18,7 @@ from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
+from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
@@ -27,6 +28,7 @@ from graphfold.training.config.stages import read_stages
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
 from graphfold.training.loop.fit import fit
+from graphfold.training.loop.fit_once import fit_once
 from graphfold.training.loop.learner import Learner
 from graphfold.training.process.process import prepare_process
 from graphfold.training.report.report import write_report
@@ -221,7 +223,10 @@ def _fit_members(
         own.best.parent.mkdir(parents=True, exist_ok=True)
         common = _common_checkpoint({**complete, "ensemble": 1}, data)
         order = member_seed(data.settings.split.seed, number)
-        fit(complete, own, learner, data, common, resume, order, callbacks)
+        if isinstance(learner.model, FittedModel):
+            fit_once(complete, own, learner, learner.model, data, common)
+        else:
+            fit(complete, own, learner, data, common, resume, order, callbacks)
     if len(members) > 1:
         join_members(folder, members)
 

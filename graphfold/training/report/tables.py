@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graphfold.datasets.features.input_scaler import missing_inputs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import LeftOut, count_of
 
@@ -17,7 +18,7 @@ def describe_data(data: DataModule) -> str:
     parts = ", ".join(f"{size} {name}" for name, size in sizes.items())
     total = count_of(sum(sizes.values()), "record")
     lines = [f"{total}: {parts} ({data.split.method} split)"]
-    lines += data.split.notes
+    lines += [*data.split.notes, *missing_inputs(data.raw)]
     lines += data.source.spec().make().notes(data.raw)
     bad = [e.place_and_fault for e in data.skipped if not isinstance(e, LeftOut)]
     if bad:

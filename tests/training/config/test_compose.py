@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,13 @@ def test_settings_that_are_none(word: str) -> None:
 def test_an_interpolation_to_nowhere_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"seed: Interpolation key 'nowhere' not found"):
         compose(["seed=${nowhere}"])
+
+
+def test_what_a_model_would_like_of_the_data_is_set_unless_it_is_given() -> None:
+    def descriptors(*overrides: str) -> Any:
+        return compose(list(overrides)).config["data"]["descriptors"]
+
+    forest = ("data=esol", "model=forest")
+    assert descriptors(*forest) == ["morgan"]
+    assert descriptors(*forest, "data.descriptors=[rdkit2d]") == ["rdkit2d"]
+    assert descriptors("experiment=moleculeace_forest") == ["rdkit2d", "morgan"]

@@ -1,0 +1,74 @@
+"""InputScaler: the means and deviations of a graph's numbers that are inputs of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import TypedDAG
+from graphfold.errors import count_of
+
+#: Scaled inputs beyond so many deviations are cut off: some descriptors span twenty decades.
+LARGEST = 6.0
+
+
+class InputScaler(NamedTuple):
+    """Every entry of a column of floats in units of its deviation, counted from its mean.
+
+    Args:
+        mean: [num_entries] of the measured values of the training part.
+        std: [num_entries] their deviation; 0 for an entry that never varies and is never used.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def scale(self, values: Tensor) -> Tensor:
+        """Scaled values within +-`LARGEST`, 0 where one is missing or never varies.
+
+        Shape:
+            values: [num_graphs, *shape]
+            returns: the same
+        """
+        rows = values.reshape(len(values), -1).double()
+        std = torch.tensor(self.std, dtype=torch.float64)
+        scaled = (rows - torch.tensor(self.mean, dtype=torch.float64)) / std.where(std > 0, 1.0)
+        scaled = scaled.clamp(-LARGEST, LARGEST).nan_to_num(0.0).where(std > 0, 0.0)
+        return scaled.to(values.dtype).reshape(values.shape)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> InputScaler:
+        """The scaler whose fields are those of `data`."""
+        return InputScaler(tuple(data["mean"]), tuple(data["std"]))
+
+
+def fit_input_scaler(values: Tensor) -> InputScaler:
+    """The scaler of the measured values of a column; NaN is a missing one.
+
+    Shape:
+        values: [num_graphs, *shape]
+    """
+    rows = values.reshape(len(values), -1).double()
+    count = (~rows.isnan()).sum(0).clamp(min=1)
+    mean = rows.nan_to_num(0.0).sum(0) / count
+    std = (((rows - mean).nan_to_num(0.0).square().sum(0)) / count).sqrt()
+    # Equal numbers have a mean that is off by a rounding error, and so a tiny deviation.
+    is_constant = std <= 1e-7 * mean.abs()
+    return InputScaler(tuple(mean.tolist()), tuple(std.masked_fill(is_constant, 0.0).tolist()))
+
+
+def missing_inputs(dag: TypedDAG) -> list[str]:
+    """A line for every input of whole graphs that is missing or undefined somewhere."""
+    lines = []
+    for column in dag.schema.graph_inputs:
+        values = dag.columns["graph"][column.name]
+        count = int(values.isnan().sum()) if values.is_floating_point() else 0
+        if count:
+            lines.append(
+                f"{column.name}: {count_of(count, 'value')} of {values.numel():,} missing or not "
+                "finite, taken as the mean of the training part"
+            )
+    return lines

@@ -1,0 +1,114 @@
+"""Descriptors: numbers of a whole molecule, as further inputs of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+from rdkit.Chem import Descriptors as rdkit_descriptors
+from rdkit.Chem import rdFingerprintGenerator
+
+from graphfold.dag import Column
+from graphfold.errors import ConfigError, did_you_mean
+
+#: The largest count that a fingerprint keeps: it is stored in a byte.
+LARGEST_COUNT = 255
+
+
+class Descriptors:
+    """The descriptors of a molecule, each a column of numbers of its graph.
+
+    - `rdkit2d`: all descriptors of RDKit's `Descriptors.descList`, in its order. One that is
+      undefined for a molecule, or not finite in single precision, is missing (NaN).
+    - `morgan`: how often each circular substructure occurs (Rogers and Hahn 2010,
+      https://doi.org/10.1021/ci100050t), hashed to `fingerprint_size` counts of at most 255;
+    - `atom_pairs`: the same of pairs of atoms and the bonds between them (Carhart et al. 1985,
+      https://doi.org/10.1021/ci00046a002);
+    - `torsions`: the same of paths of four atoms (Nilakantan et al. 1987,
+      https://doi.org/10.1021/ci00054a008).
+
+    Args:
+        names: which of them, in order.
+        morgan_radius: the most bonds from the centre of a substructure.
+        fingerprint_size: the number of counts of each of the others than `rdkit2d`.
+
+    Attributes:
+        columns: the columns of the schema.
+
+    Raises:
+        ConfigError: if a name is unknown or repeated, or radius or size are out of range.
+    """
+
+    def __init__(
+        self, names: Sequence[str] = (), morgan_radius: int = 2, fingerprint_size: int = 2048
+    ) -> None:
+        for name in names:
+            if name not in DESCRIPTORS:
+                raise ConfigError(
+                    f"there are no descriptors '{name}'.{did_you_mean(name, DESCRIPTORS)} Use "
+                    f"some of {', '.join(DESCRIPTORS)}."
+                )
+        if len({*names}) < len(names):
+            raise ConfigError(f"descriptors names one twice: {', '.join(names)}. Name each once.")
+        if morgan_radius < 0 or fingerprint_size < 1:
+            raise ConfigError(
+                f"morgan_radius is {morgan_radius} and fingerprint_size {fingerprint_size}. Give a "
+                "radius from 0 on and a size from 1 on."
+            )
+        self.names = tuple(names)
+        self.morgan_radius = morgan_radius
+        self.fingerprint_size = fingerprint_size
+        self.columns = tuple(self._column(name) for name in names)
+
+    def values(self, molecule: Chem.Mol) -> dict[str, NDArray[np.generic]]:
+        """name -> the numbers of its column."""
+        return {name: DESCRIPTORS[name](self, molecule) for name in self.names}
+
+    def _column(self, name: str) -> Column:
+        if name == "rdkit2d":
+            return Column(name, "float32", (len(rdkit_descriptors.descList),))
+        return Column(name, "uint8", (self.fingerprint_size,))
+
+
+def rdkit2d(_: Descriptors, molecule: Chem.Mol) -> NDArray[np.float32]:
+    """[number of RDKit's descriptors] NaN where one is undefined."""
+    compute: Any = rdkit_descriptors.CalcMolDescriptors
+    with rdBase.BlockLogs(), np.errstate(over="ignore"):
+        found = compute(molecule, float("nan"), silent=True)
+        values = np.array([float(value) for value in found.values()]).astype(np.float32)
+    return np.where(np.isfinite(values), values, np.float32("nan"))
+
+
+def morgan(options: Descriptors, molecule: Chem.Mol) -> NDArray[np.uint8]:
+    """[fingerprint_size] counts of circular substructures."""
+    make, size = rdFingerprintGenerator.GetMorganGenerator, options.fingerprint_size
+    return _counts(make(radius=options.morgan_radius, fpSize=size), molecule)
+
+
+def atom_pairs(options: Descriptors, molecule: Chem.Mol) -> NDArray[np.uint8]:
+    """[fingerprint_size] counts of pairs of atoms."""
+    make, size = rdFingerprintGenerator.GetAtomPairGenerator, options.fingerprint_size
+    return _counts(make(fpSize=size), molecule)
+
+
+def torsions(options: Descriptors, molecule: Chem.Mol) -> NDArray[np.uint8]:
+    """[fingerprint_size] counts of paths of four atoms."""
+    make, size = rdFingerprintGenerator.GetTopologicalTorsionGenerator, options.fingerprint_size
+    return _counts(make(fpSize=size), molecule)
+
+
+def _counts(generator: Any, molecule: Chem.Mol) -> NDArray[np.uint8]:
+    counts: NDArray[np.uint32] = generator.GetCountFingerprintAsNumPy(molecule)
+    return counts.clip(max=LARGEST_COUNT).astype(np.uint8)
+
+
+#: The descriptors by name.
+DESCRIPTORS: Mapping[str, Callable[[Descriptors, Chem.Mol], NDArray[np.generic]]] = {
+    "rdkit2d": rdkit2d,
+    "morgan": morgan,
+    "atom_pairs": atom_pairs,
+    "torsions": torsions,
+}

@@ -1,0 +1,1 @@
+"""Baselines: models that are fitted at once to numbers of whole graphs, without a network."""

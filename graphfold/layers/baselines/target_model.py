@@ -1,0 +1,112 @@
+"""TargetModel: the base of fitted models that treat each target for itself."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, States
+from graphfold.dag import Schema, TypedDAG
+from graphfold.errors import ConfigError
+from graphfold.layers.baselines.fitted_model import FittedModel
+from graphfold.layers.heads.classification import ClassificationHead
+from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.regression import RegressionHead
+
+
+class TargetModel(FittedModel):
+    """Has a module of buffers for each target, from inputs to what the head decodes.
+
+    Each is fitted to the graphs where its target is measured. A target that is measured nowhere is
+    predicted by its scaler's mean, or by equal probabilities, with a warning.
+
+    A subclass writes `fit_target`, and `empty` for a module to load a state into.
+
+    Args:
+        schema: the schema of the graphs.
+        head: makes the `Head`.
+        scalers: target name -> (mean, standard deviation) of the training part.
+
+    Raises:
+        ConfigError: as `FittedModel`.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        head: Callable[..., Head],
+        scalers: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        super().__init__(schema, head, scalers)
+        self.targets = nn.ModuleList(self.empty() for _ in self.head.columns)
+
+    @property
+    def num_outputs(self) -> int:
+        """The raw outputs of one target."""
+        return self.head.num_classes if isinstance(self.head, ClassificationHead) else 1
+
+    def rows(self, states: States, batch: Batch) -> Tensor:
+        """[num_graphs, ...] what the head decodes."""
+        x = self.inputs.read(batch.dag)
+        return torch.cat([self.raw(target(x)) for target in self.targets], dim=1)
+
+    def fit(self, dag: TypedDAG) -> None:
+        """Fits every target; see `FittedModel.fit`."""
+        x = self.inputs.read(dag)
+        wanted = self.head.target_rows(dag)
+        known = self.head.measured(wanted)
+        if isinstance(self.head, RegressionHead):
+            wanted = (wanted - self.head.mean) / self.head.std
+        columns = wanted.view(len(x), -1).T, known.view(len(x), -1).T
+        for number, (y, is_known) in enumerate(zip(*columns, strict=True)):
+            if is_known.any():
+                self.targets[number] = self.fit_target(x[is_known], y[is_known])
+            else:
+                warnings.warn(
+                    f"'{self.head.targets[number]}' is measured nowhere in the training part, so "
+                    f"{type(self).__name__} says the same of every record.",
+                    stacklevel=2,
+                )
+
+    @abstractmethod
+    def empty(self) -> nn.Module:
+        """A module for one target that is not fitted: [num_rows, num_outputs] zeros, raw."""
+
+    @abstractmethod
+    def fit_target(self, x: Tensor, y: Tensor) -> nn.Module:
+        """A module from [num_rows, size] to what `raw` takes.
+
+        Args:
+            x: [num_rows, size] the inputs, float32.
+            y: [num_rows] standardised numbers, or classes.
+        """
+
+    def raw(self, fitted: Tensor) -> Tensor:
+        """[num_rows, num_outputs] what the head decodes, from what a fitted module gives."""
+        return fitted
+
+
+def draw_seed() -> int:
+    """A seed for another library, from torch's generator."""
+    return int(torch.randint(2**31 - 1, ()))
+
+
+def import_ensemble(name: str) -> Any:
+    """The module `sklearn.ensemble`.
+
+    Raises:
+        ConfigError: if scikit-learn is not installed; it names the model and the extra.
+    """
+    try:
+        from sklearn import ensemble
+    except ImportError as error:
+        raise ConfigError(
+            f"model={name} is fitted by scikit-learn, which cannot be imported ({error}). Install "
+            "it with pip install 'graphfold[baselines]'."
+        ) from error
+    return ensemble
