@@ -64,7 +64,9 @@ class JsonAdapter(Adapter):
             raise ConfigError(f"sample is {sample}. Give at least 1.")
         self.target = None if target is None else JsonPath(target)
         self.task, self.sample = task, sample
-        self.ignored = [JsonPath(path) for path in ignore] + [self.target] * (target is not None)
+        self.ignored = [JsonPath(path) for path in ignore]
+        if self.target is not None:
+            self.ignored.append(self.target)
         self.is_open = record_schema is None
         form = _load(record_schema) if isinstance(record_schema, str) else record_schema
         self.root = Fields({}) if form is None else from_dict(form)
@@ -161,7 +163,7 @@ class JsonAdapter(Adapter):
     def _features(self, value: Any) -> Any:
         """The record without its target and what is ignored."""
         for path in self.ignored:
-            if path is not None and path.find(value) is not ABSENT:
+            if path.find(value) is not ABSENT:
                 value = _without(value, path.steps)
         return value
 

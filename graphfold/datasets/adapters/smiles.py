@@ -123,8 +123,8 @@ class SmilesAdapter(Adapter):
         weights = [] if weight_column is None else [TableWeight(weight_column)]
         self.inputs = tuple(TableInput(name, fill_missing) for name in extra_columns or ())
         parts = () if split_column is None else (split_column,)
-        asked = (*weights, *self.inputs)
-        _refuse_repeated((smiles_column, *names, *(item.name for item in asked), *parts))
+        more = [weight.name for weight in weights] + [item.name for item in self.inputs]
+        _refuse_repeated((smiles_column, *names, *more, *parts))
         self.descriptors = Descriptors(descriptors or (), morgan_radius, fingerprint_size)
         self.split_column = split_column
         self.smiles_column = smiles_column

@@ -95,9 +95,10 @@ class Gathered:
     def join(self, other: Gathered) -> None:
         """Adds the values of another place."""
         self.numbers += other.numbers
-        for counts, more in ((self.strings, other.strings), (self.kinds, other.kinds)):
-            for key, count in more.items():
-                counts[key] = counts.get(key, 0) + count  # type: ignore[index,attr-defined]
+        for text, count in other.strings.items():
+            self.strings[text] = self.strings.get(text, 0) + count
+        for kind, count in other.kinds.items():
+            self.kinds[kind] = self.kinds.get(kind, 0) + count
         for key, inner in other.keys.items():
             self.keys.setdefault(key, Gathered(inner.depth)).join(inner)
         if other.items is not None:

@@ -136,8 +136,8 @@ def from_dict(form: Any, path: str = "$") -> Position:
     """
     if not isinstance(form, Mapping):
         raise ConfigError(f"the schema of records has {form!r} at {path}. Give it a kind.")
-    kind = form.get("kind")
-    unknown = set(form) - {"kind", *_KEYS.get(str(kind), ())}
+    kind = str(form.get("kind"))
+    unknown = set(form) - {"kind", *_KEYS.get(kind, ())}
     if kind not in _KEYS or unknown:
         what = f"the key {sorted(map(str, unknown))[0]!r}" if kind in _KEYS else f"kind {kind!r}"
         raise ConfigError(
