@@ -21,12 +21,12 @@ from graphfold.datasets.molecules.feature_set import FeatureSet
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, label_stereo
 from graphfold.datasets.molecules.molecule_arrays import MoleculeArrays, build_graphs
 from graphfold.datasets.molecules.rdkit_binary import (
+    CENTRE,
+    STEREO,
     CutMolecule,
     cut_molecule,
     decode_atom,
     decode_bond,
-    is_centre,
-    is_stereo,
 )
 
 Facts = TypeVar("Facts", AtomFacts, BondFacts)
@@ -103,8 +103,8 @@ class MoleculeChunk:
         self, molecule: Chem.Mol, cut: CutMolecule, atoms: list[int], bonds: list[int]
     ) -> None:
         """Replaces the numbers of stereo centres and double bonds by those with their labels."""
-        centres = [number for number, atom in enumerate(cut.atoms) if is_centre(atom)]
-        doubles = [number for number, bond in enumerate(cut.bonds) if is_stereo(bond)]
+        centres = [number for number, atom in enumerate(cut.atoms) if atom[2] & CENTRE]
+        doubles = [number for number, bond in enumerate(cut.bonds) if bond[0] & STEREO]
         if not centres and not doubles:
             return
         own_atoms = list(map(molecule.GetAtomWithIdx, centres))

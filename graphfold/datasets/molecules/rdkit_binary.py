@@ -23,11 +23,12 @@ _FIRST_ATOM = 30
 
 # Bits of the second byte of an atom.
 _AROMATIC, _NO_IMPLICIT = 0x40, 0x20
-# Bits of the third and fourth byte of an atom: which values follow, one byte each but the isotope.
-_CHARGE, _CHIRAL, _HYBRID, _EXPLICIT, _VALENCE, _IMPLICIT, _RADICALS = (1 << i for i in range(1, 8))
-# Bits of the first byte of a bond, after the numbers of its atoms.
-_STEREO, _DIRECTION, _ORDER, _CONJUGATED = 0x02, 0x04, 0x08, 0x20
-_KNOWN_OF_BONDS = _STEREO | _DIRECTION | _ORDER | _CONJUGATED | _AROMATIC
+# Bits of the third byte of an atom: which values follow, one byte each. `CENTRE` is set where it is
+# a stereo centre.
+_CHARGE, CENTRE, _HYBRID, _EXPLICIT, _VALENCE, _IMPLICIT, _RADICALS = (1 << i for i in range(1, 8))
+# Bits of the first byte of a bond: `STEREO` is set where it has a configuration.
+STEREO, _DIRECTION, _ORDER, _CONJUGATED = 0x02, 0x04, 0x08, 0x20
+_KNOWN_OF_BONDS = STEREO | _DIRECTION | _ORDER | _CONJUGATED | _AROMATIC
 
 
 class CutMolecule(NamedTuple):
@@ -65,13 +66,13 @@ def cut_molecule(molecule: Chem.Mol) -> CutMolecule | None:
         ends += data[place : place + 2]
         after = place + 3 + (flags & _KNOWN_VALUES).bit_count()
         bonds.append(data[place + 2 : after])
-        place = after + 1 + data[after] if flags & _STEREO else after
+        place = after + 1 + data[after] if flags & STEREO else after
     if data[place] != _RINGS:
         return None
     return CutMolecule(atoms, ends, bonds, _cut_rings(data, place + 1))
 
 
-_KNOWN_VALUES = _STEREO | _DIRECTION | _ORDER
+_KNOWN_VALUES = STEREO | _DIRECTION | _ORDER
 
 
 def _cut_atoms(data: bytes, num_atoms: int) -> tuple[list[bytes], int]:
@@ -109,16 +110,6 @@ def _atom_sizes() -> Mapping[bytes, int]:
     }
 
 
-def is_centre(atom: bytes) -> bool:
-    """True if an atom is marked as a stereo centre."""
-    return bool(atom[2] & _CHIRAL)
-
-
-def is_stereo(bond: bytes) -> bool:
-    """True if a bond is marked with a configuration."""
-    return bool(bond[0] & _STEREO)
-
-
 def decode_atom(atom: bytes, label: str | None) -> AtomFacts:
     """The facts of an atom, as if it had no neighbours and were in no ring.
 
@@ -132,7 +123,7 @@ def decode_atom(atom: bytes, label: str | None) -> AtomFacts:
         return next(values) if present & bit else default
 
     charge = value(_CHARGE)
-    chiral_tag = value(_CHIRAL)
+    chiral_tag = value(CENTRE)
     hybridization = value(_HYBRID, int(HybridizationType.SP3))
     hydrogens = value(_EXPLICIT)
     value(_VALENCE)
@@ -162,7 +153,7 @@ def decode_bond(bond: bytes, label: str | None) -> BondFacts:
     flags = bond[0]
     return BondFacts(
         order=bond[1] if flags & _ORDER else int(BondType.SINGLE),
-        stereo=bond[-1] if flags & _STEREO else 0,
+        stereo=bond[-1] if flags & STEREO else 0,
         label=label,
         conjugated=bool(flags & _CONJUGATED),
         in_ring=False,

@@ -74,8 +74,7 @@ def predict_file(predictor: Predictor, path: Path, output: Path | None) -> tuple
 
 
 def _json_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
-    records = predictor.adapter.records(path)
-    for prediction in predictor.predict_records(path, records):
+    for prediction in predictor.predict_path(path):
         text = json.dumps(prediction.to_dict(), ensure_ascii=False, allow_nan=False)
         yield text + "\n", bool(prediction.reason)
 
@@ -85,11 +84,10 @@ def _csv_lines(predictor: Predictor, path: Path) -> Iterator[tuple[str, bool]]:
     table, head = predictor.adapter.open_table(path), predictor.trained.model.head
     names = [*head.columns_of(predictor.adapter.class_names), "reason"]
     header = _csv_line([*table.columns, *_free(names, table.columns)])
-    records = predictor.adapter.records(path)
-    first = list(islice(records, 1))  # a missing column is found here, before the header is written
+    predictions = predictor.predict_path(path)
+    first = list(islice(predictions, 1))  # finds a missing column before the header is written
     yield header, False
-    predictions = predictor.predict_records(path, chain(first, records))
-    for row, prediction in zip(table.rows(), predictions, strict=True):
+    for row, prediction in zip(table.rows(), chain(first, predictions), strict=True):
         cells = [*row.cells, *_values(prediction, len(names) - 1), prediction.reason]
         yield _csv_line(cells), bool(prediction.reason)
 
