@@ -6,6 +6,7 @@ import csv
 import gzip
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def labelled(smiles: str) -> Chem.Mol:
     centres = [a.GetIdx() for a in molecule.GetAtoms() if a.GetChiralTag()]
     centres = [i for i in centres if not molecule.GetAtomWithIdx(i).HasProp("_CIPCode")]
     if centres:
-        AssignCIPLabels(molecule, centres, [], 10_000)
+        with suppress(RuntimeError):  # too large a symmetry: no label
+            AssignCIPLabels(molecule, centres, [], 10_000)
     return molecule
 
 
