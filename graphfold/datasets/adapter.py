@@ -15,6 +15,9 @@ from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.errors import DataError, GraphError, LeftOut, RecordError, SchemaError
 
+#: The graph feature that says what a record was changed to before it became a graph, if it was.
+CHANGED_TO = "changed_to"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -212,6 +215,12 @@ def read_records(
     skipped |= {position: part.skipped[0] for position, part in parts.items() if part.skipped}
     whole = {position: part for position, part in parts.items() if not part.skipped}
     return _result(collate([part.dag for part in parts.values()]), skipped, whole)
+
+
+def count_changed(dag: TypedDAG) -> int:
+    """The number of graphs whose records were changed on purpose: salts stripped and the like."""
+    changed = dag.columns["graph"].get(CHANGED_TO)
+    return 0 if changed is None else int((changed >= 0).sum())
 
 
 def _result(dag: TypedDAG, skipped: dict[int, RecordError], kept: Iterable[int]) -> ReadResult:

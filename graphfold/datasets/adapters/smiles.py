@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from rdkit import Chem
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
-from graphfold.datasets.adapter import Adapter, ManyGraphs, Record
+from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.directed_bonds import (
@@ -25,6 +25,12 @@ from graphfold.datasets.molecules.feature_set import FeatureSet
 from graphfold.datasets.molecules.feature_sets import find_features
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, label_stereo, read_molecule
 from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
+from graphfold.datasets.molecules.preparation import (
+    Salts,
+    Standardize,
+    check_preparation,
+    prepare,
+)
 from graphfold.errors import ConfigError, LeftOut, RecordError, did_you_mean
 
 
@@ -48,7 +54,9 @@ class SmilesAdapter(Adapter):
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
     them outputs; the relation `bond`, with both directions of each bond; the graph feature
     `smiles`. Atom i covers the span (i, i + 1). The features are those of a set of `FEATURE_SETS`.
-    With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`.
+    Where a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
+    the SMILES that the graph was made of. With `directed_bonds` the bonds are nodes instead of
+    edges; see `add_directed_bonds`.
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
@@ -64,6 +72,9 @@ class SmilesAdapter(Adapter):
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         units: target -> unit, such as {"expt": "kcal/mol"}.
         features: the name of the feature set, see `FEATURE_SETS`.
+        salts: "keep" takes salts and mixtures as they are, "strip" keeps the largest part, "refuse"
+            takes them for bad records.
+        standardize: "none", "cleanup", "parent" or "tautomer", see `prepare`.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -84,6 +95,8 @@ class SmilesAdapter(Adapter):
         directed_bonds: bool = False,
         units: Mapping[str, str] | None = None,
         features: str = "graphfold",
+        salts: Salts = "keep",
+        standardize: Standardize = "none",
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
         _refuse_repeated((smiles_column, *names))
@@ -106,12 +119,19 @@ class SmilesAdapter(Adapter):
         )
         self.reads_targets = True
         self.features = find_features(features)
+        check_preparation(salts, standardize)
+        self.salts: Salts = salts
+        self.standardize: Standardize = standardize
+        changes = (salts, standardize) != ("keep", "none")
         atom = NodeType("atom", 0, self.features.atom_columns)
         bond = EdgeType("bond", self.features.bond_columns)
         self.schema = Schema(
             types=(atom, directed_bond(self.features)) if directed_bonds else (atom,),
             relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
-            graph_features=(Column("smiles", "string"),),
+            graph_features=(
+                Column("smiles", "string"),
+                *([Column(CHANGED_TO, "string")] if changes else []),
+            ),
             graph_targets=tuple(target.column for target in self.targets),
         )
 
@@ -198,7 +218,12 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self._values(row)
         molecule = read_molecule(row.smiles, self.explicit_hydrogens)
-        return molecule, {"smiles": row.smiles.strip(), **values}
+        columns = {"smiles": row.smiles.strip(), **values}
+        if (self.salts, self.standardize) != ("keep", "none"):
+            changed = columns[CHANGED_TO] = prepare(molecule, self.salts, self.standardize)
+            if changed is not None:
+                molecule = read_molecule(changed, self.explicit_hydrogens)
+        return molecule, columns
 
     def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
         if not self.reads_targets:

@@ -145,7 +145,7 @@ class _Numbers(dict[bytes, int], Generic[Facts]):
     def __init__(self, decode: Callable[[bytes], Facts]) -> None:
         super().__init__()
         self.facts: list[Facts] = []
-        self._decode = decode
+        self._decode: Callable[[bytes], Facts] = decode
         self._number: dict[Facts, int] = {}
 
     def __missing__(self, key: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from graphfold.errors import ConfigError
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.graph_model import GraphModel
 from graphfold.layers.molecules.dmpnn import DMPNNAtomCell, DMPNNBondCell
+
+SomeCell = TypeVar("SomeCell", DMPNNAtomCell, DMPNNBondCell)
 
 
 def load_chemprop_weights(model: GraphModel, weights: Mapping[str, Tensor]) -> None:
@@ -64,7 +67,7 @@ def _split(weight: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return weight[:, :width], weight[:, width:]
 
 
-def _cell(model: GraphModel, kind: type) -> nn.Module:
+def _cell(model: GraphModel, kind: type[SomeCell]) -> SomeCell:
     found = [module for module in model.network.modules() if isinstance(module, kind)]
     if len(found) != 1:
         raise ConfigError(

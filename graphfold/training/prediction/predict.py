@@ -37,6 +37,8 @@ def predict_command(args: argparse.Namespace) -> int:
             predictor.trained.model.network.fuse = False
         good, bad = predict_file(predictor, args.input, args.output)
     print(f"{good} predicted, {bad} could not be read (see their reason)", file=sys.stderr)
+    if predictor.num_changed:
+        print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
     if bad and not good:
         raise DataError(
             f"{args.input}: not one record could be read with the run's adapter; the reason is "

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.batching import Batch
 from graphfold.batching.scheduling.policy_choice import count_calls
 from graphfold.dag import TypedDAG, select
-from graphfold.datasets.adapter import Adapter, ReadResult, Record, read_records
+from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, RecordError
@@ -59,6 +59,7 @@ class Predictor:
         batch_size: how many records are predicted at once: as asked for, else that of the run or
             `BATCH_SIZE`, whichever is larger.
         num_workers: processes that read files, as in `read_chunks`.
+        num_changed: how many records were changed before they were predicted, so far.
     """
 
     def __init__(self, trained: TrainedModel, settings: Mapping[str, Any] | None = None) -> None:
@@ -68,6 +69,7 @@ class Predictor:
         is_asked = "batch_size" in (settings or {})
         self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
         self.num_workers = data.num_workers
+        self.num_changed = 0
         self.share = data.share  # "auto" until there is a record to try it with
         self.policy = data.policy  # likewise
 
@@ -138,6 +140,7 @@ class Predictor:
     def _predict_result(self, result: ReadResult) -> Iterator[Prediction]:
         """One prediction for each record that was read, good or bad."""
         kept, skipped = set(result.kept), iter(result.skipped)
+        self.num_changed += count_changed(result.dag)
         made = chain.from_iterable(map(self.predict_graphs, _parts(result.dag)))
         for position in range(len(kept) + len(result.skipped)):
             if position in kept:
