@@ -181,7 +181,7 @@ def build_graphs(
 def _in_rings(
     arrays: MoleculeArrays, first_atom: IntArray, ends: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Which atoms and which bonds are in a ring, as 0 and 1."""
+    """1 for each atom that is in a ring, else 0; and the same for the bonds."""
     sizes, num_rings = _array(arrays.ring_sizes), _array(arrays.num_rings)
     first = run_pointers(sizes)
     atoms = _array(arrays.rings) + first_atom[:-1].repeat(num_rings).repeat(sizes)
