@@ -121,8 +121,8 @@ def _columns(schema: Schema, graphs: Sequence[GraphLists]) -> tuple[Columns, Dic
         for spec in specs:
             rows = _input_rows(graphs, spec) if space == "inputs" else _rows(graphs, space, spec)
             if spec.dtype == "string":
-                rows, dictionaries[space, spec.name] = _encode(rows)
-            columns[space][spec.name] = _to_tensor(space, spec, rows)
+                rows, dictionaries[space, spec.name] = encode_strings(rows)
+            columns[space][spec.name] = to_tensor(space, spec, rows)
     return columns, dictionaries
 
 
@@ -140,14 +140,24 @@ def _input_rows(graphs: Sequence[GraphLists], spec: Column) -> list[Any]:
     return rows
 
 
-def _encode(words: list[str | None]) -> tuple[list[int], tuple[str, ...]]:
+def encode_strings(words: list[str | None]) -> tuple[list[int], tuple[str, ...]]:
     """Codes in order of first occurrence, and the strings they stand for."""
     code: dict[str, int] = {}
     codes = [MISSING if word is None else code.setdefault(word, len(code)) for word in words]
     return codes, tuple(code)
 
 
-def _to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
+def to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
+    """[num_rows, *shape] the values of a column; None stands for a missing one.
+
+    Args:
+        space: the kind of row, for messages.
+        column: the column; one of strings holds their codes already.
+        rows: its values.
+
+    Raises:
+        SchemaError: if a value does not fit the column.
+    """
     if column.shape:
         absent = np.full(column.shape, column.missing)
         rows = [absent if row is None else row for row in rows]

@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rdkit import Chem
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
-from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record
 from graphfold.datasets.files.given_part import PART, read_part
 from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
-from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.bond_features import BOND_FEATURES
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.directed_bonds import (
     ARRIVES,
     CONTINUES,
-    DIRECTED_BOND,
     add_directed_bonds,
+    directed_bond,
+    refuse_crowded,
 )
+from graphfold.datasets.molecules.facts import atom_facts, bond_facts
+from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.feature_sets import find_features
 from graphfold.datasets.molecules.fragments import (
     FRAGMENT,
     FRAGMENT_INPUTS,
     MOLECULE,
     add_fragments,
 )
-from graphfold.datasets.molecules.molecule import label_stereo, read_molecule
+from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, label_stereo, read_molecule
+from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
+from graphfold.datasets.molecules.preparation import (
+    Salts,
+    Standardize,
+    check_preparation,
+    prepare,
+)
 from graphfold.errors import ConfigError, LeftOut, RecordError, did_you_mean
 
 
@@ -60,11 +68,12 @@ class SmilesAdapter(Adapter):
 
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
     them outputs; the relation `bond`, with both directions of each bond; the graph feature
-    `smiles`. Atom i covers the span (i, i + 1). The features are `ATOM_FEATURES`, `BOND_FEATURES`.
-    With `directed_bonds` the bonds are nodes instead of edges; see `add_directed_bonds`. With
-    `fragments` there are nodes above the atoms, of which the topmost is the only output; see
-    `add_fragments`.
-    Descriptors and columns of numbers are features of the graph, which models read beside atoms.
+    `smiles`. Atom i covers the span (i, i + 1). The features are those of a set of `FEATURE_SETS`.
+    Where a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
+    the SMILES that the graph was made of. With `directed_bonds` the bonds are nodes instead of
+    edges; see `add_directed_bonds`. With `fragments` there are nodes above the atoms, of which the
+    topmost is the only output; see `add_fragments`. Descriptors and columns of numbers are features
+    of the graph, which models read beside atoms.
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
@@ -90,6 +99,10 @@ class SmilesAdapter(Adapter):
         fill_missing: whether a cell of these may be empty; models then get the mean of the training
             part.
         split_column: the column that says train, val or test, for data.split=given.
+        features: the name of the feature set, see `FEATURE_SETS`.
+        salts: "keep" takes salts and mixtures as they are, "strip" keeps the largest part, "refuse"
+            takes them for bad records.
+        standardize: "none", "cleanup", "parent" or "tautomer", see `prepare`.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -118,6 +131,9 @@ class SmilesAdapter(Adapter):
         extra_columns: Sequence[str] | None = None,
         fill_missing: bool = False,
         split_column: str | None = None,
+        features: str = "graphfold",
+        salts: Salts = "keep",
+        standardize: Standardize = "none",
     ) -> None:
         names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
         weights = [] if weight_column is None else [TableWeight(weight_column)]
@@ -134,7 +150,6 @@ class SmilesAdapter(Adapter):
         self.class_names = own_names
         self.explicit_hydrogens = explicit_hydrogens
         self.directed_bonds = directed_bonds
-        self.fragments = fragments
         self.targets = tuple(
             TableTarget(
                 name,
@@ -148,18 +163,25 @@ class SmilesAdapter(Adapter):
         )
         self.measured: tuple[TableTarget | TableWeight, ...] = (*self.targets, *weights)
         self.reads_targets = True
-        atom = NodeType("atom", 0, tuple(p.column for p in ATOM_FEATURES))
-        bond = EdgeType("bond", tuple(p.column for p in BOND_FEATURES))
+        self.features = find_features(features)
+        check_preparation(salts, standardize)
+        self.salts: Salts = salts
+        self.standardize: Standardize = standardize
+        self.fragments = fragments
+        changes = (salts, standardize) != ("keep", "none")
+        atom = NodeType("atom", 0, self.features.atom_columns)
+        bond = EdgeType("bond", self.features.bond_columns)
         has_fragments = fragments != "none"
         self.schema = Schema(
             types=(
-                *((atom, DIRECTED_BOND) if directed_bonds else (atom,)),
+                *((atom, directed_bond(self.features)) if directed_bonds else (atom,)),
                 *((FRAGMENT, MOLECULE) if has_fragments else ()),
             ),
             inputs=FRAGMENT_INPUTS if has_fragments else EdgeType("inputs"),
             relations=(CONTINUES, ARRIVES) if directed_bonds else (bond,),
             graph_features=(
                 Column("smiles", "string"),
+                *([Column(CHANGED_TO, "string")] if changes else []),
                 *(column for item in self.measured for column in item.features),
                 *(Column(PART, "string") for _ in parts),
                 *self.descriptors.columns,
@@ -245,19 +267,46 @@ class SmilesAdapter(Adapter):
             yield Record(line, row)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
-        row: MoleculeRow = record.content
+        molecule, columns = self._read(record.content)
+        add_molecule(graph, molecule, self.features, self.directed_bonds)
+        if self.fragments == "none":
+            graph.output(*range(molecule.GetNumAtoms()))
+        else:
+            graph.output(add_fragments(graph, molecule, self.fragments))
+        graph.finish(record.line, columns=columns)
+
+    def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs | None:
+        """All molecules at once, see `MoleculeChunk`; None where they are cut in fragments."""
+        if self.fragments != "none":
+            return None
+        chunk = MoleculeChunk(self.schema, self.features, self.directed_bonds)
+        errors: dict[int, RecordError] = {}
+        for position, record in enumerate(records):
+            error = record.fault or self._add(record, chunk)
+            if error is not None:
+                errors[position] = error
+        return ManyGraphs(chunk.build(file), errors)
+
+    def _add(self, record: Record, chunk: MoleculeChunk) -> RecordError | None:
+        try:
+            chunk.add(record.line, *self._read(record.content))
+        except RecordError as error:
+            return error
+        return None
+
+    def _read(self, row: MoleculeRow) -> tuple[Chem.Mol, dict[str, Any]]:
+        """The molecule of a row, and the columns of its graph."""
         if row.fault is not None:
             raise RecordError(row.fault)
         values = self._values(row)
         inputs = self._inputs(row)
         molecule = read_molecule(row.smiles, self.explicit_hydrogens)
-        add_molecule(graph, molecule, self.directed_bonds)
-        if self.fragments == "none":
-            graph.output(*range(molecule.GetNumAtoms()))
-        else:
-            graph.output(add_fragments(graph, molecule, self.fragments))
-        columns = {"smiles": row.smiles.strip(), **self.descriptors.values(molecule), **inputs}
-        graph.finish(record.line, columns={**columns, **values})
+        columns: dict[str, Any] = {"smiles": row.smiles.strip(), **inputs, **values}
+        if (self.salts, self.standardize) != ("keep", "none"):
+            changed = columns[CHANGED_TO] = prepare(molecule, self.salts, self.standardize)
+            if changed is not None:
+                molecule = read_molecule(changed, self.explicit_hydrogens)
+        return molecule, {**columns, **self.descriptors.values(molecule)}
 
     def _inputs(self, row: MoleculeRow) -> dict[str, float | str | None]:
         """The columns of the table that are inputs, and the part."""
@@ -278,50 +327,41 @@ class SmilesAdapter(Adapter):
         return values
 
 
-def add_molecule(graph: GraphBuilder, molecule: Chem.Mol, directed_bonds: bool) -> None:
+def add_molecule(
+    graph: GraphBuilder, molecule: Chem.Mol, features: FeatureSet, directed_bonds: bool
+) -> None:
     """Adds the atoms and bonds of a molecule to the unfinished graph, which is empty so far.
 
     Raises:
         RecordError: if bonds shall be nodes and an atom has too many of them.
     """
-    # By index: RDKit's iterators take twice the time.
-    atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
-    bonds = _bonds(molecule, atoms)
-    label_stereo(molecule, atoms, bonds)
-    atom_codes: dict[str, Any] = {p.name: p.codes(atoms) for p in ATOM_FEATURES}
-    bond_codes: dict[str, Any] = {p.name: _twice(p.codes(bonds)) for p in BOND_FEATURES}
+    atoms = atoms_of(molecule)
+    bonds = bonds_of(molecule, atoms)
+    if features.labels:
+        label_stereo(molecule, atoms, bonds)
+    atom_rows = [features.atom_row(facts) for facts in atom_facts(atoms)]
+    bond_rows = [features.bond_row(facts) for facts in bond_facts(bonds) for _ in range(2)]
+    atom_codes = _by_column(features.atom_columns, atom_rows)
+    bond_codes = _by_column(features.bond_columns, bond_rows)
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
     sources = [atom for pair in ends for atom in pair]
     targets = [atom for begin, end in ends for atom in (end, begin)]
     spans = [(index, index + 1) for index in range(len(atoms))]
     graph.nodes("atom", len(atoms), spans, **atom_codes)
     if directed_bonds:
+        refuse_crowded(molecule)
         add_directed_bonds(graph, sources, targets, atom_codes, bond_codes)
         return
     # Neighbours in the order of what they are: so equal surroundings look equal, and can be shared.
-    columns = chain(bond_codes.values(), ([c[s] for s in sources] for c in atom_codes.values()))
-    keys = list(zip(*columns, strict=True))
+    keys = [(row, atom_rows[source]) for row, source in zip(bond_rows, sources, strict=True)]
     order = sorted(range(len(keys)), key=keys.__getitem__)
     bond_codes = {name: [codes[i] for i in order] for name, codes in bond_codes.items()}
     graph.edges("bond", [sources[i] for i in order], [targets[i] for i in order], **bond_codes)
 
 
-def _bonds(molecule: Chem.Mol, atoms: Sequence[Chem.Atom]) -> list[Chem.Bond]:
-    """The bonds in order, in linear time: RDKit walks along all bonds before the one asked for."""
-    count = molecule.GetNumBonds()
-    if count < _MANY_BONDS:
-        return list(map(molecule.GetBondWithIdx, range(count)))
-    found = {bond.GetIdx(): bond for atom in atoms for bond in atom.GetBonds()}
-    return [found[index] for index in range(count)]
-
-
-# From here on the detour over the atoms is quicker.
-_MANY_BONDS = 1_000
-
-
-def _twice(codes: list[int]) -> list[int]:
-    """Each code for both directions, which stand next to each other."""
-    return list(chain.from_iterable(zip(codes, codes, strict=True)))
+def _by_column(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Column name -> the values of all rows."""
+    return {column.name: [row[i] for row in rows] for i, column in enumerate(columns)}
 
 
 def _check_class_names(class_names: Mapping[str, Any], targets: Sequence[str]) -> None:

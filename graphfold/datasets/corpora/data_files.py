@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphfold.datasets.adapters.option_types import option_faults, parameters
 from graphfold.datasets.adapters.registry import AdapterSpec, adapter_class
@@ -14,7 +16,10 @@ from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_file
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import refuse_pipe
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError, DataError, did_you_mean
+
+#: A file, a pattern, or a list of them.
+Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class DataSource:
     Args:
         corpus: the name of a corpus.
         adapter: the name or dotted path of an adapter; not needed with a corpus.
-        path: a file of one's own, or one for each part ({"train": ..., "val": ..., "test": ...}).
+        path: a file of one's own, a list of several or a pattern (`plates/*.csv`), or this for each
+            part ({"train": ..., "val": ..., "test": ...}).
             With a corpus it is read in place of the corpus's files, as they would be.
         variant: which of a corpus's alternatives; None for the first.
         options: options of the adapter, and of a corpus that is made on the spot.
@@ -37,7 +43,7 @@ class DataSource:
 
     corpus: str | None = None
     adapter: str | None = None
-    path: str | Path | Mapping[str, str] | None = None
+    path: Paths | Mapping[str, Paths] | None = None
     variant: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     siblings: Collection[str] = ()
@@ -48,7 +54,7 @@ class DataSource:
                 "there is nothing to read. Set data.corpus, or both data.adapter and data.path."
             )
         for name, path in self.path.items() if isinstance(self.path, Mapping) else ():
-            if not isinstance(path, str | Path):
+            if not isinstance(path, str | Path | Sequence):
                 raise ConfigError(f"data.path has {path!r} for '{name}'. Give the path of a file.")
             if name not in PARTS:
                 raise ConfigError(
@@ -71,16 +77,18 @@ class DataSource:
             every_variant: all alternatives of a corpus at once.
 
         Raises:
-            DataError: if a file of the corpus is absent; says where it is to be had.
+            DataError: if a file of the corpus is absent, and says where it is to be had; or if no
+                file fits a pattern.
         """
         if isinstance(self.path, Mapping):
             return [
-                DataFile(Path(path).expanduser(), self.spec(), part)
-                for part, path in self.path.items()
+                DataFile(path, self.spec(), part)
+                for part, paths in self.path.items()
+                for path in _expand(paths)
             ]
         corpus = self._corpus()
         if corpus is None or self.path is not None:
-            return [DataFile(Path(str(self.path)).expanduser(), self.spec())]
+            return [DataFile(path, self.spec()) for path in _expand(self.path or "")]
         if corpus.maker is not None:
             make, own = _function(corpus.maker), self._maker_options(corpus.maker)
             if "root" in parameters(make):
@@ -142,6 +150,19 @@ class DataSource:
         ]
         if faults:
             raise ConfigError("\n".join(faults))
+
+
+def _expand(paths: Paths) -> list[Path]:
+    """The files of a list and of the patterns in it; those of a pattern in alphabetical order."""
+    if isinstance(paths, str | Path):
+        path = Path(paths).expanduser()
+        if not has_magic(str(path)) or os.path.exists(path):
+            return [path]
+        found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+        if not found:
+            raise DataError(f"{path}: no file has such a name. Correct data.path.", path=str(path))
+        return found
+    return [file for path in paths for file in _expand(path)]
 
 
 def _function(path: str) -> Callable[..., Any]:

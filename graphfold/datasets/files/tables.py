@@ -121,7 +121,7 @@ def open_table(path: Path, has_header: bool = True) -> Table:
     - `.smi`: a SMILES, then blank or tab, then a name; the columns are `smiles` and `name`. There
       is no header, and blank lines are no records.
     - `.parquet`: values become text: missing ones are empty, booleans 1 and 0.
-    - `.sdf`: the column `smiles` is that of the structure, the others are its properties.
+    - `.sdf`, `.mol`: the column `smiles` is that of the structure, the others are its properties.
     - what other packages read, see `READERS`.
 
     All but Parquet may be gzipped and then end in `.gz`.
@@ -158,6 +158,7 @@ READERS: Mapping[str, str] = {
     ".smi": "graphfold.datasets.files.tables:open_smi",
     ".parquet": "graphfold.datasets.files.tables:open_parquet",
     ".sdf": "graphfold.datasets.molecules.sdf:open_sdf",
+    ".mol": "graphfold.datasets.molecules.sdf:open_sdf",
 }
 
 #: The entry point group in which another package names its readers, by suffix.

@@ -16,7 +16,7 @@ import torch
 
 from graphfold.dag import TypedDAG, collate, from_networkx, select, split, to_networkx, validate
 from graphfold.dag.compare import difference
-from graphfold.datasets.adapter import Adapter, read_records
+from graphfold.datasets.adapter import Adapter, count_changed, read_records
 from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.datasets.corpora.corpus import DataFile
 from graphfold.datasets.corpora.corpus_table import CORPORA
@@ -157,6 +157,7 @@ def _card(
         "splits": splits,
         "skipped": len(skipped),
         "reasons": [{"file": e.path, "line": e.line, "reason": e.fault} for e in skipped],
+        "changed": sum(count_changed(corpus.dag) for corpus in packed),
         "nodes": sum(corpus.dag.num_nodes for corpus in packed),
         "records_per_second": round((records + len(skipped)) / seconds, 1),
         "peak_mb": round(_peak_memory(), 1),

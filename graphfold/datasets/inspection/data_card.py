@@ -122,6 +122,8 @@ def _lines(card: Mapping[str, Any]) -> Iterator[str]:
         yield f"              {reason['file']}:{reason['line']}: {reason['reason']}"
     if card["skipped"] > 10:
         yield f"              and {card['skipped'] - 10} more"
+    if card["changed"]:
+        yield f"changed       {card['changed']} records, by options of the adapter"
     types = ", ".join(f"{name} {count}" for name, count in card["node_types"].items())
     yield f"nodes         {card['nodes']} ({types}), {card['inputs']} inputs"
     for name, count in card["relations"].items():

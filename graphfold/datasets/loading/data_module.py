@@ -11,9 +11,10 @@ import torch
 
 from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
+from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.corpora.corpus import DataFile, default_root
-from graphfold.datasets.corpora.data_files import DataSource
+from graphfold.datasets.corpora.data_files import DataSource, Paths
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
@@ -37,8 +38,8 @@ class DataModule:
     Args:
         corpus: the name of a corpus, see `graphfold.datasets.corpora.corpus_table`.
         adapter: the name or dotted path of an adapter; not needed with a corpus.
-        path: a file of one's own, or {"train": ..., "val": ..., "test": ...}; with a corpus, it is
-            read in place of the corpus's files.
+        path: a file of one's own, several or a pattern, or {"train": ..., "val": ..., "test": ...};
+            with a corpus, it is read in place of the corpus's files.
         variant: which of a corpus's alternatives; by default the first.
         **settings: the fields of `ReadSettings`, `SplitSettings`, `BatchSettings` and
             `VocabularySettings`. All others are options of the adapter (`smiles_column`,
@@ -52,7 +53,7 @@ class DataModule:
         self,
         corpus: str | None = None,
         adapter: str | None = None,
-        path: str | Path | Mapping[str, str] | None = None,
+        path: Paths | Mapping[str, Paths] | None = None,
         variant: str | None = None,
         **settings: Any,
     ) -> None:
@@ -228,6 +229,7 @@ class DataModule:
         ]
         self.files: tuple[FileState, ...] = tuple(_state(corpus) for corpus in packed)
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
+        self.num_changed = sum(count_changed(corpus.dag) for corpus in packed)
         refuse_empty(packed)
         dags = [corpus.dag for corpus in packed]
         return files, dags[0] if len(dags) == 1 else collate(dags)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from operator import attrgetter
 
 from rdkit import Chem
-from rdkit.Chem.rdchem import Atom, ChiralType, HybridizationType
+from rdkit.Chem.rdchem import HybridizationType
 
 from graphfold.datasets.molecules.coded_property import CodedProperty
+from graphfold.datasets.molecules.facts import AtomFacts
 
 
-def _chirality(atom: Atom) -> str:
-    if atom.GetChiralTag() == ChiralType.CHI_UNSPECIFIED:
-        return "none"
-    label: str = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "unlabelled"
-    return label
+def _chirality(atom: AtomFacts) -> str | None:
+    return atom.label if atom.chiral_tag else "none"
 
 
-def _isotope(atom: Atom) -> Hashable:
-    mass_number: int = atom.GetIsotope()
-    if not mass_number:
+def _isotope(atom: AtomFacts) -> Hashable:
+    if not atom.isotope:
         return "natural"
-    return mass_number - Chem.GetPeriodicTable().GetMostCommonIsotope(atom.GetAtomicNum())
+    return atom.isotope - Chem.GetPeriodicTable().GetMostCommonIsotope(atom.element)
 
 
 _HYBRIDS = HybridizationType
@@ -44,15 +42,15 @@ _HYBRIDS = HybridizationType
 #: - `isotope`: natural; else the mass number less that of the element's most common isotope, from
 #:   -8 to 8.
 ATOM_FEATURES = (
-    CodedProperty("element", Atom.GetAtomicNum, range(119)),
+    CodedProperty("element", attrgetter("element"), range(119)),
     CodedProperty("chirality", _chirality, ("none", "R", "S", "r", "s")),
-    CodedProperty("degree", Atom.GetTotalDegree, range(11)),
-    CodedProperty("charge", Atom.GetFormalCharge, range(-5, 6)),
-    CodedProperty("hydrogens", Atom.GetTotalNumHs, range(9)),
-    CodedProperty("radicals", Atom.GetNumRadicalElectrons, range(5)),
+    CodedProperty("degree", attrgetter("degree"), range(11)),
+    CodedProperty("charge", attrgetter("charge"), range(-5, 6)),
+    CodedProperty("hydrogens", attrgetter("hydrogens"), range(9)),
+    CodedProperty("radicals", attrgetter("radicals"), range(5)),
     CodedProperty(
         "hybridization",
-        Atom.GetHybridization,
+        attrgetter("hybridization"),
         (
             _HYBRIDS.UNSPECIFIED,
             _HYBRIDS.S,
@@ -64,7 +62,7 @@ ATOM_FEATURES = (
             _HYBRIDS.SP3D2,
         ),
     ),
-    CodedProperty("aromatic", Atom.GetIsAromatic, (False, True), has_other=False),
-    CodedProperty("in_ring", Atom.IsInRing, (False, True), has_other=False),
+    CodedProperty("aromatic", attrgetter("aromatic"), (False, True), has_other=False),
+    CodedProperty("in_ring", attrgetter("in_ring"), (False, True), has_other=False),
     CodedProperty("isotope", _isotope, ("natural", *range(-8, 9))),
 )

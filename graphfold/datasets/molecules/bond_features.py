@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from rdkit.Chem.rdchem import Bond, BondStereo, BondType
+from operator import attrgetter
+
+from rdkit.Chem.rdchem import BondStereo, BondType
 
 from graphfold.datasets.molecules.coded_property import CodedProperty
+from graphfold.datasets.molecules.facts import BondFacts
 
 
-def _stereo(bond: Bond) -> str:
-    stereo = bond.GetStereo()
-    if stereo in _STEREO:
-        return _STEREO[stereo]
-    label: str = bond.GetProp("_CIPCode") if bond.HasProp("_CIPCode") else "unlabelled"
-    return label
+def _stereo(bond: BondFacts) -> str | None:
+    return _STEREO.get(bond.stereo, bond.label)
 
 
-_STEREO = {BondStereo.STEREONONE: "none", BondStereo.STEREOE: "E", BondStereo.STEREOZ: "Z"}
+_STEREO: dict[int, str] = {
+    BondStereo.STEREONONE: "none",
+    BondStereo.STEREOE: "E",
+    BondStereo.STEREOZ: "Z",
+}
 
 #: The features of a bond, after those of the Open Graph Benchmark (see `ATOM_FEATURES`), and
 #: whether it is in a ring. Both directions of a bond have the same features.
@@ -26,10 +29,10 @@ _STEREO = {BondStereo.STEREONONE: "none", BondStereo.STEREOE: "E", BondStereo.ST
 BOND_FEATURES = (
     CodedProperty(
         "order",
-        Bond.GetBondType,
+        attrgetter("order"),
         (BondType.SINGLE, BondType.DOUBLE, BondType.TRIPLE, BondType.AROMATIC, BondType.DATIVE),
     ),
     CodedProperty("stereo", _stereo, ("none", "E", "Z")),
-    CodedProperty("conjugated", Bond.GetIsConjugated, (False, True), has_other=False),
-    CodedProperty("in_ring", Bond.IsInRing, (False, True), has_other=False),
+    CodedProperty("conjugated", attrgetter("conjugated"), (False, True), has_other=False),
+    CodedProperty("in_ring", attrgetter("in_ring"), (False, True), has_other=False),
 )

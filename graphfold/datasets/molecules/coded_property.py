@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from graphfold.dag import Column
@@ -15,7 +15,7 @@ class CodedProperty:
 
     Args:
         name: the name of the feature column.
-        read: takes the value from an RDKit atom or bond.
+        read: takes the value from `AtomFacts` or `BondFacts`.
         values: the values with their own code, in order.
         has_other: whether other values can occur.
     """
@@ -34,7 +34,6 @@ class CodedProperty:
         # One byte a code: a corpus of a million molecules has hundreds of millions of them.
         self.column = Column(name, "uint8", size=self.other + has_other)
 
-    def codes(self, items: Sequence[Any]) -> list[int]:
-        """One code for each atom or bond."""
-        code, read, other = self.code, self.read, self.other
-        return [code.get(read(item), other) for item in items]
+    def value(self, facts: Any) -> int:
+        """The code of one atom or bond."""
+        return self.code.get(self.read(facts), self.other)

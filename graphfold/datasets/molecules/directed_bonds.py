@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rdkit import Chem
+
 from graphfold.dag import EdgeType, GraphBuilder, NodeType
-from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.feature_set import FeatureSet
 from graphfold.errors import RecordError
 
-#: The features of the bond, and as `source_...` those of the atom that it leaves.
-DIRECTED_BOND = NodeType(
-    "bond",
-    0,
-    tuple(p.column for p in BOND_FEATURES)
-    + tuple(replace(p.column, name=f"source_{p.name}") for p in ATOM_FEATURES),
-)
 CONTINUES = EdgeType("continues")
 ARRIVES = EdgeType("arrives")
+
+
+def directed_bond(features: FeatureSet) -> NodeType:
+    """The type of a bond: its features, and as `source_...` those of the atom that it leaves."""
+    source = [replace(column, name=f"source_{column.name}") for column in features.atom_columns]
+    return NodeType("bond", 0, (*features.bond_columns, *source))
+
 
 #: So many neighbours make some ten thousand pairs of bonds; no chemistry needs them.
 MOST_NEIGHBOURS = 100
@@ -40,7 +41,7 @@ def add_directed_bonds(
     bonds that arrive at v, less the way back; but that is two gathers and a subtraction over rows
     of states, where this is one gather over a third more edges: on Lipophilicity at width 300
     training takes 8 to 19 % longer with it. The edges grow with the square of an atom's neighbours,
-    hence the limit.
+    hence `refuse_crowded`.
 
     Args:
         graph: the unfinished graph, with the atoms as its first nodes.
@@ -49,9 +50,6 @@ def add_directed_bonds(
         targets: [num_directed_bonds] the atom where it arrives.
         atom_features: name -> [num_atoms] codes.
         bond_features: name -> [num_directed_bonds] codes.
-
-    Raises:
-        RecordError: if an atom has more than `MOST_NEIGHBOURS` neighbours.
     """
     source_features: dict[str, Any] = {
         f"source_{name}": [codes[atom] for atom in sources] for name, codes in atom_features.items()
@@ -60,12 +58,6 @@ def add_directed_bonds(
     arriving: list[list[int]] = [[] for _ in range(bonds.start)]
     for bond, atom in enumerate(targets):
         arriving[atom].append(bond)
-    most = max(map(len, arriving), default=0)
-    if most > MOST_NEIGHBOURS:
-        raise RecordError(
-            f"an atom has {most} neighbours; where bonds are nodes, {MOST_NEIGHBOURS} are allowed",
-            "Set directed_bonds=false, or data.on_error=skip.",
-        )
     # In the order of what they are: so equal surroundings look equal, and can be shared.
     keys = list(zip(*bond_features.values(), *source_features.values(), strict=True))
     for found in arriving:
@@ -80,3 +72,15 @@ def add_directed_bonds(
     first = bonds.start
     graph.edges("continues", [first + b for b, _ in pairs], [first + b for _, b in pairs])
     graph.edges("arrives", [first + bond for bond, _ in ends], [atom for _, atom in ends])
+
+
+def refuse_crowded(molecule: Chem.Mol) -> None:
+    """Raises RecordError if an atom has more than `MOST_NEIGHBOURS` neighbours."""
+    if molecule.GetNumBonds() <= MOST_NEIGHBOURS:
+        return
+    most = max(atom.GetDegree() for atom in molecule.GetAtoms())
+    if most > MOST_NEIGHBOURS:
+        raise RecordError(
+            f"an atom has {most} neighbours; where bonds are nodes, {MOST_NEIGHBOURS} are allowed",
+            "Set directed_bonds=false, or data.on_error=skip.",
+        )

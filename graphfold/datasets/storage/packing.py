@@ -8,17 +8,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from graphfold.dag import TypedDAG
-from graphfold.dag.typed_dag import Dictionaries
-from graphfold.datasets.adapter import Adapter, ReadResult
+from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.storage.arrow_file import GraphFileWriter, read_graphs, read_metadata
 from graphfold.datasets.storage.cache import storing
-from graphfold.datasets.storage.columns import Array, row_counts, to_columns
+from graphfold.datasets.storage.carried import CarriedGraphs, carry
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, LeftOut, RecordError, count_of
@@ -110,20 +109,6 @@ def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
     )
 
 
-class _PackedChunk(NamedTuple):
-    """The graphs of a chunk on their way from a worker: arrays and text only."""
-
-    columns: Mapping[str, Array]
-    counts: Mapping[str, Array]
-    dictionaries: Dictionaries
-    skipped: tuple[RecordError, ...]
-
-
-def _pack_chunk(result: ReadResult) -> _PackedChunk:
-    dag = result.dag
-    return _PackedChunk(to_columns(dag), row_counts(dag), dag.dictionaries, result.skipped)
-
-
 def _store(
     adapter: Adapter,
     path: Path,
@@ -139,7 +124,7 @@ def _store(
         folder = tempfile.TemporaryDirectory(prefix=".packing-", dir=stored.parent)
     with folder, GraphFileWriter(adapter.schema, Path(folder.name)) as writer:
         skipped: list[RecordError] = []
-        chunks = read_chunks(adapter, path, _pack_chunk, on_error, num_workers)
+        chunks = read_chunks(adapter, path, carry, on_error, num_workers)
         for chunk in _shown(chunks, path.name, progress):
             skipped += chunk.skipped
             chunk.columns["origin"][:, 2] += writer.num_graphs
@@ -192,8 +177,8 @@ def _from_dict(item: Mapping[str, Any], old_path: str, path: Path) -> RecordErro
 
 
 def _shown(
-    chunks: Iterator[_PackedChunk], name: str, progress: bool | None
-) -> Iterator[_PackedChunk]:
+    chunks: Iterator[CarriedGraphs], name: str, progress: bool | None
+) -> Iterator[CarriedGraphs]:
     """The chunks, with a count of the records on a terminal's standard error."""
     if not (sys.stderr.isatty() if progress is None else progress):
         yield from chunks

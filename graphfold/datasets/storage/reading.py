@@ -48,8 +48,9 @@ def read_chunks(
     finish: Callable[[ReadResult], Result],
     on_error: str = "raise",
     num_workers: int | None = None,
+    chunk_size: int = CHUNK_SIZE,
 ) -> Iterator[Result]:
-    """The records of a file, `CHUNK_SIZE` at a time, in file order.
+    """The records of a file, `chunk_size` at a time, in file order.
 
     The parent cuts records, the workers parse them; only a few chunks are in flight at a time, so
     the memory needed does not grow with the file. The results do not depend on `num_workers`.
@@ -62,13 +63,14 @@ def read_chunks(
         on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
         num_workers: processes that parse; None for one per core, 0 for none but this one. A file
             of one chunk is read in this process.
+        chunk_size: how many records are parsed together.
 
     Raises:
         DataError: if the file cannot be used, or a worker process dies.
         RecordError: for a bad record under "raise".
     """
     job = Job(adapter, path, on_error, finish)
-    chunks = _cut(adapter.records(path))
+    chunks = _cut(adapter.records(path), chunk_size)
     first = list(islice(chunks, 2))
     workers = available_cores() if num_workers is None else num_workers
     if workers == 0 or len(first) < 2:
@@ -89,8 +91,8 @@ def start_method() -> str:
     return "fork" if sys.platform == "linux" else "spawn"
 
 
-def _cut(records: Iterator[Record]) -> Iterator[list[Record]]:
-    while chunk := list(islice(records, CHUNK_SIZE)):
+def _cut(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
+    while chunk := list(islice(records, size)):
         yield chunk
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -80,11 +79,11 @@ def _peek(data: DataModule) -> None:
     corpus = data.source.corpus
     if data.source.path is None and corpus is not None and find_corpus(corpus).maker is None:
         data.source.files(data.root, data.cache_dir)
-    path, adapter = data.source.path, data.source.spec().make()
-    files = path.values() if isinstance(path, Mapping) else [path] if path is not None else []
-    for file in files:
+    adapter = data.source.spec().make()
+    own = data.source.path is not None
+    for file in data.source.files(data.root, data.cache_dir) if own else ():
         with suppress(RecordError):  # a bad record is a matter of data.on_error
-            next(iter(adapter.records(Path(file).expanduser())), None)
+            next(iter(adapter.records(file.path)), None)
 
 
 def _try_optimizer(config: Mapping[str, Any]) -> None:

@@ -244,6 +244,8 @@ def _with_absolute_paths(data: dict[str, Any]) -> dict[str, Any]:
     def absolute(value: Any) -> Any:
         if isinstance(value, dict):
             return {part: absolute(path) for part, path in value.items()}
+        if isinstance(value, list):
+            return [absolute(path) for path in value]
         return str(Path(value).expanduser().absolute()) if isinstance(value, str) else value
 
     paths: dict[str, Any] = {key: data[key] for key in ("path", "root", "cache_dir") if key in data}

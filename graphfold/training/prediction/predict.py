@@ -7,14 +7,13 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
-from graphfold.datasets.adapter import Record
 from graphfold.errors import DataError
 from graphfold.files import check_output, whole_file
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
@@ -59,6 +58,8 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
             predictor.trained.model.network.fuse = False
         good, bad = to_file(predictor, args.input, args.output)
     print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
+    if predictor.num_changed:
+        print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
     if bad and not good:
         raise DataError(
             f"{args.input}: not one record could be read with the run's adapter; the reason is "
@@ -124,12 +125,13 @@ class Answers(NamedTuple):
     explainer: Explainer | None
     drawings: Drawings | None
 
-    def of(self, records: Iterable[Record]) -> Iterator[tuple[Prediction, Contributions | None]]:
+    def all(self) -> Iterator[tuple[Prediction, Contributions | None]]:
         """One prediction for each record, and the contributions to it, where there are any."""
         if self.explainer is None:
-            for prediction in self.predictor.predict_records(self.path, records):
+            for prediction in self.predictor.predict_path(self.path):
                 yield prediction, None
             return
+        records = self.predictor.adapter.records(self.path)
         answer = self.explainer.predict_graphs
         for found in self.predictor.map_records(self.path, records, answer):
             if isinstance(found, Unread):
@@ -142,8 +144,7 @@ class Answers(NamedTuple):
 
 
 def _json_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
-    records = answers.predictor.adapter.records(answers.path)
-    for prediction, contributions in answers.of(records):
+    for prediction, contributions in answers.all():
         told = prediction.to_dict()
         if contributions is not None:
             reason = told.pop("reason")
@@ -159,12 +160,12 @@ def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
     predicted = head.columns_of(predictor.adapter.class_names)
     explained = [] if explainer is None else explainer.columns
     header = free_names([*predicted, *explained, "reason"], table.columns)
-    records = predictor.adapter.records(answers.path)
-    first = list(islice(records, 1))  # a missing column is found here, before the header is written
+    answered = answers.all()
+    first = list(
+        islice(answered, 1)
+    )  # a missing column is found here, before the header is written
     yield csv_line([*table.columns, *header]), False
-    for row, (prediction, found) in zip(
-        table.rows(), answers.of(chain(first, records)), strict=True
-    ):
+    for row, (prediction, found) in zip(table.rows(), chain(first, answered), strict=True):
         shown = [""] * len(explained)
         if explainer is not None and found is not None:
             shown = [json.dumps(cell) for cell in explainer.cells(found)]

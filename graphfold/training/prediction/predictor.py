@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,8 +13,10 @@ from torch import Tensor
 
 from graphfold.batching import Batch
 from graphfold.batching.scheduling.policy_choice import count_calls
-from graphfold.dag import TypedDAG
-from graphfold.datasets.adapter import Adapter, Record, read_records
+from graphfold.dag import TypedDAG, select
+from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
+from graphfold.datasets.storage.carried import carry
+from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, RecordError
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
@@ -22,6 +24,13 @@ from graphfold.training.prediction.prediction import Prediction, describe
 from graphfold.training.process.precision import autocast
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
+
+#: Records that are predicted at once: from so many on, more do not make it much faster. Training
+#: batches are smaller, for other reasons.
+BATCH_SIZE = 512
+
+#: Nodes of a batch, about a few hundred megabytes of states.
+MOST_NODES = 1 << 16
 
 Answer = TypeVar("Answer")
 
@@ -56,14 +65,20 @@ class Predictor:
 
     Attributes:
         adapter: what reads records; where it can do without targets, it does.
-        batch_size: how many records are predicted at once.
+        batch_size: how many records are predicted at once: as asked for, else that of the run or
+            `BATCH_SIZE`, whichever is larger.
+        num_workers: processes that read files, as in `read_chunks`.
+        num_changed: how many records were changed before they were predicted, so far.
     """
 
     def __init__(self, trained: TrainedModel, settings: Mapping[str, Any] | None = None) -> None:
         self.trained = trained
         data = trained.data({"path": ".", **(settings or {})})
         self.adapter: Adapter = data.source.spec().make().without_targets()
-        self.batch_size = data.batch_size
+        is_asked = "batch_size" in (settings or {})
+        self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
+        self.num_workers = data.num_workers
+        self.num_changed = 0
         self.share = data.share  # "auto" until there is a record to try it with
         self.policy = data.policy  # likewise
 
@@ -120,6 +135,7 @@ class Predictor:
         rest = iter(records)
         while chunk := list(islice(rest, self.batch_size)):
             result = read_records(self.adapter, path, chunk, on_error="skip")
+            self.num_changed += count_changed(result.dag)
             kept, reasons = set(result.kept), iter(result.skipped)
             made = iter(answer(result.dag) if kept else ())
             for position, record in enumerate(chunk):
@@ -128,12 +144,42 @@ class Predictor:
                 else:
                     yield Unread(record.line, next(reasons).fault)
 
+    def predict_path(self, path: Path) -> Iterator[Prediction]:
+        """One prediction for each record of a file, in order and in constant memory.
+
+        Other processes read, this one predicts; a file of one batch is read here, too.
+
+        Args:
+            path: the file.
+
+        Raises:
+            DataError: if the file cannot be used.
+            SchemaError: if its features are not those that the model was trained with.
+        """
+        chunks = read_chunks(
+            self.adapter, path, carry, "skip", self.num_workers, chunk_size=self.batch_size
+        )
+        for chunk in chunks:
+            yield from self._predict_result(chunk.unpack(self.adapter.schema))
+
     def _cut(self, item: Any, number: int) -> Record | Prediction:
         """The record in an item, or the answer that says why there is none."""
         try:
             return replace(self.adapter.record_of(item), line=number)
         except RecordError as error:
             return Prediction(number, error.fault)
+
+    def _predict_result(self, result: ReadResult) -> Iterator[Prediction]:
+        """One prediction for each record that was read, good or bad."""
+        kept, skipped = set(result.kept), iter(result.skipped)
+        self.num_changed += count_changed(result.dag)
+        made = chain.from_iterable(map(self.predict_graphs, _parts(result.dag)))
+        for position in range(len(kept) + len(result.skipped)):
+            if position in kept:
+                yield next(made)
+            else:
+                error = next(skipped)
+                yield Prediction(error.line or 0, error.fault)
 
     @torch.no_grad()
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
@@ -177,3 +223,13 @@ class Predictor:
                 raise
         parts = halves(batch, self.trained.model.plan, self.policy)
         return torch.cat([self._compute(half, rows_of) for half in parts])
+
+
+def _parts(dag: TypedDAG) -> Iterator[TypedDAG]:
+    """The graphs in parts of about `MOST_NODES` nodes, so that large graphs fit in memory, too."""
+    count = min(-(-dag.num_nodes // MOST_NODES), dag.num_graphs)
+    if count < 2:
+        yield from [dag] * count
+        return
+    for part in torch.arange(dag.num_graphs).chunk(count):
+        yield select(dag, part)

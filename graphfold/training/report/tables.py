@@ -28,6 +28,8 @@ def describe_data(data: DataModule) -> str:
     unasked = len(data.skipped) - len(bad)
     if unasked:
         lines.append(f"left out: {count_of(unasked, 'record')} without a measured target")
+    if data.num_changed:
+        lines.append(f"changed before reading: {count_of(data.num_changed, 'record')}")
     return "\n".join(lines)
 
 

@@ -1,0 +1,75 @@
+"""Data of one's own in several files: lists and patterns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number, smiles in enumerate(("CCO", "CCC", "c1ccccc1")):
+        rows = "".join(f"{smiles},{value}\n" for value in range(4))
+        (tmp_path / f"plate{number}.csv").write_text(f"smiles,y\n{rows}")
+    (tmp_path / "[odd].csv").write_text("smiles,y\nC,1\n")
+    return tmp_path
+
+
+def read(folder: Path, path: object) -> DataModule:
+    data = DataModule(
+        adapter="smiles",
+        path=path,  # type: ignore[arg-type]
+        cache_dir=str(folder / "cache"),
+        target_columns=["y"],
+        num_workers=0,
+    )
+    data.prepare()
+    return data
+
+
+def names(data: DataModule) -> list[str]:
+    return [Path(file.path).name for file in data.files]
+
+
+def test_a_pattern_names_files_in_order(folder: Path) -> None:
+    data = read(folder, str(folder / "plate*.csv"))
+    assert names(data) == ["plate0.csv", "plate1.csv", "plate2.csv"]
+    assert sum(data.split.sizes().values()) == 12
+
+
+def test_a_list_is_read_in_its_order(folder: Path) -> None:
+    data = read(folder, [str(folder / "plate2.csv"), str(folder / "plate[01].csv")])
+    assert names(data) == ["plate2.csv", "plate0.csv", "plate1.csv"]
+
+
+def test_a_part_may_have_several(folder: Path) -> None:
+    parts = {"train": str(folder / "plate[01].csv"), "test": [str(folder / "plate2.csv")]}
+    data = read(folder, parts)
+    assert data.split.sizes()["train"] + data.split.sizes()["val"] == 8
+    assert data.split.sizes()["test"] == 4
+
+
+def test_a_file_with_such_a_name_is_that_file(folder: Path) -> None:
+    data = DataModule(adapter="smiles", path=str(folder / "[odd].csv"), target_columns=["y"])
+    (file,) = data.source.files(folder, folder)
+    assert file.path == folder / "[odd].csv"
+
+
+def test_a_pattern_without_files_is_refused(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"none\*.csv: no file has such a name"):
+        read(folder, str(folder / "none*.csv"))
+
+
+def test_mol_files(folder: Path) -> None:
+    for name in ("CCO", "CCN"):
+        (folder / f"{name}.mol").write_text(Chem.MolToMolBlock(Chem.MolFromSmiles(name)))
+    data = DataModule(adapter="smiles", path=str(folder / "*.mol"))
+    found = data.source.files(folder, folder)
+    adapter = data.source.spec().make()
+    smiles = [record.content.smiles for file in found for record in adapter.records(file.path)]
+    assert smiles == ["CCN", "CCO"]

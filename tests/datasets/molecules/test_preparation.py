@@ -1,0 +1,75 @@
+"""Salts and standardisation: what becomes of a molecule, and that it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rdkit import Chem
+
+from graphfold.datasets.adapter import ReadResult, Record, count_changed, read_records
+from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.inspection.check import check_data
+from graphfold.errors import ConfigError
+
+SALT, PLAIN = "CC(=O)[O-].[Na+]", "CCO"
+
+
+def read(*smiles: str, **options: Any) -> ReadResult:
+    records = [Record(line, MoleculeRow(text)) for line, text in enumerate(smiles, start=1)]
+    return read_records(SmilesAdapter(**options), Path("m.csv"), records, "skip")
+
+
+@pytest.mark.parametrize("directed_bonds", [False, True])
+@pytest.mark.parametrize(
+    ("options", "smiles", "expected"),
+    [
+        ({"salts": "strip"}, SALT, "CC(=O)[O-]"),
+        ({"salts": "strip"}, "O.O.c1ccccc1", "c1ccccc1"),
+        ({"standardize": "cleanup"}, "CN(=O)=O", None),  # RDKit's reader writes it like that itself
+        ({"standardize": "cleanup"}, "[Na]OC(=O)C", "CC(=O)[O-].[Na+]"),
+        ({"standardize": "parent"}, SALT, "CC(=O)O"),
+        ({"standardize": "tautomer"}, "OC=CC", "CCC=O"),
+        ({"salts": "strip", "standardize": "cleanup"}, "[Na]OC(=O)C", "CC(=O)[O-].[Na+]"),
+    ],
+)
+def test_the_graph_is_that_of_the_changed_molecule(
+    options: dict[str, Any], smiles: str, expected: str | None, directed_bonds: bool
+) -> None:
+    dag = read(smiles, PLAIN, directed_bonds=directed_bonds, **options).dag
+    assert dag.strings("graph", "smiles") == [smiles, PLAIN]
+    assert dag.strings("graph", "changed_to") == [expected, None]
+    assert count_changed(dag) == (expected is not None)
+    plain = read(expected or smiles, PLAIN, directed_bonds=directed_bonds).dag
+    assert dag.features("atom")["element"].tolist() == plain.features("atom")["element"].tolist()
+    assert dag.num_nodes == plain.num_nodes
+
+
+def test_parts_can_be_refused() -> None:
+    result = read(SALT, PLAIN, salts="refuse")
+    assert result.kept == (1,)
+    assert "has 2 parts that are not bound to each other" in str(result.skipped[0])
+
+
+def test_without_options_nothing_is_changed() -> None:
+    dag = read(SALT).dag
+    assert "changed_to" not in dag.columns["graph"]
+    assert dag.num_nodes == Chem.MolFromSmiles(SALT).GetNumAtoms()
+
+
+def test_changes_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text(f"smiles,y\n{SALT},1\n{PLAIN},2\n{SALT},3\n")
+    settings = {"cache_dir": str(tmp_path), "target_columns": ["y"], "salts": "strip"}
+    card = check_data("smiles", path, settings=settings)
+    assert (card["records"], card["changed"]) == (3, 2)
+
+
+def test_unknown_choices_are_refused() -> None:
+    with pytest.raises(ConfigError, match="salts is 'stripe'. Did you mean 'strip'?"):
+        SmilesAdapter(salts="stripe")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="standardize is 'all'. Use one of none, cleanup"):
+        SmilesAdapter(standardize="all")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no feature set 'chemprop'. Did you mean"):
+        SmilesAdapter(features="chemprop")
