@@ -137,7 +137,7 @@ class Predictor:
             result = read_records(self.adapter, path, chunk, on_error="skip")
             self.num_changed += count_changed(result.dag)
             kept, reasons = set(result.kept), iter(result.skipped)
-            made = iter(answer(result.dag) if kept else ())
+            made = chain.from_iterable(map(answer, _parts(result.dag)))
             for position, record in enumerate(chunk):
                 if position in kept:
                     yield next(made)
