@@ -161,9 +161,7 @@ def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
     explained = [] if explainer is None else explainer.columns
     header = free_names([*predicted, *explained, "reason"], table.columns)
     answered = answers.all()
-    first = list(
-        islice(answered, 1)
-    )  # a missing column is found here, before the header is written
+    first = list(islice(answered, 1))  # finds a missing column before the header is written
     yield csv_line([*table.columns, *header]), False
     for row, (prediction, found) in zip(table.rows(), chain(first, answered), strict=True):
         shown = [""] * len(explained)
