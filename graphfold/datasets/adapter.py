@@ -123,7 +123,7 @@ class Adapter(ABC):
         return {}
 
     def description(self) -> str:
-        """What the files decided, in a form that people can edit; empty if there is nothing.
+        """The decisions that the files made, in a form that people can edit; empty if none.
 
         `check-adapter` prints it.
         """

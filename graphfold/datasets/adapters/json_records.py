@@ -152,7 +152,7 @@ class JsonAdapter(Adapter):
         return "# data.record_schema=FILE takes this, edited or not\n" + text.rstrip()
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """How many records have what the schema lacks."""
+        """The number of records that have what the schema lacks."""
         unseen = dag.columns["graph"][UNSEEN]
         count, total = int((unseen > 0).sum()), int(unseen.sum())
         if not total:

@@ -45,7 +45,7 @@ class JsonPath:
         self.name = next((str(s) for s in reversed(self.steps) if isinstance(s, str)), text)
 
     def find(self, value: Any) -> Any:
-        """What is at the place; `ABSENT` if the value has no such place."""
+        """The value at the place; `ABSENT` if the value has no such place."""
         for step in self.steps:
             if (isinstance(step, str) and isinstance(value, Mapping) and step in value) or (
                 isinstance(step, int) and _is_list(value) and step < len(value)

@@ -67,7 +67,7 @@ def draw_report(rng: random.Random, label: str) -> dict[str, Any]:
 
 
 def answer(report: Mapping[str, Any]) -> str:
-    """What is wrong, by the rule of `write_reports`."""
+    """The label, by the rule of `write_reports`."""
     checks = [(s, check) for s in report["services"] for check in s.get("checks", ())]
     values = [(s, c["kind"], c.get("measured", {}).get("value", 0)) for s, c in checks]
     if any(kind == "disk" and value > 0.9 for _, kind, value in values):

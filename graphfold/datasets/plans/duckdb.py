@@ -43,7 +43,7 @@ def read_duckdb(document: Mapping[str, Any]) -> PlanNode:
 
 
 def _inputs(item: Mapping[str, Any]) -> Any:
-    """What an operator reads; newer profiles call the last operator of a query `operator`."""
+    """The operators that an operator reads; newer profiles call the last operator of a query `operator`."""
     return item.get("children", item.get("operator", ()))
 
 
@@ -72,7 +72,7 @@ def _node(item: Mapping[str, Any], inputs: list[PlanNode]) -> PlanNode:
 
 
 def _facts(extra: Any) -> Mapping[str, Any]:
-    """What a plan says of an operator: an object, or in older versions a text."""
+    """The facts that a plan gives of an operator: an object, or in older versions a text."""
     if isinstance(extra, Mapping):
         return extra
     found = re.search(r"\bEC: *~?(\d+)", extra) if isinstance(extra, str) else None

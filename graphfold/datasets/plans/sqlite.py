@@ -84,7 +84,7 @@ def _chain(
 
 
 class _Statistics:
-    """What a record knows of tables and indexes.
+    """The sizes of tables and indexes, as a record gives them.
 
     Raises:
         RecordError: if `tables` or `indexes` are no objects.
