@@ -43,7 +43,7 @@ def read_duckdb(document: Mapping[str, Any]) -> PlanNode:
 
 
 def _inputs(item: Mapping[str, Any]) -> Any:
-    """The operators that an operator reads; newer profiles call the last operator of a query `operator`."""
+    """The inputs of an operator; newer profiles call the last operator of a query `operator`."""
     return item.get("children", item.get("operator", ()))
 
 
