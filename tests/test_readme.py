@@ -66,8 +66,9 @@ def test_commands_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_groups_of_the_config_exist(path: Path) -> None:
-    words = [word for line in commands(path) for word in line]
-    for word in words:
+    # With a folder of one's own the names are one's own.
+    lines = [line for line in commands(path) if "--config-dir" not in line]
+    for word in (word for line in lines for word in line):
         group, _, name = word.partition("=")
         if (ROOT / "configs" / group).is_dir() and name.isidentifier() and not name.isupper():
             assert (ROOT / "configs" / group / f"{name}.yaml").is_file(), word

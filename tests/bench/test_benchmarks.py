@@ -129,7 +129,7 @@ def test_molecules(bench: Bench) -> None:
     for shape in molecules.SHAPES:
         chemprop = ["chemprop"] if shape == "dmpnn" and has_chemprop() else []
         floor = ["product_floor"] if shape in molecules.OF_NODES else []
-        theirs = [] if shape == "weave" else pyg
+        theirs = [] if shape in ("weave", "fragments") else pyg
         names = [*OWN, "every_node", *theirs, *chemprop, *floor]
         for phase in ("train", "inference"):
             assert variants(rows, shape=shape, phase=phase) == names

@@ -33,6 +33,8 @@ NEEDED = {
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
+    "plans": ["data.path=f"],
+    "json": ["data.path=f", "data.target=label"],
     "bace": ["data.path=f.csv"],
     "clintox": ["data.path=f.csv"],
     "sider": ["data.path=f.csv"],
@@ -45,6 +47,8 @@ METRICS = {
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
     "lipophilicity_dmpnn": "rmse",
+    "json_records": "accuracy",
+    "plans_cost": "q_error",
     "pretrain_descriptors": "loss",
     "listops_tree_lstm": "accuracy",
     "moleculeace_best": "rmse",
@@ -61,12 +65,15 @@ METRICS = {
 }
 SMALL = ["trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
 LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.max_length=20"]
+PARTS = ("train", "val", "test")
 ZINC = ["data.train_size=6", "data.val_size=2", "data.test_size=2"]
 MORE = {
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
     "zinc_fragments": ZINC,
     "zinc_gine": ZINC,
+    "json_records": ["data.train_size=30", "data.val_size=8", "data.test_size=8"],
+    "plans_cost": [f"data.{part}_schemas=1" for part in PARTS] + ["data.queries=8"],
     "moleculeace_best": ["data.fingerprint_size=64"],
     "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }

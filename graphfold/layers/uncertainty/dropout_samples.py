@@ -20,6 +20,17 @@ from graphfold.layers.uncertainty.outer_model import OuterModel
 _SEED = 0
 
 
+_DROPOUTS = (
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+    StateDropout,
+)
+
+
 class DropoutSamples(OuterModel):
     """Predicts with the mean and the deviation of several runs of a model with its dropout on.
 
@@ -62,7 +73,7 @@ class DropoutSamples(OuterModel):
         return [
             module
             for module in self.inner.modules()
-            if isinstance(module, nn.modules.dropout._DropoutNd | StateDropout) and module.p > 0
+            if isinstance(module, _DROPOUTS) and module.p > 0
         ]
 
     @contextmanager

@@ -33,6 +33,11 @@ class Explained:
                 f"a {type(model).__name__} cannot be explained: only a GraphModel has inputs of "
                 "nodes that its prediction can be divided among. Train a model of cells."
             )
+        if model.lowering is not None:
+            raise ConfigError(
+                "the model adds nodes of its own (a virtual node, pairs), whose share of the "
+                "prediction is no atom's or bond's. Leave --explain out."
+            )
         if model.head.level != "graph" and bool((batch.dag.output_ptr.diff() != 1).any()):
             raise ConfigError(
                 "the model predicts several nodes of each graph, and there is no single "

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
-from torch import Tensor
 
 from graphfold.errors import ConfigError
 
@@ -42,15 +40,11 @@ class AverageWeights(WeightAveraging):
         """Moves the means, in place, towards the weights."""
         number = int(num_averaged)
         share = 1 - min(self.decay, (1 + number) / (10 + number))
-        floats: list[tuple[Tensor, Tensor]] = []
         for own, new in zip(mean, weights, strict=True):
             if own.is_floating_point():
-                floats.append((own, new))
+                own.lerp_(new, share)
             else:  # a counter has no mean
                 own.copy_(new)
-        if floats:
-            means, current = map(list, zip(*floats, strict=True))
-            torch._foreach_lerp_(means, current, share)
 
 
 @contextmanager

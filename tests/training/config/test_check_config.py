@@ -54,4 +54,5 @@ def test_rules_are_about_keys_that_exist() -> None:
         *dict(flatten(compose(["data=qm9"]).config)),
         *dict(flatten(compose(["data=esol", "model=dmpnn"]).config)),
     }
+    known |= {f"tune.{key}" for key in ("trials", "startup_trials", "prune", "warmup_epochs")}
     assert set(RULES) <= known

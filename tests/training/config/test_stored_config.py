@@ -71,7 +71,10 @@ def test_a_file_that_holds_no_config(
 def test_a_config_cut_anywhere(
     config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = yaml.safe_dump(config, sort_keys=False)
+    # Keys that earlier runs lack may be absent; these are all there.
+    newer = {"ensemble", "dropout_samples", "calibration", "freeze", "stages"}
+    known = {key: value for key, value in config.items() if key not in newer}
+    text = yaml.safe_dump(known, sort_keys=False)
     for size in range(0, len(text) - 60, 97):
         (tmp_path / "config.yaml").write_text(text[:size])
         assert run("train", f"resume={tmp_path}") == 2

@@ -168,7 +168,8 @@ def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path)
     dag.columns["graph"]["answer"][1:] = -1
     batch = Batch(dag, build_schedule(dag, learner.model.passes))
     head = learner.model.head
-    rows = rows_of(learner.model, batch)
+    with torch.no_grad():
+        rows = rows_of(learner.model, batch)
     per_node, per_graph = (
         HeadMetrics.of(head, None, name)(rows)["loss"] for name in ("per_node", "per_graph")
     )

@@ -57,7 +57,7 @@ def test_metrics_are_one_flat_object(finished: Path) -> None:
     assert set(metrics) == {
         f"{part}/{name}"
         for part in ("val", "test")
-        for name in ("accuracy", "macro_f1", "mcc", "loss", "coverage")
+        for name in ("accuracy", "macro_f1", "mcc", "ece", "loss", "coverage")
     }
     assert metrics["test/coverage"] == 1.0
 
