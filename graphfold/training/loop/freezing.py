@@ -90,7 +90,7 @@ class StagedModel:
                     f"{did_you_mean(wanted, known)} Its parts are {', '.join(top)}, and parts of "
                     f"them such as {max(known, key=lambda name: name.count('.'))}."
                 )
-        if all(_is_part(name, stage.freeze) for name in self._learnable):
+        if stage.freeze and all(_is_part(name, stage.freeze) for name in self._learnable):
             raise ConfigError(
                 f"freeze=[{', '.join(stage.freeze)}] leaves no weight to train. Freeze fewer parts."
             )
