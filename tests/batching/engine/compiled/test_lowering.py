@@ -96,7 +96,7 @@ def known(column: Tensor) -> Tensor:
 ROWS: dict[str, Function] = {
     "slice": lambda p, x, c: torch.cat([x[:, 3:], x[:, :3]], 1),
     "slice with a step": lambda p, x, c: torch.cat([x[:, ::2], x[:, 1::2]], -1),
-    "select": lambda p, x, c: x[:, 2].unsqueeze(1) * x + x.select(1, -1)[:, None],
+    "select": lambda p, x, c: x[:, 2].unsqueeze(1) * x + x[:, -1].unsqueeze(1),
     "split": lambda p, x, c: torch.cat(x.split(4, 1)[::-1], 1),
     "split with sizes": lambda p, x, c: torch.cat(x.split([1, 2, 3], 1)[::-1], 1),
     "chunk": lambda p, x, c: x.chunk(2, 1)[0].repeat_interleave(1, 0) @ p.matrix[:3],
