@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from graphfold.datasets.adapters import listops, listops_generator
 from graphfold.datasets.adapters.listops_generator import ListOpsGenerator, write_listops
@@ -53,12 +55,12 @@ def make_listops(
     sizes = _sizes(train_size, val_size, test_size)
     generator = ListOpsGenerator(operator_probability, max_arguments, max_depth, max_length, pool)
     code = [file_hash(Path(str(module.__file__))) for module in (listops, listops_generator)]
-    key = hashlib.sha256(json.dumps([repr(generator), sizes, generator_seed, code]).encode())
-    folder = cache_dir / f"listops_generated-{key.hexdigest()[:16]}"
-    paths = {part: folder / f"{part}.tsv" for part in PARTS}
-    if not all(path.exists() for path in paths.values()):
-        paths = write_listops(folder, sizes, generator_seed, generator)
-    return [(path, part) for part, path in paths.items()]
+    files = _MadeFiles(
+        cache_dir, "listops_generated", ".tsv", [repr(generator), sizes, generator_seed, code]
+    )
+    if not files.exist:
+        write_listops(files.folder, sizes, generator_seed, generator)
+    return files.parts
 
 
 def make_plans(
@@ -90,12 +92,10 @@ def make_plans(
     schemas = dict(zip(PARTS, (train_schemas, val_schemas, test_schemas), strict=True))
     code = [file_hash(Path(str(module.__file__))) for module in (random_query, sqlite_corpus)]
     facts = [schemas, queries, generator_seed, sqlite3.sqlite_version, code]
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    folder = cache_dir / f"plans_sqlite-{key[:16]}"
-    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
-    if not all(path.exists() for path in paths.values()):
-        paths = sqlite_corpus.write_plans(folder, schemas, queries, generator_seed)
-    return [(path, part) for part, path in paths.items()]
+    files = _MadeFiles(cache_dir, "plans_sqlite", ".jsonl", facts)
+    if not files.exist:
+        sqlite_corpus.write_plans(files.folder, schemas, queries, generator_seed)
+    return files.parts
 
 
 def make_reports(
@@ -124,12 +124,10 @@ def make_reports(
 
     sizes = dict(zip(PARTS, (train_size, val_size, test_size), strict=True))
     code = file_hash(Path(str(generated.__file__)))
-    key = hashlib.sha256(json.dumps([sizes, generator_seed, code]).encode()).hexdigest()
-    folder = cache_dir / f"json_reports-{key[:16]}"
-    paths = {part: folder / f"{part}.jsonl" for part in PARTS}
-    if not all(path.exists() for path in paths.values()):
-        paths = generated.write_reports(folder, sizes, generator_seed)
-    return [(path, part) for part, path in paths.items()]
+    files = _MadeFiles(cache_dir, "json_reports", ".jsonl", [sizes, generator_seed, code])
+    if not files.exist:
+        generated.write_reports(files.folder, sizes, generator_seed)
+    return files.parts
 
 
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
@@ -174,13 +172,37 @@ def make_zinc_plogp(
     sources = [file.path for file in find_files(find_corpus("zinc250k_subset"), root)]
     code = [file_hash(Path(str(module.__file__))) for module in (penalised_logp, zinc_plogp)]
     known = [*map(file_hash, sources), sizes, choice_seed, code, version("rdkit")]
-    key = hashlib.sha256(json.dumps(known).encode())
-    folder = cache_dir / f"zinc_plogp-{key.hexdigest()[:16]}"
-    paths = {part: folder / f"{part}.csv" for part in PARTS}
-    if not all(path.exists() for path in paths.values()):
-        folder.mkdir(parents=True, exist_ok=True)
-        zinc_plogp.write_zinc_plogp(paths, sizes, sources, choice_seed)
-    return [(path, part) for part, path in paths.items()]
+    files = _MadeFiles(cache_dir, "zinc_plogp", ".csv", known)
+    if not files.exist:
+        files.folder.mkdir(parents=True, exist_ok=True)
+        zinc_plogp.write_zinc_plogp(files.paths, sizes, sources, choice_seed)
+    return files.parts
+
+
+class _MadeFiles:
+    """The files of a generated corpus, a part each, in a folder that is named by what decides them.
+
+    Args:
+        cache_dir: where they are kept.
+        name: of the corpus.
+        suffix: of the files.
+        facts: what decides their content, plain values.
+    """
+
+    def __init__(self, cache_dir: Path, name: str, suffix: str, facts: Sequence[Any]) -> None:
+        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        self.folder = cache_dir / f"{name}-{key[:16]}"
+        self.paths = {part: self.folder / f"{part}{suffix}" for part in PARTS}
+
+    @property
+    def exist(self) -> bool:
+        """True if all of them have been made."""
+        return all(path.exists() for path in self.paths.values())
+
+    @property
+    def parts(self) -> list[MadeFile]:
+        """The path and the part of each."""
+        return [(path, part) for part, path in self.paths.items()]
 
 
 def _sizes(*sizes: int) -> dict[str, int]:
