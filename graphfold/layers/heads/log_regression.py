@@ -56,8 +56,9 @@ class LogRegressionHead(NumberHead):
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
         return False  # whether errors are ratios, only the user can say
 
-    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        return super().losses(raw, torch.where(targets > 0, targets.log(), float("nan")))
+    def standardise(self, values: Tensor) -> Tensor:
+        """The logarithms, standardised; NaN where a value is not above zero."""
+        return super().standardise(torch.where(values > 0, values.log(), float("nan")))
 
     def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
         return (raw - wanted).abs()

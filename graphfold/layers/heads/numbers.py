@@ -99,13 +99,17 @@ class NumberHead(Head):
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         values, bound = _split(targets)
         point = (raw if self.outputs == 1 else raw[..., 0]).detach()
-        wanted = (values.to(raw.dtype) - self.mean) / self.std
+        wanted = self.standardise(values.to(raw.dtype))
         beyond = ((bound == ABOVE) & (point >= wanted)) | ((bound == BELOW) & (point <= wanted))
-        counts = ~values.isnan() & ~beyond
+        counts = ~wanted.isnan() & ~beyond
         # What does not count is set to the prediction itself, for 0 times NaN would be NaN.
         wanted = torch.where(counts, wanted, point)
         losses = torch.where(counts, self.target_losses(raw, wanted), 0.0)
         return (losses * self.weight.to(losses.dtype)).mean(1)
+
+    def standardise(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] values in the targets' own units, as they are learnt."""
+        return (values - self.mean) / self.std
 
     def in_units(self, values: Tensor) -> Tensor:
         """[num_rows, num_targets] standardised values in the targets' own units."""

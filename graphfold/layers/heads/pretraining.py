@@ -85,6 +85,6 @@ class PretrainingHead(RegressionHead):
         if self.training:
             counts = counts & (torch.rand_like(raw) < self.share)
             expected = raw.shape[1] * self.share
-        wanted = ((targets.to(raw.dtype) - self.mean) / self.std).clamp(-self.clip, self.clip)
+        wanted = self.standardise(targets.to(raw.dtype)).clamp(-self.clip, self.clip)
         wanted = torch.where(counts, wanted, raw.detach())
         return (raw - wanted).square().sum(1) / expected
