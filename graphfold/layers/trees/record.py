@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.trees.bag import BagCell
 
 
-class RecordLeafCell(Cell):
+class RecordLeafCell(BagCell):
     """A value without parts.
 
         h = tanh(W x + b)
@@ -27,21 +28,9 @@ class RecordLeafCell(Cell):
 
     arity = 0
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
-        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
-        self.bias = nn.Parameter(torch.zeros(hidden_size))
-
     def before(self, x: NodeInput) -> NodeInput:
         """The whole state; there is nothing to wait for."""
-        x = features(x)
-        rows: Tensor = x.new_zeros(x.shape[0], 1) if self.from_x is None else self.from_x(x)
-        return {"h": torch.tanh(rows + self.bias)}
-
-    def forward(self, x: NodeInput, children: Children) -> State:
-        """The state of the nodes."""
-        return {"h": parts(x)["h"]}
+        return {"h": torch.tanh(parts(super().before(x))["h"])}
 
 
 class RecordBagCell(Cell):
