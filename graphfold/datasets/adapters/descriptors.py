@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from graphfold.dag import Column, Schema
-from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.descriptor_targets import NAMES, describe_molecule
-from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.errors import ConfigError
 
 
@@ -35,7 +35,6 @@ class DescriptorsAdapter(SmilesAdapter):
         targets = tuple(Column(name, "float32") for name in NAMES)
         self._schema = replace(schema, graph_targets=targets)
 
-    def _values(self, row: MoleculeRow) -> dict[str, float | int | None]:
-        if not self.reads_targets:
-            return {}
-        return {**describe_molecule(read_molecule(row.smiles, self.explicit_hydrogens))}
+    def _computed(self, molecule: Any) -> dict[str, Any]:
+        found = super()._computed(molecule)
+        return found | describe_molecule(molecule) if self.reads_targets else found

@@ -306,7 +306,11 @@ class SmilesAdapter(Adapter):
             changed = columns[CHANGED_TO] = prepare(molecule, self.salts, self.standardize)
             if changed is not None:
                 molecule = read_molecule(changed, self.explicit_hydrogens)
-        return molecule, {**columns, **self.descriptors.values(molecule)}
+        return molecule, {**columns, **self._computed(molecule)}
+
+    def _computed(self, molecule: Chem.Mol) -> dict[str, Any]:
+        """The columns that are computed of the molecule that the graph is made of."""
+        return {**self.descriptors.values(molecule)}
 
     def _inputs(self, row: MoleculeRow) -> dict[str, float | str | None]:
         """The columns of the table that are inputs, and the part."""

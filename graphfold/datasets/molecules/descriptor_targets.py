@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-from rdkit import rdBase
 from rdkit.Chem import Descriptors, Mol
+
+from graphfold.datasets.molecules.descriptors import calculate
 
 #: `Ipc` grows exponentially with the size of a molecule, beyond single precision; `AvgIpc`, its
 #: mean, is among the others.
@@ -18,14 +16,11 @@ LARGEST = 1e18
 #: RDKit's two-dimensional descriptors, in its order.
 NAMES = tuple(name for name, _ in Descriptors.descList if name not in LEFT_OUT)
 
-_CALCULATE: Any = Descriptors.CalcMolDescriptors  # it has no types
-
 
 def describe_molecule(molecule: Mol) -> dict[str, float | None]:
     """name -> descriptor; None where it is undefined, or too large for single precision."""
-    with rdBase.BlockLogs():
-        found = _CALCULATE(molecule, missingVal=math.nan, silent=True)
-    return {name: _finite(float(found[name])) for name in NAMES}
+    found = calculate(molecule)
+    return {name: _finite(found[name]) for name in NAMES}
 
 
 def _finite(value: float) -> float | None:

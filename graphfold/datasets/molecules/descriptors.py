@@ -75,11 +75,17 @@ class Descriptors:
 
 def rdkit2d(_: Descriptors, molecule: Chem.Mol) -> NDArray[np.float32]:
     """[number of RDKit's descriptors] NaN where one is undefined."""
-    compute: Any = rdkit_descriptors.CalcMolDescriptors
-    with rdBase.BlockLogs(), np.errstate(over="ignore"):
-        found = compute(molecule, float("nan"), silent=True)
-        values = np.array([float(value) for value in found.values()]).astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = np.array([*calculate(molecule).values()]).astype(np.float32)
     return np.where(np.isfinite(values), values, np.float32("nan"))
+
+
+def calculate(molecule: Chem.Mol) -> dict[str, float]:
+    """name -> each descriptor of RDKit's list, in its order; NaN where one is undefined."""
+    compute: Any = rdkit_descriptors.CalcMolDescriptors  # it has no types
+    with rdBase.BlockLogs():
+        found = compute(molecule, float("nan"), silent=True)
+    return {name: float(value) for name, value in found.items()}
 
 
 def morgan(options: Descriptors, molecule: Chem.Mol) -> NDArray[np.uint8]:

@@ -32,6 +32,16 @@ def test_targets_are_those_of_rdkit(tmp_path: Path) -> None:
         torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float32))
 
 
+def test_targets_are_those_of_the_molecule_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles\nCCO.Cl\n")
+    adapter = DescriptorsAdapter(salts="strip")
+    dag = read_records(adapter, path, adapter.records(path)).dag
+    assert dag.num_nodes == 3
+    wanted = Descriptors.MolWt(Chem.MolFromSmiles("CCO"))  # type: ignore[attr-defined]
+    assert dag.graph_column("MolWt").item() == pytest.approx(wanted)
+
+
 def test_undefined_and_huge_descriptors_are_missing() -> None:
     values = describe_molecule(Chem.MolFromSmiles("*"))
     assert None in values.values()
