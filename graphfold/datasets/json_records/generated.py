@@ -69,10 +69,10 @@ def draw_report(rng: random.Random, label: str) -> dict[str, Any]:
 def answer(report: Mapping[str, Any]) -> str:
     """The label, by the rule of `write_reports`."""
     checks = [(s, check) for s in report["services"] for check in s.get("checks", ())]
-    values = [(s, c["kind"], c.get("measured", {}).get("value", 0)) for s, c in checks]
-    if any(kind == "disk" and value > 0.9 for _, kind, value in values):
+    found = [(service, check["kind"], check.get("measured", {})) for service, check in checks]
+    if any(kind == "disk" and measured.get("share", 0) > 0.9 for _, kind, measured in found):
         return "full"
-    if any(s["public"] and kind == "latency" and value > 200 for s, kind, value in values):
+    if any(service["public"] and measured.get("ms", 0) > 200 for service, _, measured in found):
         return "slow"
     return "fine"
 
@@ -91,8 +91,8 @@ def _service(rng: random.Random) -> dict[str, Any]:
 def _check(rng: random.Random) -> dict[str, Any]:
     kind = rng.choice(_KINDS)
     # Clear cases on both sides of each limit, so that the answer can be learned.
-    low, high = (rng.uniform(0.1, 0.8), rng.uniform(0.95, 1.0))
+    unit, low, high = "share", rng.uniform(0.1, 0.8), rng.uniform(0.95, 1.0)
     if kind == "latency":
-        low, high = rng.uniform(1, 150), rng.uniform(300, 2_000)
-    measured = {"value": high if rng.random() < 0.25 else low, "unit": {"disk": "share"}.get(kind)}
+        unit, low, high = "ms", rng.uniform(1, 150), rng.uniform(300, 2_000)
+    measured = {unit: high if rng.random() < 0.25 else low}
     return {"kind": kind, "measured": measured} if rng.random() < 0.95 else {"kind": kind}
