@@ -34,8 +34,16 @@ class Definition:
 def definitions(module: str) -> dict[str, Definition]:
     """The classes and functions of a module, such as "graphfold.metrics.binary", by name."""
     found: dict[str, Definition] = {}
+    imported: dict[str, str] = {}
     for node in _parse(module).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("graphfold."):
+            imported |= {alias.name: str(node.module) for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base) for base in node.bases}
+            known = {name: definitions(imported[name]) for name in bases & imported.keys()}
+            above = {name: there[name] for name, there in known.items() if name in there}
+            found[node.name] = _define(node, above | found)
+        elif isinstance(node, ast.FunctionDef):
             found[node.name] = _define(node, found)
     return found
 
@@ -70,7 +78,7 @@ def _parse(module: str) -> ast.Module:
 
 
 def _define(node: ast.ClassDef | ast.FunctionDef, above: dict[str, Definition]) -> Definition:
-    """A definition; a class without `__init__` takes the arguments of its base, if it is above."""
+    """A definition; a class without `__init__` takes the arguments of a base that is known."""
     maker: ast.FunctionDef | None = None
     inherited: dict[str, str | None] = {}
     is_abstract = False
