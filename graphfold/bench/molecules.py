@@ -96,7 +96,7 @@ SHAPES: Mapping[str, Sequence[str]] = {
 WIDTHS: Mapping[str, Sequence[int]] = {"mpnn": (64,)}
 
 #: The models whose products are all of rows of nodes.
-OF_NODES = ("dmpnn", "gine", "gcn")
+OF_NODES = ("dmpnn", "gine", "gcn", "fragments")
 
 
 def rows(settings: Settings) -> Iterator[Row]:
