@@ -95,8 +95,9 @@ SHAPES: Mapping[str, Sequence[str]] = {
 #: Other widths than `HIDDEN_SIZES`.
 WIDTHS: Mapping[str, Sequence[int]] = {"mpnn": (64,)}
 
-#: The models whose products are all of rows of nodes.
-OF_NODES = ("dmpnn", "gine", "gcn", "fragments")
+#: The models whose products are all of rows of nodes; the floor does not know the features of
+#: fragments that are numbers.
+OF_NODES = ("dmpnn", "gine", "gcn")
 
 
 def rows(settings: Settings) -> Iterator[Row]:

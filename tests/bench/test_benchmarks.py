@@ -133,9 +133,6 @@ def test_molecules(bench: Bench) -> None:
         names = [*OWN, "every_node", *theirs, *chemprop, *floor]
         for phase in ("train", "inference"):
             assert variants(rows, shape=shape, phase=phase) == names
-    for phase in ("train", "inference"):
-        names = [*OWN, "every_node", "product_floor"]
-        assert variants(rows, shape="fragments", phase=phase) == names
     shared = {row["variant"] for row in rows if row["computes"] == "equal nodes once"}
     assert shared == {*OWN, "product_floor"}
 
