@@ -1,6 +1,7 @@
 """Reads JSON records of any schema."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def test_long_lists_deep_values_and_bad_lines(tmp_path: Path) -> None:
     result = read(adapter, path, "skip")
     assert result.kept == (0, 1, 2)
     assert types(result.dag)["$/a[*]"] == 100_000
+    assert result.dag.features("$/a")["length"].max() == pytest.approx(math.log1p(100_000))
     faults = [error.fault for error in result.skipped]
     assert "no JSON value" in faults[0]
     assert "no place for" in faults[1]
