@@ -19,7 +19,7 @@ from graphfold.datasets.json_records.positions import (
     Number,
     Position,
     Text,
-    kind_of,
+    name_in_mixed,
     place_of_key,
 )
 
@@ -51,7 +51,7 @@ class RecordWriter:
                 self.unseen += 1
                 return None
             position = fitting[0]
-            path = f"{path}:{kind_of(position)}"
+            path = f"{path}:{name_in_mixed(position)}"
         elif not _fits(position, kind):
             self.unseen += 1
             return None
