@@ -16,6 +16,8 @@ import pytest
 from training.tiny_runs import run
 
 DOCS = Path(__file__).parents[2] / "docs"
+#: The pages, and how many files each makes.
+PAGES = {"first_steps": 0, "molecules": 2, "trees": 3, "plans": 1, "json": 2}
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -43,14 +45,18 @@ def run_command(words: list[str], folder: Path) -> None:
     assert run(*words) == 0, words
 
 
-@pytest.mark.parametrize("name", ["first_steps", "molecules", "trees"])
+@pytest.mark.parametrize(("name", "count"), PAGES.items())
 def test_commands_and_code_run_and_print_what_they_promise(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    count: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     files = write_files(page, tmp_path)
-    assert len(files) == len(set(files)) == {"molecules": 2, "trees": 3}.get(name, 0)
+    assert len(files) == len(set(files)) == count
     output, namespace = "", {"__name__": name}
     for language, block in FENCE.findall(page):
         if language == "sh":

@@ -75,6 +75,12 @@ class PlansAdapter(Adapter):
                 values = value if isinstance(value, list) and value else [value]
                 yield from (Record(line, item, fault) for item in values)
 
+    def record_of(self, item: Any) -> Record:
+        """A string holds JSON; anything else is the document itself, or a list of one."""
+        if isinstance(item, str):
+            return super().record_of(item)
+        return Record(1, item[0] if isinstance(item, list) and len(item) == 1 else item)
+
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one plan; see `Adapter.parse`."""
         columns = {}

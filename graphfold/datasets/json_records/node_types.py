@@ -32,9 +32,10 @@ def node_types(root: Position) -> tuple[NodeType, ...]:
     - a number: its standardised `value`, and `log`, sign and logarithm, which survives outliers;
     - a category: its `code`; the last one is for values that the sample lacks;
     - text: `trigrams`, and `length` as a logarithm;
-    - a list: any number of inputs, its items;
+    - a list: any number of inputs, its items, and its `length` as a logarithm;
     - an object: an input for each key, in order; absent where the key is;
-    - a map: any number of inputs, PATH{entry}: a key (PATH{key}, as text) and its value.
+    - a map: any number of inputs, PATH{entry}: a key (PATH{key}, as text) and its value; and
+      `length`.
 
     A mixed place has a type for each kind, PATH:KIND.
     """
@@ -53,9 +54,9 @@ def node_types(root: Position) -> tuple[NodeType, ...]:
         elif isinstance(position, Fields):
             found.append(NodeType(path, len(position.fields)))
         elif isinstance(position, Items):
-            found.append(NodeType(path, None))
+            found.append(NodeType(path, None, (_LENGTH,)))
         elif isinstance(position, Entries):
-            found.append(NodeType(path, None))
+            found.append(NodeType(path, None, (_LENGTH,)))
             found.append(NodeType(f"{path}{{entry}}", 2))
             found.append(NodeType(f"{path}{{key}}", 0, _TEXT))
         else:
@@ -63,7 +64,8 @@ def node_types(root: Position) -> tuple[NodeType, ...]:
     return tuple(found)
 
 
-_TEXT = (Column("trigrams", shape=(BUCKETS,)), Column("length"))
+_LENGTH = Column("length")
+_TEXT = (Column("trigrams", shape=(BUCKETS,)), _LENGTH)
 
 
 def number_features(position: Number, value: float) -> dict[str, Any]:

@@ -81,6 +81,13 @@ def kind_of(position: Position) -> str:
     return KINDS[type(position)]
 
 
+def name_in_mixed(position: Position) -> str:
+    """The name of one kind of a mixed place; true and false may stand there beside strings."""
+    if isinstance(position, Category) and isinstance(position.values[0], bool):
+        return "bool"
+    return kind_of(position)
+
+
 def children(position: Position, path: str) -> Iterator[tuple[str, Position]]:
     """The places right inside a place, with their names; see `place_of_key`."""
     if isinstance(position, Items):
@@ -92,7 +99,7 @@ def children(position: Position, path: str) -> Iterator[tuple[str, Position]]:
         yield f"{path}{{*}}", position.values
     elif isinstance(position, Mixed):
         for inner in position.kinds:
-            yield f"{path}:{kind_of(inner)}", inner
+            yield f"{path}:{name_in_mixed(inner)}", inner
 
 
 def place_of_key(path: str, key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from graphfold.datasets.json_records.positions import (
     Number,
     Position,
     Text,
-    kind_of,
+    name_in_mixed,
     place_of_key,
 )
 
@@ -50,13 +51,14 @@ class RecordWriter:
                 self.unseen += 1
                 return None
             position = fitting[0]
-            path = f"{path}:{kind_of(position)}"
+            path = f"{path}:{name_in_mixed(position)}"
         elif not _fits(position, kind):
             self.unseen += 1
             return None
         if isinstance(position, Items):
             items = [self.write(item, position.items, f"{path}[*]", depth + 1) for item in value]
-            return self.graph.node(path, [item for item in items if item is not None])
+            kept = [item for item in items if item is not None]
+            return self.graph.node(path, kept, length=math.log1p(len(value)))
         if isinstance(position, Fields):
             return self._fields(value, position, path, depth)
         if isinstance(position, Entries):
@@ -88,7 +90,7 @@ class RecordWriter:
             name = self.graph.node(f"{path}{{key}}", **text_features(key))
             inner = self.write(item, position.values, f"{path}{{*}}", depth + 1)
             entries.append(self.graph.node(f"{path}{{entry}}", (name, inner)))
-        return self.graph.node(path, entries)
+        return self.graph.node(path, entries, length=math.log1p(len(value)))
 
 
 def _fits(position: Position, kind: str) -> bool:

@@ -1,6 +1,7 @@
 """Reads JSON records of any schema."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def test_long_lists_deep_values_and_bad_lines(tmp_path: Path) -> None:
     result = read(adapter, path, "skip")
     assert result.kept == (0, 1, 2)
     assert types(result.dag)["$/a[*]"] == 100_000
+    assert result.dag.features("$/a")["length"].max() == pytest.approx(math.log1p(100_000))
     faults = [error.fault for error in result.skipped]
     assert "no JSON value" in faults[0]
     assert "no place for" in faults[1]
@@ -126,3 +128,22 @@ def test_records_are_given_as_text_or_as_values(tmp_path: Path) -> None:
     adapter = adapter_of(path, target="$.label").without_targets()
     for item in ('{"id": 3}', {"id": 3}):
         assert read_records(adapter, path, [adapter.record_of(item)]).dag.num_nodes == 2
+
+
+def test_true_and_false_stand_beside_strings_and_all_other_kinds(tmp_path: Path) -> None:
+    values = [True, "a", "a", "b", "b", 1, [1], {"k": 1}, None]
+    rows = [{"x": value, "label": i % 2} for i, value in enumerate(values)]
+    path = write(tmp_path / "r.jsonl", rows)
+    adapter = adapter_of(path, target="$.label", task="classification")
+    dag = read(adapter, path).dag
+    counts = {name: count for name, count in types(dag).items() if name.startswith("$/x:")}
+    assert counts == {
+        "$/x:bool": 1,
+        "$/x:category": 4,
+        "$/x:list": 1,
+        "$/x:list[*]": 1,
+        "$/x:number": 1,
+        "$/x:object": 1,
+        "$/x:object/k": 1,
+    }
+    assert dag.columns["graph"]["unseen"].tolist() == [0] * 9

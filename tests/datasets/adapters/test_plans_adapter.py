@@ -88,3 +88,17 @@ def test_files_that_are_no_plans(tmp_path: Path) -> None:
     path.write_text('{"plan": [[1, 0, 0, "SCAN a"]], "cost": 3}\n{"a": NaN}\n')
     with pytest.raises(RecordError, match=r"plans.json:2.*NaN is no JSON number"):
         read(path, PlansAdapter())
+
+
+def test_a_plan_may_be_the_object_itself() -> None:
+    adapter = PlansAdapter().without_targets()
+    statement = POSTGRESQL[0] if isinstance(POSTGRESQL, list) else POSTGRESQL
+    items = [json.dumps(statement), statement, [statement]]
+    dags = [read_records(adapter, Path(), [adapter.record_of(item)]).dag for item in items]
+    assert dags[0].num_nodes > 1
+    assert [dag.columns["graph"]["text"].tolist() for dag in dags].count(
+        dags[0].columns["graph"]["text"].tolist()
+    ) == 3
+    assert all(torch.equal(dag.op_type, dags[0].op_type) for dag in dags)
+    with pytest.raises(RecordError, match="is no plan"):
+        read_records(adapter, Path(), [adapter.record_of([statement, statement])])
