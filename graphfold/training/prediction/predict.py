@@ -24,7 +24,7 @@ from graphfold.training.prediction.predictor import Predictor, Unread, load
 from graphfold.training.process.process import prepare_process
 
 #: Writes what a predictor says of each record of a file; returns how many were good, and bad.
-ToFile: TypeAlias = Callable[[Predictor, Path, Path | None], tuple[int, int]]
+ToFile: TypeAlias = Callable[[Predictor, Path], tuple[int, int]]
 
 #: Bytes up to which the cells are not compiled for a file: that takes a second, more than they do.
 SMALL_FILE = 10_000
@@ -32,7 +32,8 @@ SMALL_FILE = 10_000
 
 def predict_command(args: argparse.Namespace) -> int:
     """`graphfold predict`."""
-    to_file = partial(predict_file, explain=args.explain)
+    check_output(args.output)
+    to_file = partial(predict_file, output=args.output, explain=args.explain)
     return apply_command(args, to_file, "predicted")
 
 
@@ -47,7 +48,6 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
     Raises:
         DataError: if not one record can be read.
     """
-    check_output(args.output)
     settings = parse_settings(args.settings)
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
@@ -56,7 +56,7 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
         prepare_process(predictor.trained.checkpoint.config)
         if args.input.is_file() and args.input.stat().st_size < SMALL_FILE:
             predictor.trained.model.network.fuse = False
-        good, bad = to_file(predictor, args.input, args.output)
+        good, bad = to_file(predictor, args.input)
     print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)

@@ -18,6 +18,7 @@ from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_change
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, RecordError
+from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
 from graphfold.training.prediction.prediction import Prediction, describe
@@ -105,6 +106,22 @@ class Predictor:
         records = (record for record in cut if isinstance(record, Record))
         found = self.predict_records(Path(), records)
         return [(next(found) if isinstance(c, Record) else c).to_dict() for c in cut]
+
+    def draw(self, item: Any) -> Drawing:
+        """A picture of one item with its predictions in colour; a notebook shows it.
+
+        Args:
+            item: as one of those that `predict` takes.
+
+        Raises:
+            RecordError: if it cannot be read, predicted or drawn.
+        """
+        result = read_records(self.adapter, Path(), [self.adapter.record_of(item)])
+        (prediction,) = self.predict_graphs(result.dag)
+        if prediction.reason:
+            raise RecordError(prediction.reason)
+        head = self.trained.model.head
+        return draw_graph(result.dag, prediction, head, self.adapter.class_names)
 
     def predict_records(self, path: Path, records: Iterable[Record]) -> Iterator[Prediction]:
         """One prediction for each record, in order and in constant memory.
