@@ -15,6 +15,7 @@ from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.drawing.index_page import page_end, page_fault, page_figure, page_head
 from graphfold.training.drawing.marks import colours_of
 from graphfold.training.prediction.predict import apply_command, open_output, require_input
+from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor, Unread
 
 INDEX = "index.html"
@@ -71,16 +72,20 @@ def draw_file(
 
 def _draw_graphs(predictor: Predictor, dag: TypedDAG) -> Iterator[tuple[int, Drawing] | Unread]:
     """The line and the picture of each graph, or why there is none."""
-    head, names = predictor.trained.model.head, predictor.adapter.class_names
     for graph, prediction in enumerate(predictor.predict_graphs(dag)):
-        try:
-            if prediction.reason:
-                raise RecordError(prediction.reason)
-            drawing = draw_graph(select(dag, [graph]), prediction, head, names)
-        except RecordError as error:
-            yield Unread(prediction.line, error.fault)
-        else:
-            yield prediction.line, drawing
+        yield _draw_one(predictor, select(dag, [graph]), prediction)
+
+
+def _draw_one(
+    predictor: Predictor, dag: TypedDAG, prediction: Prediction
+) -> tuple[int, Drawing] | Unread:
+    if prediction.reason:
+        return Unread(prediction.line, prediction.reason)
+    head, names = predictor.trained.model.head, predictor.adapter.class_names
+    try:
+        return prediction.line, draw_graph(dag, prediction, head, names)
+    except RecordError as error:
+        return Unread(prediction.line, error.fault)
 
 
 def _check_folder(folder: Path) -> None:

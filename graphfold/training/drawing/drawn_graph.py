@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from graphfold.dag import TypedDAG
 from graphfold.training.prediction.node_texts import node_words
@@ -47,10 +48,7 @@ class DrawnGraph:
 def drawn_graph(dag: TypedDAG) -> DrawnGraph:
     """The parts of a `TypedDAG` of one graph."""
     ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
-    slots = [
-        [k for k in range(begin, end) if index[k] >= 0]
-        for begin, end in zip(ptr[:-1], ptr[1:], strict=True)
-    ]
+    slots = [[k for k in range(begin, end) if index[k] >= 0] for begin, end in pairwise(ptr)]
     has_relations = ("inputs", "deprel") in dag.dictionaries
     relation = dag.strings("inputs", "deprel") if has_relations else [None] * len(index)
     words = node_words(dag)

@@ -95,6 +95,6 @@ def _mark(facts: Mapping[str, Any], colours: Mapping[str, str], wanted: str | No
     text = shown(value)
     likely = sorted(probabilities.items(), key=lambda item: -item[1])[:_LISTED]
     title = "\n".join(f"{label}: {p:.3f}" for label, p in likely)
-    missed = wanted if wanted is not None and wanted != text else None
+    missed = wanted if probabilities and wanted != text else None  # a number is never quite right
     colour = colours.get(text, UNKNOWN)
     return Mark(text, colour, title, missed, colours.get(missed or "", UNKNOWN))

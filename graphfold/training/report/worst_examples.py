@@ -50,11 +50,10 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
             drawing = explained[graph]
         caption = escape(f"{caption} · loss {loss:.3g}")
         figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
-    size = ""
-    kind = "worst" if is_molecule(raw) else "worst wide"
+    kind, size = "worst", ""
     if not is_molecule(raw):
-        size = f" of at most {_MOST_WORDS} words"
-        note = " A wrong prediction has a frame, and beside it is what was measured."
+        kind, size = "worst wide", f" of at most {_MOST_WORDS} words"
+        note = " A wrong class has a frame, and the right one stands beside it."
     note = f"The test records{size} with the largest loss.{note}"
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
 
