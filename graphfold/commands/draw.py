@@ -13,6 +13,7 @@ from pathlib import Path
 from graphfold.commands.evaluate import add_run_arguments
 from graphfold.commands.loading import loading
 from graphfold.commands.options import positive
+from graphfold.commands.predict import add_parser
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write (default: INPUT_drawings, in the current folder)",
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N records")
+    add_parser(parser)
 
 
 def run(args: argparse.Namespace) -> int:

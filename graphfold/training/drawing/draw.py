@@ -49,7 +49,7 @@ def draw_file(
         DataError: if the file cannot be used as a whole.
     """
     require_input(path)
-    records = islice(predictor.adapter.records(path), limit)
+    records = islice(predictor.records(path), limit)
     answers = predictor.map_records(path, records, partial(_draw_graphs, predictor))
     counts = [0, 0]
     folder.mkdir(exist_ok=True)
