@@ -11,26 +11,22 @@ HEIGHT, _SMALL = 20, 14
 
 
 def mark_width(mark: Mark) -> float:
-    """The width of a drawn prediction."""
-    return _width(mark.text) + (_small_width(mark) if mark.wanted is not None else 0)
+    """The width of a drawn prediction, with room on both sides if it is wrong."""
+    return _width(mark.text) + (2 * _small_width(mark) if mark.wanted is not None else 0)
 
 
 def draw_mark(x: float, y: float, mark: Mark) -> str:
     """A prediction around the point (x, y); a wrong one has a frame, the right one beside it."""
-    is_wrong = mark.wanted is not None
-    left = x - mark_width(mark) / 2
-    width = _width(mark.text)
-    middle = left + width / 2
-    elements = []
-    if is_wrong:
+    width, elements = _width(mark.text), []
+    if mark.wanted is not None:
         small = _small_width(mark)
-        centre = left + width + small / 2 - 4
-        label = cut(mark.wanted or "")
-        ink = ink_on(mark.wanted_colour)
+        centre = x + width / 2 + small / 2 - 4
         elements.append(pill(centre, y - 6, small + 6, _SMALL, mark.wanted_colour))
-        elements.append(text(centre + 3, y - 2.5, label, 10, ink))
-    elements.append(pill(middle, y, width, HEIGHT, mark.colour, INK if is_wrong else ""))
-    elements.append(text(middle, y + 4.2, cut(mark.text), 12, ink_on(mark.colour)))
+        ink = ink_on(mark.wanted_colour)
+        elements.append(text(centre + 3, y - 2.5, cut(mark.wanted), 10, ink))
+    frame = "" if mark.wanted is None else INK
+    elements.append(pill(x, y, width, HEIGHT, mark.colour, frame))
+    elements.append(text(x, y + 4.2, cut(mark.text), 12, ink_on(mark.colour)))
     return group(elements, mark.title)
 
 
