@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=["train", "val", "test"], help="default: val and test")
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
     parser.add_argument(
-        "--per-class", action="store_true", help="also precision, recall and F1 of every class"
+        "--per-class",
+        action="store_true",
+        help="also precision, recall and F1 of every class, and the confusion matrix",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics here")
 

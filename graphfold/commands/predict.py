@@ -1,8 +1,9 @@
 """Apply a trained model to a file, record by record, in constant memory.
 
 Molecules give CSV: the input's columns, TARGET_pred (and TARGET_prob_CLASS), then reason.
-Trees give JSON lines. With --explain both also say what atoms and bonds, or words, contribute.
-A record that cannot be read gets a reason and no prediction.
+Trees give JSON lines, or with --format the trees themselves. With --explain tables and lines also
+say what atoms and bonds, or words, contribute. A record that cannot be read gets a reason and no
+prediction.
 """
 
 from __future__ import annotations
@@ -32,6 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="METHOD",
         help="add contributions by the method integrated (default), gradient or masking; with "
         "--output also drawings of molecules, in a folder beside it",
+    )
+    parser.add_argument(
+        "--format",
+        choices=["brackets", "conllu"],
+        help="give trees back as they came, with predicted labels or columns",
+    )
+    add_parser(parser)
+
+
+def add_parser(parser: argparse.ArgumentParser) -> None:
+    """The option --parser, which gives `parser_name`."""
+    parser.add_argument(
+        "--parser",
+        dest="parser_name",
+        metavar="LIBRARY:MODEL",
+        help="parse INPUT, raw sentences, by spacy, stanza or benepar, if that is installed",
     )
 
 

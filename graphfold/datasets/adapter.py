@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,15 @@ from typing import Any
 
 from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
 from graphfold.datasets.files.tables import Table, open_table
-from graphfold.errors import DataError, GraphError, LeftOut, RecordError, SchemaError
+from graphfold.datasets.predicted_nodes import PredictedNodes
+from graphfold.errors import (
+    ConfigError,
+    DataError,
+    GraphError,
+    LeftOut,
+    RecordError,
+    SchemaError,
+)
 
 #: The graph feature that says what a record was changed to before it became a graph, if it was.
 CHANGED_TO = "changed_to"
@@ -60,12 +68,17 @@ class Adapter(ABC):
         class_names: target -> the names of its classes, where they have names.
         reads_tables: whether record i is row i of `open_table(path)`, so that predictions are
             written as a table with the columns of the input.
+        text_format: the name of a format in which `write_back` gives predictions back; None if
+            there is none.
+        written_targets: the targets of nodes that have a place in it.
     """
 
     schema: Schema
     libraries: tuple[str, ...] = ()
     class_names: Mapping[str, Sequence[str]] = MappingProxyType({})
     reads_tables: bool = False
+    text_format: str | None = None
+    written_targets: Collection[str] = ()
 
     def sources(self, path: Path) -> list[Path]:
         """The files that `records(path)` reads; a stored copy is rebuilt when one changes.
@@ -139,6 +152,32 @@ class Adapter(ABC):
     def open_table(self, path: Path) -> Table:
         """The table whose rows are the records; only for adapters that read tables."""
         return open_table(path)
+
+    def texts(self, path: Path) -> Iterator[str]:
+        """The text of every record of `records(path)`, for `write_back`.
+
+        Bytes that are not UTF-8 are surrogates, as "surrogateescape" makes them.
+        """
+        return map(self.text_of, self.records(path))
+
+    def text_of(self, record: Record) -> str:
+        """The text of a record, for `write_back`."""
+        raise self._no_format()
+
+    def write_back(self, text: str, predicted: PredictedNodes) -> str:
+        """A record in its own format with the values that were predicted.
+
+        Args:
+            text: the record, out of `texts`.
+            predicted: the values, or why there are none; that is said in the record's place.
+        """
+        raise self._no_format()
+
+    def _no_format(self) -> ConfigError:
+        return ConfigError(
+            f"{type(self).__name__} gives predictions back in no format of its own. Leave --format "
+            "out."
+        )
 
     def without_targets(self) -> Adapter:
         """An adapter for prediction, of the same schema; it need not find targets in its input."""

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.adapters.bracket_layout import cut_trees, find_tree_indent
+from graphfold.datasets.adapters.bracket_objects import bracket_text
+from graphfold.datasets.adapters.bracket_output import write_fault, write_tree
 from graphfold.datasets.adapters.bracket_tree import (
     BracketText,
     BracketTree,
@@ -24,6 +26,7 @@ from graphfold.datasets.adapters.bracket_tree import (
 from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.table_target import MOST_CLASSES
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
+from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError
 
 #: What stands in place of a label that is a target and not known.
@@ -71,6 +74,9 @@ class BracketsAdapter(Adapter):
     Raises:
         ConfigError: if an option cannot be used.
     """
+
+    text_format = "brackets"
+    written_targets = ("label",)
 
     def __init__(
         self,
@@ -144,12 +150,23 @@ class BracketsAdapter(Adapter):
         records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
         yield from at_least_one(records, path, "trees")
 
+    def record_of(self, item: Any) -> Record:
+        """A tree in brackets, of NLTK, or of a sentence that spaCy with benepar or Stanza parsed.
+
+        Where labels are targets, those of other libraries are not read.
+        """
+        text = bracket_text(item)
+        if text is None:
+            return super().record_of(item)
+        source = BracketText(text.strip(), 1, 1)
+        if self.codes is not None:
+            tree = read_tree(source, True, lambda token: True)
+            source = BracketText(write_tree(tree, [MISSING_LABELS[0]] * len(tree)), 1, 1)
+        return Record(1, source)
+
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one tree; see `Adapter.parse`."""
-        if self.codes is None or self.reads_targets:
-            tree = read_tree(record.content, drops_outer=not self.is_numbered)
-        else:
-            tree = self._read_for_prediction(record.content, self.codes)
+        tree = self._read(record.content)
         if self.is_numbered:
             self._check_labels(record.content, tree)
         tree = self._transform(tree)
@@ -165,6 +182,35 @@ class BracketsAdapter(Adapter):
             graph.edges("next", range(num_words - 1), range(1, num_words))
         graph.finish(line=record.line)
 
+    def text_of(self, record: Record) -> str:
+        """The tree from its first bracket on; see `Adapter.text_of`."""
+        return "" if record.content is None else str(record.content.text)
+
+    def write_back(self, text: str, predicted: PredictedNodes) -> str:
+        """The tree on a line, as it stands in the input, with the predicted labels.
+
+        A node without a prediction, inside a chain that was collapsed, has the label `_`. What is
+        left out with `remove_traces` keeps its labels. A record without a prediction is
+        `(ERROR why_there_is_none)`.
+        """
+        if predicted.reason:
+            return write_fault(predicted.reason) + "\n"
+        tree = self._read(BracketText(text, 1, 1))
+        pairs = zip(predicted.spans, predicted.values["label"], strict=True)
+        found = {tuple(span): str(label) for span, label in pairs if span is not None}
+        read = remove_traces(tree) if self.remove_traces else tree
+        found |= dict.fromkeys({*read.spans} - found.keys(), MISSING_LABELS[0])
+        labels = [
+            found.get(span) or label or MISSING_LABELS[0] for label, _, _, span in tree.nodes()
+        ]
+        return write_tree(tree, labels) + "\n"
+
+    def _read(self, source: BracketText) -> BracketTree:
+        """The tree as it stands there; for prediction its nodes may lack labels."""
+        if self.codes is None or self.reads_targets:
+            return read_tree(source, drops_outer=not self.is_numbered)
+        return self._read_for_prediction(source, self.codes)
+
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
         """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
         known = {*codes, *MISSING_LABELS}
@@ -176,6 +222,12 @@ class BracketsAdapter(Adapter):
                 return tree
             if labels & known:
                 self._refuse_label(source, tree, known | {None})
+        else:
+            with suppress(RecordError):  # some bracket has no label
+                tree = read_tree(source, drops_outer=True)
+                plain = strip_functions(tree) if self.strip_functions else tree
+                if known & {*plain.labels}:
+                    return tree
         return read_tree(source, True, known.__contains__)
 
     def _check_labels(self, source: BracketText, tree: BracketTree) -> None:

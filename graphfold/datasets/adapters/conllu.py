@@ -10,10 +10,18 @@ from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.dag.builder import NO_SPAN
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.adapters.alignment import Span, align
+from graphfold.datasets.adapters.conllu_objects import sentence_text
+from graphfold.datasets.adapters.conllu_output import (
+    COLUMN_OF,
+    raw_sentences,
+    with_columns,
+    with_fault,
+)
 from graphfold.datasets.adapters.conllu_sentence import Sentence, Token, read_sentence
 from graphfold.datasets.adapters.dependency_tree import find_dependents, parse_head
 from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
+from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError, RecordError, did_you_mean
 
 #: The universal part-of-speech tags; the code of a tag is its position here.
@@ -71,6 +79,8 @@ class ConlluAdapter(Adapter):
     """
 
     class_names = {"upos": UPOS}
+    text_format = "conllu"
+    written_targets = COLUMN_OF.keys()
 
     def __init__(
         self,
@@ -94,6 +104,24 @@ class ConlluAdapter(Adapter):
     def records(self, path: Path) -> Iterator[Record]:
         """One record per sentence, `content` being its lines; see `Adapter.records`."""
         yield from at_least_one(_sentences(path), path, "sentences")
+
+    def texts(self, path: Path) -> Iterator[str]:
+        """The sentences as they stand in the file; see `Adapter.texts`."""
+        return raw_sentences(path)
+
+    def text_of(self, record: Record) -> str:
+        """The lines and a blank one; see `Adapter.text_of`."""
+        return "".join(f"{line}\n" for line in (*(record.content or ()), ""))
+
+    def write_back(self, text: str, predicted: PredictedNodes) -> str:
+        """The lines with predicted columns, or the comment `# graphfold_error = REASON` first."""
+        if predicted.reason:
+            return with_fault(text, predicted.reason)
+        return with_columns(text, predicted.values)
+
+    def record_of(self, item: Any) -> Record:
+        """A sentence in CoNLL-U, or one that spaCy, Stanza or the package conllu has parsed."""
+        return super().record_of(sentence_text(item))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one sentence; see `Adapter.parse`."""

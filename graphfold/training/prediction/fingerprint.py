@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from graphfold.datasets.adapter import Record
+from graphfold.files import check_output
 from graphfold.training.prediction.embedding import embed_graphs
 from graphfold.training.prediction.embedding_files import EmbeddedRecord, choose_format
 from graphfold.training.prediction.predict import apply_command, require_input
@@ -22,8 +23,9 @@ _NOT_FINITE = "the model computes no finite embedding for this record"
 
 def fingerprint_command(args: argparse.Namespace) -> int:
     """`graphfold fingerprint`."""
+    check_output(args.output)
     choose_format(args.output)  # a wrong suffix is told before any work
-    return apply_command(args, write_embeddings, "embedded")
+    return apply_command(args, partial(write_embeddings, output=args.output), "embedded")
 
 
 def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> tuple[int, int]:

@@ -10,21 +10,22 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
-from graphfold.errors import DataError
+from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, whole_file
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.explanation.drawings import Drawings
 from graphfold.training.explanation.explain import Contributions, Explainer
 from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor, Unread, load
+from graphfold.training.prediction.write_back import check_format, write_back
 from graphfold.training.process.process import prepare_process
 
 #: Writes what a predictor says of each record of a file; returns how many were good, and bad.
-ToFile: TypeAlias = Callable[[Predictor, Path, Path | None], tuple[int, int]]
+ToFile: TypeAlias = Callable[[Predictor, Path], tuple[int, int]]
 
 #: Bytes up to which the cells are not compiled for a file: that takes a second, more than they do.
 SMALL_FILE = 10_000
@@ -32,7 +33,10 @@ SMALL_FILE = 10_000
 
 def predict_command(args: argparse.Namespace) -> int:
     """`graphfold predict`."""
-    to_file = partial(predict_file, explain=args.explain)
+    check_output(args.output)
+    to_file = partial(
+        predict_file, output=args.output, explain=args.explain, text_format=args.format
+    )
     return apply_command(args, to_file, "predicted")
 
 
@@ -47,16 +51,15 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
     Raises:
         DataError: if not one record can be read.
     """
-    check_output(args.output)
     settings = parse_settings(args.settings)
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
     with in_words_of_set():
-        predictor = load(args.run_path, args.trust, **settings)
+        predictor = load(args.run_path, args.trust, getattr(args, "parser_name", None), **settings)
         prepare_process(predictor.trained.checkpoint.config)
         if args.input.is_file() and args.input.stat().st_size < SMALL_FILE:
             predictor.trained.model.network.fuse = False
-        good, bad = to_file(predictor, args.input, args.output)
+        good, bad = to_file(predictor, args.input)
     print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
@@ -70,28 +73,40 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
 
 
 def predict_file(
-    predictor: Predictor, path: Path, output: Path | None, explain: str | None = None
+    predictor: Predictor,
+    path: Path,
+    output: Path | None,
+    explain: str | None = None,
+    text_format: str | None = None,
 ) -> tuple[int, int]:
     """Writes a prediction or a reason for each record of a file.
 
     With `explain` also what the parts of each graph contribute, and drawings of molecules in the
-    folder `drawings_folder(output)`.
+    folder `drawings_folder(output)`. A table is written for a table, JSON lines for anything else.
 
     Args:
         predictor: the model.
         path: the file.
         output: where to write, whole or not at all; None for standard output, without drawings.
         explain: a name of `explain.METHODS`.
+        text_format: "brackets" or "conllu" gives trees back as they came, with predictions.
 
     Returns:
         How many records were predicted, and how many could not be read.
 
     Raises:
-        ConfigError: if the model cannot be explained.
+        ConfigError: if the model cannot be explained, or has no predictions of that format.
         DataError: if the file cannot be used as a whole.
     """
     require_input(path)
     lines = _csv_lines if predictor.adapter.reads_tables else _json_lines
+    if text_format is not None:
+        if explain is not None:
+            raise ConfigError(
+                f"--format {text_format} has no place for contributions. Leave --explain out."
+            )
+        check_format(text_format, predictor.adapter, predictor.trained.model.head)
+        lines = _texts
     explainer = None if explain is None else Explainer(predictor, explain)
     drawings = None if explainer is None or output is None else Drawings(output, explainer)
     counts = [0, 0]
@@ -131,7 +146,7 @@ class Answers(NamedTuple):
             for prediction in self.predictor.predict_path(self.path):
                 yield prediction, None
             return
-        records = self.predictor.adapter.records(self.path)
+        records = self.predictor.records(self.path)
         answer = self.explainer.predict_graphs
         for found in self.predictor.map_records(self.path, records, answer):
             if isinstance(found, Unread):
@@ -151,6 +166,17 @@ def _json_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
             told |= {"contributions": contributions.to_dict(), "reason": reason}
         text = json.dumps(told, ensure_ascii=False, allow_nan=False)
         yield text + "\n", bool(prediction.reason)
+
+
+def _texts(answers: Answers) -> Iterator[tuple[str, bool]]:
+    """The records in their own format, with predictions."""
+    predictor, path = answers.predictor, answers.path
+    adapter, head = predictor.adapter, predictor.trained.model.head
+    if predictor.parser is None:
+        return write_back(adapter, head, adapter.texts(path), predictor.predict_path(path))
+    records, again = tee(predictor.records(path))  # one is a batch ahead of the other
+    predictions = predictor.predict_records(path, records)
+    return write_back(adapter, head, map(adapter.text_of, again), predictions)
 
 
 def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
@@ -202,12 +228,19 @@ def csv_line(cells: Sequence[Any]) -> str:
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[TextIO]:
-    """A text file that is written whole or not at all; standard output for None."""
+    """A text file that is written whole or not at all; standard output for None.
+
+    Surrogates stand for bytes that are not UTF-8, as in `Adapter.texts`.
+    """
     if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="surrogateescape")
         yield sys.stdout
         return
     with whole_file(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        text = io.TextIOWrapper(
+            file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
+        )
         yield text
         text.flush()
         text.detach()

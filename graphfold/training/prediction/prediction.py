@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any
 
 import torch
@@ -12,6 +13,10 @@ from torch import Tensor
 from graphfold.dag import TypedDAG
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.training.prediction.node_texts import node_texts
+
+#: Classes whose probabilities are told of each node; of more classes, the likeliest.
+MOST_CLASSES = 50
 
 _NOT_FINITE = "the model computes no finite number for this record"
 
@@ -24,7 +29,8 @@ class Prediction:
         line: the 1-based line of the record.
         reason: why there is no prediction; empty if there is one.
         targets: what is said of each target, of the whole graph or of its root.
-        nodes: of every node, where nodes are predicted: type, span, text, prediction, probability.
+        nodes: of every node, where nodes are predicted: type, span, text, prediction, its
+            probability, and the probabilities of all classes (of the likeliest `MOST_CLASSES`).
     """
 
     line: int
@@ -74,34 +80,39 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
             yield Prediction(line, _NOT_FINITE)
             continue
         mine = range(ptr[graph], ptr[graph + 1])
-        listed = [{**facts[int(nodes[row])], **_brief(rows[row])} for row in mine]
+        listed = [{**facts[int(nodes[row])], **plain_prediction(rows[row])} for row in mine]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = rows[position[roots[0]]] if len(roots) == 1 else {}
         yield Prediction(line, "", root, listed)
 
 
 def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
-    """Type, span and word of every node, in node order."""
-    words: dict[int, str | None] = {}
-    for node_type in dag.schema.types:
-        space = f"type:{node_type.name}"
-        if (space, "form") in dag.dictionaries:
-            nodes = dag.nodes_of_type(node_type.name).tolist()
-            words |= dict(zip(nodes, dag.strings(space, "form"), strict=True))
+    """Type, span and text of every node, in node order; no text where there are no words."""
     types = [node_type.name for node_type in dag.schema.types]
-    pairs = zip(dag.op_type.tolist(), dag.span.tolist(), strict=True)
-    for node, (op_type, span) in enumerate(pairs):
+    columns = zip(dag.op_type.tolist(), dag.span.tolist(), node_texts(dag), strict=True)
+    for op_type, span, text in columns:
         facts: dict[str, Any] = {"type": types[op_type], "span": span if span[0] >= 0 else None}
-        if node in words:
-            facts["text"] = words[node]
-        yield facts
+        yield facts if text is None else facts | {"text": text}
 
 
-def _brief(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
-    """The prediction of a node, with the probability of its class."""
-    sure = {n: told.probabilities[told.value] for n, told in targets.items() if told.probabilities}
+def plain_prediction(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    """The prediction of one row as plain values, with the probabilities of its classes."""
+    classes = {name: told for name, told in targets.items() if told.probabilities}
     facts = {"prediction": _unwrap(_values(targets))}
-    return facts | ({"probability": _unwrap(sure)} if sure else {}) | _extra(targets)
+    if classes:
+        sure = {name: told.probabilities[told.value] for name, told in classes.items()}
+        facts["probability"] = _unwrap(sure)
+        named = {name: _likeliest(told.probabilities) for name, told in classes.items()}
+        facts["probabilities"] = _unwrap(named)
+    return facts | _extra(targets)
+
+
+def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
+    """The probabilities in the order of the classes, or of many classes by size."""
+    items = list(probabilities.items())
+    if len(items) > MOST_CLASSES:
+        items = nlargest(MOST_CLASSES, items, key=lambda item: item[1])
+    return {str(label): p for label, p in items}
 
 
 def _values(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:

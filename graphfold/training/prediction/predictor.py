@@ -15,9 +15,11 @@ from graphfold.batching import Batch
 from graphfold.batching.scheduling.policy_choice import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
+from graphfold.datasets.parsing.parser import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, RecordError
+from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
 from graphfold.training.prediction.prediction import Prediction, describe
@@ -42,18 +44,23 @@ class Unread(NamedTuple):
     reason: str
 
 
-def load(run: str | Path, trust: Collection[str] = (), **settings: Any) -> Predictor:
+def load(
+    run: str | Path, trust: Collection[str] = (), parser: str | None = None, **settings: Any
+) -> Predictor:
     """A trained model, ready to predict.
 
     Args:
         run: a run folder or a checkpoint file.
         trust: third-party packages that may be imported.
+        parser: what parses raw sentences, such as "spacy:en_core_web_sm"; see `make_parser`. None
+            if sentences are given with their trees.
         **settings: keys of the config group `data` that differ from the run's.
 
     Raises:
         CheckpointError: if it cannot be read or trusted.
+        ConfigError: if the parser cannot be used.
     """
-    return Predictor(TrainedModel.load(find_checkpoint(Path(run)), trust), settings)
+    return Predictor(TrainedModel.load(find_checkpoint(Path(run)), trust), settings, parser)
 
 
 class Predictor:
@@ -62,19 +69,27 @@ class Predictor:
     Args:
         trained: the model.
         settings: keys of the config group `data` that differ from the run's.
+        parser: the name of what parses raw sentences, see `make_parser`; None for nothing.
 
     Attributes:
         adapter: what reads records; where it can do without targets, it does.
+        parser: what parses raw sentences, if anything does.
         batch_size: how many records are predicted at once: as asked for, else that of the run or
             `BATCH_SIZE`, whichever is larger.
         num_workers: processes that read files, as in `read_chunks`.
         num_changed: how many records were changed before they were predicted, so far.
     """
 
-    def __init__(self, trained: TrainedModel, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        trained: TrainedModel,
+        settings: Mapping[str, Any] | None = None,
+        parser: str | None = None,
+    ) -> None:
         self.trained = trained
         data = trained.data({"path": ".", **(settings or {})})
         self.adapter: Adapter = data.source.spec().make().without_targets()
+        self.parser = None if parser is None else make_parser(parser, self.adapter.text_format)
         is_asked = "batch_size" in (settings or {})
         self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
         self.num_workers = data.num_workers
@@ -89,7 +104,8 @@ class Predictor:
         """One prediction for each item.
 
         Args:
-            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file.
+            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file or as an
+                object of NLTK, spaCy or Stanza; with a parser, a sentence.
 
         Returns:
             For each, what `graphfold predict` writes of a record: `prediction`, `probabilities`
@@ -106,6 +122,22 @@ class Predictor:
         found = self.predict_records(Path(), records)
         return [(next(found) if isinstance(c, Record) else c).to_dict() for c in cut]
 
+    def draw(self, item: Any) -> Drawing:
+        """A picture of one item with its predictions in colour; a notebook shows it.
+
+        Args:
+            item: as one of those that `predict` takes.
+
+        Raises:
+            RecordError: if it cannot be read, predicted or drawn.
+        """
+        result = read_records(self.adapter, Path(), [self._record_of(item)])
+        (prediction,) = self.predict_graphs(result.dag)
+        if prediction.reason:
+            raise RecordError(prediction.reason)
+        head = self.trained.model.head
+        return draw_graph(result.dag, prediction, head, self.adapter.class_names)
+
     def predict_records(self, path: Path, records: Iterable[Record]) -> Iterator[Prediction]:
         """One prediction for each record, in order and in constant memory.
 
@@ -118,6 +150,12 @@ class Predictor:
         """
         for answer in self.map_records(path, records, self.predict_graphs):
             yield Prediction(*answer) if isinstance(answer, Unread) else answer
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file; with a parser, those of its sentences."""
+        if self.parser is None:
+            return self.adapter.records(path)
+        return parse_file(self.parser, self.adapter, path)
 
     def map_records(
         self, path: Path, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]
@@ -156,6 +194,9 @@ class Predictor:
             DataError: if the file cannot be used.
             SchemaError: if its features are not those that the model was trained with.
         """
+        if self.parser is not None:
+            yield from self.predict_records(path, self.records(path))
+            return
         chunks = read_chunks(
             self.adapter, path, carry, "skip", self.num_workers, chunk_size=self.batch_size
         )
@@ -165,9 +206,14 @@ class Predictor:
     def _cut(self, item: Any, number: int) -> Record | Prediction:
         """The record in an item, or the answer that says why there is none."""
         try:
-            return replace(self.adapter.record_of(item), line=number)
+            return replace(self._record_of(item), line=number)
         except RecordError as error:
             return Prediction(number, error.fault)
+
+    def _record_of(self, item: Any) -> Record:
+        if self.parser is not None and isinstance(item, str):
+            item = self.parser.parse_one(item)
+        return self.adapter.record_of(item)
 
     def _predict_result(self, result: ReadResult) -> Iterator[Prediction]:
         """One prediction for each record that was read, good or bad."""

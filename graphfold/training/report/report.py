@@ -14,11 +14,17 @@ from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.training.prediction.predictor import Predictor
 from graphfold.training.report.figures import draw_curves, draw_predictions
-from graphfold.training.report.tables import by_part, describe_data, format_value
+from graphfold.training.report.tables import (
+    MOST_CLASSES,
+    by_part,
+    describe_data,
+    format_confusion,
+    format_value,
+)
 from graphfold.training.report.worst_examples import draw_worst
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
-from graphfold.training.scoring.metrics import Metrics, class_metrics
+from graphfold.training.scoring.metrics import Metrics, class_metrics, confusion_counts
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -33,6 +39,7 @@ p.note, figcaption { color: #4a5568; font-size: 13px; } p.note { margin: 0 0 16p
 table { border-collapse: collapse; } td, th { padding: 3px 22px 3px 0; text-align: right; }
 td:first-child, th:first-child { text-align: left; } th { color: #4a5568; font-weight: 600; }
 td { font-variant-numeric: tabular-nums; border-top: 1px solid #edf2f7; }
+.confusion td, .confusion th { padding: 2px 8px; text-align: right; }
 .worst { display: grid; grid-template-columns: repeat(auto-fill, minmax(280px, 1fr)); gap: 12px; }
 .worst.wide { grid-template-columns: 1fr; }
 figure { margin: 0; padding: 12px 14px; overflow-x: auto; } figcaption { margin-top: 6px; }
@@ -77,6 +84,9 @@ def write_report(
         if head.confusion(rows["test"].prediction, rows["test"].target):
             scores = class_metrics(head, rows["test"], names)
             parts.append(_section("Classes of test", _table_of(scores)))
+            for target, counts in confusion_counts(head, rows["test"], names).items():
+                title = f"{target} of test: true classes in rows, predicted ones in columns"
+                parts.append(_section(title, _confusion(counts)))
         worst = draw_worst(trained, data, rows["test"])
         parts.append(_section("Worst examples", worst) if worst else "")
     parts.append(
@@ -124,6 +134,25 @@ def _folded(title: str, text: str) -> str:
         f'<h2></h2><details class="card"><summary>{escape(title)}</summary>'
         f"<pre>{escape(text)}</pre></details>"
     )
+
+
+def _confusion(counts: Mapping[str, Metrics]) -> str:
+    """A table whose right predictions are dark; of many classes, the most frequent mistakes."""
+    if len(counts) > MOST_CLASSES:
+        return f'<div class="card"><pre>{escape(format_confusion(counts))}</pre></div>'
+    totals = {true: sum(column[true] or 0 for column in counts.values()) for true in counts}
+    lines = [f"<tr><th></th>{''.join(f'<th>{escape(name)}</th>' for name in counts)}</tr>"]
+    for true in counts:
+        cells = []
+        for predicted in counts:
+            count = counts[predicted][true] or 0
+            share, colour = count / max(totals[true], 1), "47, 127, 184"
+            if predicted != true:
+                colour = "214, 69, 61"
+            style = f"background: rgba({colour}, {0.75 * share:.2f})"
+            cells.append(f'<td style="{style}">{format_value(count)}</td>')
+        lines.append(f"<tr><th>{escape(true)}</th>{''.join(cells)}</tr>")
+    return f'<div class="card"><table class="confusion">{"".join(lines)}</table></div>'
 
 
 def _table_of(columns: Mapping[str, Metrics]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import nlargest
 
 from graphfold.datasets.features.input_scaler import missing_inputs
 from graphfold.datasets.loading.data_module import DataModule
@@ -10,6 +11,9 @@ from graphfold.errors import LeftOut, count_of
 
 #: How many bad records are shown before "and N more".
 _SHOWN = 3
+
+#: Classes up to which a confusion matrix is shown, and mistakes that are shown of more classes.
+MOST_CLASSES = 30
 
 
 def describe_data(data: DataModule) -> str:
@@ -54,15 +58,49 @@ def by_part(metrics: Mapping[str, float | None]) -> dict[str, dict[str, float | 
     return parts
 
 
-def format_table(columns: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Numbers for a terminal: a column for each part or score, a row for each metric or class."""
+def format_table(columns: Mapping[str, Mapping[str, float | None]], least: int = 12) -> str:
+    """Numbers for a terminal: a column for each part or score, a row for each metric or class.
+
+    Args:
+        columns: name of a column -> name of a row -> number.
+        least: the least width of a column.
+    """
     names = list(dict.fromkeys(name for values in columns.values() for name in values))
     width = max(map(len, names), default=0)
-    lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
+    wide = {column: max(least, len(column) + 2) for column in columns}
+    lines = [" " * width + "".join(f"{column:>{size}}" for column, size in wide.items())]
     for name in names:
-        cells = [format_value(v[name]) if name in v else "" for v in columns.values()]
-        lines.append(f"{name:<{width}}" + "".join(f"{cell:>12}" for cell in cells))
+        cells = [(format_value(v[name]) if name in v else "", wide[c]) for c, v in columns.items()]
+        lines.append(f"{name:<{width}}" + "".join(f"{cell:>{size}}" for cell, size in cells))
     return "\n".join(lines)
+
+
+def format_confusion(counts: Mapping[str, Mapping[str, float | None]]) -> str:
+    """A confusion matrix for a terminal: a row for each true class; of many, the usual mistakes.
+
+    Args:
+        counts: predicted class -> true class -> how many.
+    """
+    if len(counts) <= MOST_CLASSES:
+        longest = max(
+            (len(str(n)) for column in counts.values() for n in column.values()), default=1
+        )
+        return format_table(counts, longest + 2)
+    lines = [f"{true} as {wrong}: {n}" for wrong, true, n in frequent_mistakes(counts)]
+    return "\n".join(lines)
+
+
+def frequent_mistakes(
+    counts: Mapping[str, Mapping[str, float | None]],
+) -> list[tuple[str, str, float]]:
+    """The most frequent mistakes: predicted class, true class, how many."""
+    mistakes = [
+        (wrong, true, n)
+        for wrong, column in counts.items()
+        for true, n in column.items()
+        if n and wrong != true
+    ]
+    return nlargest(MOST_CLASSES, mistakes, key=lambda mistake: mistake[2])
 
 
 def without_repeats(metrics: Mapping[str, float | None]) -> dict[str, float | None]:

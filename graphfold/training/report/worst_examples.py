@@ -13,12 +13,12 @@ from graphfold.errors import ConfigError, RecordError
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.training.drawing.drawing import draw_graph, is_molecule
+from graphfold.training.drawing.marks import shown
 from graphfold.training.explanation.drawings import draw
 from graphfold.training.explanation.explain import Explainer
 from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor
-from graphfold.training.report.tables import format_value
-from graphfold.training.report.tree_drawing import draw_tree
 from graphfold.training.run.trained import TrainedModel
 
 #: How many are drawn, and how many words a tree that is drawn may have.
@@ -50,15 +50,17 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
             drawing = explained[graph]
         caption = escape(f"{caption} · loss {loss:.3g}")
         figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
-    kind = "worst" if _is_molecule(raw) else "worst wide"
-    size = "" if _is_molecule(raw) else f" of at most {_MOST_WORDS} words"
+    kind, size = "worst", ""
+    if not is_molecule(raw):
+        kind, size = "worst wide", f" of at most {_MOST_WORDS} words"
+        note = " A wrong class has a frame, and the right one stands beside it."
     note = f"The test records{size} with the largest loss.{note}"
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
 
 
 def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
     """Molecules coloured by contributions, and a note of what they are; nothing of other graphs."""
-    if not _is_molecule(raw):
+    if not is_molecule(raw):
         return [], ""
     try:
         target = predictor.trained.model.head.targets[0]
@@ -88,36 +90,15 @@ def _num_words(dag: TypedDAG) -> Tensor:
     return count
 
 
-def _is_molecule(dag: TypedDAG) -> bool:
-    return ("graph", "smiles") in dag.dictionaries
-
-
 def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) -> tuple[str, str]:
     """One graph and the words under it."""
-    wanted = head.measured_values(head.target_rows(dag), names)
+    measured = head.measured_values(head.target_rows(dag), names)
     file, line = dag.place(0)
     caption = f"{file.rpartition('/')[2]}:{line}"
     if head.level == "graph":
         for target, told in prediction.targets.items():
-            measured = wanted[0].get(target, "nothing")
-            caption += f" · {target}: {_shown(told.value)}, measured {_shown(measured)}"
-    if _is_molecule(dag):
-        from graphfold.datasets.molecules.molecule_drawing import draw_molecule
-
-        return draw_molecule(dag.strings("graph", "smiles")[0] or ""), caption
-    predicted: list[str | None] = [None] * dag.num_nodes
-    correct: list[str | None] = [None] * dag.num_nodes
-    nodes = range(dag.num_nodes) if head.level == "node" else dag.output_index.tolist()
+            caption += f" · {target}: {shown(told.value)}"
+            caption += f", measured {shown(measured[0].get(target, 'nothing'))}"
     target = head.targets[0]
-    measured = [_shown(row[target]) if target in row else None for row in wanted]
-    if prediction.nodes is not None:
-        for row, (node, facts) in enumerate(zip(nodes, prediction.nodes, strict=True)):
-            predicted[node], correct[node] = str(facts["prediction"]), measured[row]
-    elif len(nodes) == 1:
-        predicted[nodes[0]] = _shown(prediction.targets[target].value)
-        correct[nodes[0]] = measured[0]
-    return draw_tree(dag, predicted, correct), caption
-
-
-def _shown(value: object) -> str:
-    return format_value(value, 4) if isinstance(value, float) else str(value)
+    wanted = [shown(row[target]) if target in row else None for row in measured]
+    return draw_graph(dag, prediction, head, names, wanted).svg, caption

@@ -16,10 +16,20 @@ from graphfold.files import check_output, write_json
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process
-from graphfold.training.report.tables import describe_data, format_table, metrics_table
+from graphfold.training.report.tables import (
+    describe_data,
+    format_confusion,
+    format_table,
+    metrics_table,
+)
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
-from graphfold.training.scoring.metrics import Metrics, class_metrics, warn_of_undefined
+from graphfold.training.scoring.metrics import (
+    Metrics,
+    class_metrics,
+    confusion_counts,
+    warn_of_undefined,
+)
 
 
 def evaluate_command(args: argparse.Namespace) -> int:
@@ -39,6 +49,11 @@ def evaluate_command(args: argparse.Namespace) -> int:
     print(metrics_table(found.metrics))
     for part, scores in found.classes.items():
         print(f"\nclasses of {part}\n{format_table(scores)}")
+        for target, counts in found.confusions[part].items():
+            print(
+                f"\n{target} of {part}: a row for each true class, a column for each predicted one"
+            )
+            print(format_confusion(counts))
     return 0
 
 
@@ -61,7 +76,9 @@ def evaluate(
         settings: keys of the config group `data` that differ from the run's.
         trusted: third-party packages that may be imported.
         per_class: whether precision, recall, F1 and support of every class are there, too, as
-            test/precision/CLASS and so on.
+            test/precision/CLASS and so on, and the confusion matrix, as
+            test/confusion/TRUE/PREDICTED (of several targets, test/confusion/TARGET/TRUE/PREDICTED)
+            where the count is not zero.
 
     Returns:
         One flat mapping with the keys of metrics.json; undefined metrics are None.
@@ -75,15 +92,26 @@ def evaluate(
 class _Evaluation(NamedTuple):
     metrics: Metrics
     classes: dict[str, dict[str, Metrics]]  # part -> score -> class -> value
+    # part -> target -> predicted class -> true class -> how many
+    confusions: dict[str, dict[str, dict[str, Metrics]]]
 
     def flat(self) -> Metrics:
-        """The metrics, and PART/SCORE/CLASS."""
-        return self.metrics | {
+        """The metrics, PART/SCORE/CLASS, and PART/confusion/TRUE/PREDICTED."""
+        scores = {
             f"{part}/{score}/{name}": value
             for part, scores in self.classes.items()
             for score, values in scores.items()
             for name, value in values.items()
         }
+        counts = {
+            f"{part}/confusion/{f'{target}/' if len(tables) > 1 else ''}{true}/{predicted}": count
+            for part, tables in self.confusions.items()
+            for target, table in tables.items()
+            for predicted, column in table.items()
+            for true, count in column.items()
+            if count
+        }
+        return self.metrics | scores | counts
 
 
 def _evaluate(
@@ -110,11 +138,12 @@ def _evaluate(
         metrics, rows = _score_new(trained, data)
     if verbose:
         print(describe_data(data))
-    classes = {}
+    classes, confusions = {}, {}
     if per_class:
-        names = data.source.spec().make().class_names
-        classes = {part: class_metrics(trained.model.head, of, names) for part, of in rows.items()}
-    found = _Evaluation(metrics, classes)
+        head, names = trained.model.head, data.source.spec().make().class_names
+        classes = {part: class_metrics(head, of, names) for part, of in rows.items()}
+        confusions = {part: confusion_counts(head, of, names) for part, of in rows.items()}
+    found = _Evaluation(metrics, classes, confusions)
     warn_of_undefined(found.flat())
     return found
 

@@ -146,6 +146,27 @@ def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Me
     return scores
 
 
+def confusion_counts(
+    head: Head, rows: EvalRows, names: ClassNames
+) -> dict[str, dict[str, Metrics]]:
+    """The confusion matrix of each target with classes.
+
+    Returns:
+        target -> predicted class -> true class -> how many rows; of classes that occur or are
+        predicted.
+    """
+    counts: dict[str, dict[str, Metrics]] = {}
+    for target, labels, table in _confusions(head, rows, names):
+        found = (table.sum(0) + table.sum(1)).nonzero().flatten().tolist()
+        counts[target] = {
+            str(labels[predicted]): {
+                str(labels[true]): int(table[true, predicted]) for true in found
+            }
+            for predicted in found
+        }
+    return counts
+
+
 def _confusions(
     head: Head, rows: EvalRows, names: ClassNames
 ) -> list[tuple[str, Sequence[object], Tensor]]:

@@ -176,7 +176,12 @@ def test_trees_give_a_line_per_record(trees: Path, folder: Path) -> None:
     assert list(good["probabilities"]) == ["0", "1", "2", "3", "4"]
     assert sum(good["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert [node["type"] for node in good["nodes"]] == ["word", "word", "phrase"]
-    assert [node.get("text") for node in good["nodes"]] == ["the", "film", None]
+    assert [node["text"] for node in good["nodes"]] == ["the", "film", "the film"]
+    for node in good["nodes"]:
+        assert list(node["probabilities"]) == ["0", "1", "2", "3", "4"]
+        assert node["probability"] == max(node["probabilities"].values())
+        assert node["probability"] == node["probabilities"][str(node["prediction"])]
+    assert good["nodes"][2]["probabilities"] == good["probabilities"]
     assert good["nodes"][2]["span"] == [0, 20]
     assert good["nodes"][2]["prediction"] == good["prediction"]
     assert bad["prediction"] is None
@@ -193,6 +198,7 @@ def test_words_get_the_names_of_their_tags(folder: Path) -> None:
     assert len(first["nodes"]) == 4
     for node in first["nodes"]:
         assert 0 < node["probability"] <= 1
+        assert node["probabilities"].keys() == {*UPOS}
         assert node["text"]
         assert node["prediction"] in UPOS
 

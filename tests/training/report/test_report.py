@@ -10,9 +10,6 @@ from xml.etree import ElementTree
 import pytest
 from training.tiny_runs import train, write_corpora, write_molecules
 
-from graphfold.dag import Column, GraphBuilder, NodeType, Schema
-from graphfold.training.report.tree_drawing import draw_tree
-
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=2", "data.batch_size=8"]
 
 
@@ -41,6 +38,11 @@ def test_a_page_of_trees(tmp_path: Path) -> None:
     text, page = page_of(folder)
     assert "<h1>sst_tree_lstm</h1>" in text
     assert 'class="tree"' in text
+    assert "label of test: true classes in rows, predicted ones in columns" in text
+    table = re.search(r'<table class="confusion">.*?</table>', text)
+    assert table is not None
+    counts = [int(n) for n in re.findall(r"<td[^>]*>(\d+)</td>", table[0])]
+    assert sum(counts) == 12 * 9  # nodes of the test part
     assert "val/root_accuracy" in text
     assert "best epoch" in text
     assert page.tags.count("figure") == 8
@@ -73,27 +75,3 @@ def test_names_from_the_data_are_escaped(tmp_path: Path) -> None:
     text, page = page_of(folder)
     assert "script" not in page.tags
     assert "&lt;script&gt;" in text
-
-
-def test_a_tree_shows_what_was_wanted_where_it_differs() -> None:
-    schema = Schema((NodeType("word", 0, (Column("form", "string"),)), NodeType("phrase")))
-    builder = GraphBuilder(schema)
-    words = [builder.node("word", form=form) for form in ("a<b", "incomprehensible")]
-    builder.output(builder.node("phrase", words))
-    builder.finish()
-    drawing = draw_tree(builder.build(), ["1", "2", "3"], ["1", "4", None])
-    texts = [e.text for e in ElementTree.fromstring(drawing).iter() if e.tag.endswith("text")]
-    assert texts == ["1", "a<b", "2", "4", "incompre…", "3"]
-    assert drawing.count("<line") == 2
-
-
-def test_a_chain_of_thousands_can_be_drawn() -> None:
-    schema = Schema((NodeType("node"),))
-    builder = GraphBuilder(schema)
-    node = builder.node("node")
-    for _ in range(3000):
-        node = builder.node("node", [node])
-    builder.output(node)
-    builder.finish()
-    nothing: list[str | None] = [None] * 3001
-    assert draw_tree(builder.build(), nothing, nothing).count("<line") == 3000

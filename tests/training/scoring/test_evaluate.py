@@ -148,6 +148,15 @@ def test_classes_have_scores_of_their_own(
     scores = {key for key in metrics if key.startswith("test/recall/")}
     assert scores == {f"test/recall/{digit}" for digit in range(10)}
     assert sum(metrics[f"test/support/{digit}"] for digit in range(10)) == 12
+    counts = {key: count for key, count in metrics.items() if key.startswith("test/confusion/")}
+    assert sum(counts.values()) == 12
+    for key, count in counts.items():  # how many of a class were given which one
+        true, predicted = key.split("/")[2:]
+        assert 0 < count <= metrics[f"test/support/{true}"]
+        if true == predicted:
+            assert count == metrics[f"test/recall/{true}"] * metrics[f"test/support/{true}"]
+    title = "answer of test: a row for each true class, a column for each predicted one\n"
+    assert title in captured.out
     trained = read_json(listops_run / "metrics.json")
     assert {
         key: metrics[key] for key in trained if key.startswith("test/")

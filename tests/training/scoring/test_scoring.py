@@ -16,6 +16,7 @@ from graphfold.training.scoring.metrics import (
     Metrics,
     UndefinedMetricWarning,
     class_metrics,
+    confusion_counts,
     warn_of_undefined,
 )
 from graphfold.training.scoring.scoring import gather
@@ -194,6 +195,9 @@ def test_every_class_has_its_scores() -> None:
         assert got == pytest.approx(values.tolist())
     assert found["recall"]["+"] is None
     assert found["support"]["+"] == 0
+    counts = confusion_counts(head(), part, {"label": ["--", "-", "0", "+", "++"]})["label"]
+    wanted = reference.confusion_matrix(target[known], classes[known], labels=range(5))
+    assert [list(counts[name].values()) for name in counts] == wanted.T.tolist()
 
 
 def test_several_targets_have_classes_of_their_own() -> None:
@@ -202,6 +206,9 @@ def test_several_targets_have_classes_of_their_own() -> None:
     found = class_metrics(MultiLabelHead(3, ASSAYS), part, {})
     assert found["precision"] == {"a/0": None, "a/1": 0.5, "b/0": 1.0, "b/1": None}
     assert found["support"] == {"a/0": 1, "a/1": 1, "b/0": 1, "b/1": 0}
+    counts = confusion_counts(MultiLabelHead(3, ASSAYS), part, {})
+    assert counts["a"] == {"0": {"0": 0, "1": 0}, "1": {"0": 1, "1": 1}}
+    assert counts["b"] == {"0": {"0": 1}}
 
 
 def test_numbers_have_no_classes() -> None:

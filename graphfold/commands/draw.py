@@ -1,0 +1,41 @@
+"""Draw the records of a file with the predictions of a trained model in colour.
+
+Constituency trees, list operations, plans and JSON records are drawn as trees, dependency trees as
+arcs over their words, pairs as two of them, molecules as such. Each record becomes an SVG file;
+index.html shows them all, and the reason why a record could not be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from graphfold.commands.evaluate import add_run_arguments
+from graphfold.commands.loading import loading
+from graphfold.commands.options import positive
+from graphfold.commands.predict import add_parser
+
+HELP = "draw a file's records with predictions in colour"
+USAGE = "graphfold draw RUN INPUT [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `graphfold draw`."""
+    add_run_arguments(parser)
+    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write (default: INPUT_drawings, in the current folder)",
+    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N records")
+    add_parser(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draws every record; exit code 0 though some records were bad."""
+    with loading():
+        from graphfold.training.drawing.draw import draw_command
+
+    return draw_command(args)

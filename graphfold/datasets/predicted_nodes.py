@@ -1,0 +1,23 @@
+"""PredictedNodes: predictions on their way back into the format of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PredictedNodes:
+    """The predictions for the nodes of one record.
+
+    Args:
+        reason: why there are none; empty if there are.
+        spans: of each node, the first and last-plus-one character of the record that it covers, or
+            None.
+        values: target -> what is predicted of each node.
+    """
+
+    reason: str = ""
+    spans: Sequence[Sequence[int] | None] = ()
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Pictures of graphs with predictions in colour, as SVG."""

@@ -1,0 +1,98 @@
+"""`graphfold draw`: a picture of every record of a file, in constant memory."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from graphfold.dag import TypedDAG, select
+from graphfold.errors import ConfigError, RecordError
+from graphfold.files import check_output, write_text
+from graphfold.training.drawing.drawing import Drawing, draw_graph
+from graphfold.training.drawing.index_page import page_end, page_fault, page_figure, page_head
+from graphfold.training.drawing.marks import colours_of
+from graphfold.training.prediction.predict import apply_command, open_output, require_input
+from graphfold.training.prediction.prediction import Prediction
+from graphfold.training.prediction.predictor import Predictor, Unread
+
+INDEX = "index.html"
+
+
+def draw_command(args: argparse.Namespace) -> int:
+    """`graphfold draw`."""
+    folder = args.output or Path(f"{args.input.name.partition('.')[0]}_drawings")
+    _check_folder(folder)
+    to_file = partial(draw_file, folder=folder, limit=args.limit)
+    code = apply_command(args, to_file, "drawn")
+    print(folder / INDEX)
+    return code
+
+
+def draw_file(
+    predictor: Predictor, path: Path, folder: Path, limit: int | None = None
+) -> tuple[int, int]:
+    """Draws the records of a file: `00001.svg` and so on, and `index.html` with all of them.
+
+    Args:
+        predictor: the model.
+        path: the file.
+        folder: where to write; it is made if need be, files of the same names are replaced.
+        limit: how many records are drawn; None for all.
+
+    Returns:
+        How many records were drawn, and how many could not be read or drawn.
+
+    Raises:
+        DataError: if the file cannot be used as a whole.
+    """
+    require_input(path)
+    records = islice(predictor.records(path), limit)
+    answers = predictor.map_records(path, records, partial(_draw_graphs, predictor))
+    counts = [0, 0]
+    folder.mkdir(exist_ok=True)
+    head = predictor.trained.model.head
+    with open_output(folder / INDEX) as page:
+        colours = colours_of(head, predictor.adapter.class_names)
+        page.write(page_head(path.name, f"{path} · {', '.join(head.targets)}", colours))
+        for number, answer in enumerate(answers, start=1):
+            name, is_bad = f"{number:05d}", isinstance(answer, Unread)
+            counts[is_bad] += 1
+            if isinstance(answer, Unread):
+                page.write(page_fault(name, answer.line, answer.reason))
+            else:
+                line, drawing = answer
+                write_text(folder / f"{name}.svg", drawing.svg + "\n")
+                page.write(page_figure(name, line, drawing))
+        page.write(page_end())
+    return counts[0], counts[1]
+
+
+def _draw_graphs(predictor: Predictor, dag: TypedDAG) -> Iterator[tuple[int, Drawing] | Unread]:
+    """The line and the picture of each graph, or why there is none."""
+    for graph, prediction in enumerate(predictor.predict_graphs(dag)):
+        yield _draw_one(predictor, select(dag, [graph]), prediction)
+
+
+def _draw_one(
+    predictor: Predictor, dag: TypedDAG, prediction: Prediction
+) -> tuple[int, Drawing] | Unread:
+    if prediction.reason:
+        return Unread(prediction.line, prediction.reason)
+    head, names = predictor.trained.model.head, predictor.adapter.class_names
+    try:
+        return prediction.line, draw_graph(dag, prediction, head, names)
+    except RecordError as error:
+        return Unread(prediction.line, error.fault)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises ConfigError, before any work, if no files can be written into a folder."""
+    if folder.is_dir():
+        check_output(folder / INDEX)
+    elif folder.exists():
+        raise ConfigError(f"{folder}: is a file. Name a folder with --output.")
+    else:
+        check_output(folder)

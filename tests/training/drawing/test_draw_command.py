@@ -1,0 +1,98 @@
+"""`graphfold draw`: a picture for every record, and a page with all of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from training.tiny_runs import listops, run, train, write_corpora, write_molecules
+
+import graphfold
+from graphfold.errors import RecordError
+
+SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+TREES = "(_ (_ the) (_ film))\n(_ (_ the\n(_ <b>&)\n"
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("draw")
+    root = write_corpora(folder / "corpora")
+    return train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
+
+
+def test_a_page_shows_every_record_in_order(
+    trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("new.txt").write_text(TREES)
+    assert run("draw", trees, "new.txt") == 0
+    out, err = capsys.readouterr()
+    assert out == "new_drawings/index.html\n"
+    assert err == "2 drawn, 1 could not be read (see their reason)\n"
+    folder = Path("new_drawings")
+    assert sorted(p.name for p in folder.iterdir()) == ["00001.svg", "00003.svg", "index.html"]
+    page = (folder / "index.html").read_text()
+    assert re.findall(r'<figure.*?id="(\d+)"', page) == ["00001", "00002", "00003"]
+    assert "line 2</b> <i>bracket opened at column 4 is never closed" in page
+    assert "&lt;b&gt;&amp;" in page
+    assert "<b>&" not in page
+    for name in ("00001", "00003"):
+        drawing = (folder / f"{name}.svg").read_text()
+        ElementTree.fromstring(drawing)
+        assert drawing.strip() in page
+
+
+def test_the_limit_and_the_folder_are_those_asked_for(trees: Path, tmp_path: Path) -> None:
+    path = tmp_path / "many.txt"
+    path.write_text("(_ (_ the) (_ film))\n" * 5)
+    folder = tmp_path / "pictures"
+    for limit in (3, 2):  # files that are there are replaced
+        assert run("draw", trees, path, "--output", folder, "--limit", limit) == 0
+    assert (folder / "index.html").read_text().count("<figure") == 2
+
+
+def test_what_cannot_be_drawn_is_wrong_use(
+    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "new.txt"
+    path.write_text("(_ (_ the\n")
+    assert run("draw", trees, path, "--output", tmp_path / "out") == 2
+    assert "not one record could be read" in capsys.readouterr().err
+    assert run("draw", trees, path, "--output", path) == 2
+    assert "is a file. Name a folder" in capsys.readouterr().err
+    assert run("draw", trees, path, "--output", tmp_path / "no" / "out") == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert run("draw", trees, tmp_path / "none.txt") == 2
+    assert not Path("none_drawings").exists()
+
+
+def test_a_notebook_shows_what_a_model_draws(trees: Path) -> None:
+    model = graphfold.load(trees)
+    drawing = model.draw("(_ (_ the) (_ film))")
+    assert drawing._repr_svg_() == drawing.svg
+    assert drawing.told.startswith("label: ")
+    with pytest.raises(RecordError, match="never closed"):
+        model.draw("(_ (_ the")
+
+
+def test_pairs_molecules_and_list_operations_are_drawn(tmp_path: Path) -> None:
+    root = write_corpora(tmp_path / "corpora")
+    pairs = train(tmp_path / "pairs", "experiment=sick_tree_lstm", f"data.root={root}", *SMALL)
+    folder = tmp_path / "out"
+    assert run("draw", pairs, root / "sick/parsed/test", "--output", folder, "--limit", 1) == 0
+    drawing = (folder / "00001.svg").read_text()
+    assert drawing.count(">root</text>") == 2
+    assert "relatedness: " in (folder / "index.html").read_text()
+    table = write_molecules(tmp_path / "m.csv", bad_rows=1)
+    columns = ["data.target_columns=[c]", "data.on_error=skip"]
+    molecules = train(tmp_path / "m", "data=smiles", f"data.path={table}", *columns, *SMALL)
+    assert run("draw", molecules, table, "--output", folder, "--limit", 2) == 0
+    page = (folder / "index.html").read_text()
+    assert page.count("<svg") == 1
+    assert "unclosed ring" in page
+    operations = train(tmp_path / "listops", *listops("trainer.max_epochs=1"))
+    drawing = graphfold.load(operations).draw("3\t( ( ( [MAX 2 ) 3 ) ] )").svg
+    assert drawing.count("<circle") == 2
