@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
+from graphfold.datasets.molecules.atom_target import AtomTarget
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.directed_bonds import (
     ARRIVES,
@@ -54,6 +55,7 @@ class MoleculeRow(NamedTuple):
         fault: what is wrong with the form of the row, if anything is.
         inputs: the cells of the columns that are inputs, in their order.
         part: the cell of the split column; None where none is read.
+        atom_targets: the cells of the targets of atoms, in their order.
     """
 
     smiles: str
@@ -61,6 +63,7 @@ class MoleculeRow(NamedTuple):
     fault: str | None = None
     inputs: tuple[str, ...] = ()
     part: str | None = None
+    atom_targets: tuple[str, ...] = ()
 
 
 class SmilesAdapter(Adapter):
@@ -103,6 +106,8 @@ class SmilesAdapter(Adapter):
         salts: "keep" takes salts and mixtures as they are, "strip" keeps the largest part, "refuse"
             takes them for bad records.
         standardize: "none", "cleanup", "parent" or "tautomer", see `prepare`.
+        atom_target_columns: the columns of targets of atoms, see `AtomTarget`; instead of
+            `target_columns`.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -134,23 +139,24 @@ class SmilesAdapter(Adapter):
         features: str = "graphfold",
         salts: Salts = "keep",
         standardize: Standardize = "none",
+        atom_target_columns: Sequence[str] | str = (),
     ) -> None:
-        names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
+        names, of_atoms = _listed(target_columns), _listed(atom_target_columns)
         weights = [] if weight_column is None else [TableWeight(weight_column)]
         self.inputs = tuple(TableInput(name, fill_missing) for name in extra_columns or ())
         parts = () if split_column is None else (split_column,)
         more = [weight.name for weight in weights] + [item.name for item in self.inputs]
-        _refuse_repeated((smiles_column, *names, *more, *parts))
+        _refuse_repeated((smiles_column, *names, *of_atoms, *more, *parts))
         self.descriptors = Descriptors(descriptors or (), morgan_radius, fingerprint_size)
         self.split_column = split_column
         self.smiles_column = smiles_column
         self.header = header
-        _check_class_names(class_names or {}, names)
+        _check_class_names(class_names or {}, (*names, *of_atoms))
         own_names = {name: tuple(map(str, cells)) for name, cells in (class_names or {}).items()}
         self.class_names = own_names
         self.explicit_hydrogens = explicit_hydrogens
         self.directed_bonds = directed_bonds
-        self.targets = tuple(
+        columns = [
             TableTarget(
                 name,
                 task,
@@ -159,8 +165,10 @@ class SmilesAdapter(Adapter):
                 own_names.get(name, ()),
                 bounded_targets,
             )
-            for name in names
-        )
+            for name in (*names, *of_atoms)
+        ]
+        self.targets = tuple(columns[: len(names)])
+        self.atom_targets = tuple(map(AtomTarget, columns[len(names) :]))
         self.measured: tuple[TableTarget | TableWeight, ...] = (*self.targets, *weights)
         self.reads_targets = True
         self.features = find_features(features)
@@ -168,6 +176,8 @@ class SmilesAdapter(Adapter):
         self.salts: Salts = salts
         self.standardize: Standardize = standardize
         self.fragments = fragments
+        if self.atom_targets:
+            _check_atom_targets(self, bounded_targets)
         changes = (salts, standardize) != ("keep", "none")
         atom = NodeType("atom", 0, self.features.atom_columns)
         bond = EdgeType("bond", self.features.bond_columns)
@@ -188,6 +198,7 @@ class SmilesAdapter(Adapter):
                 *(item.column for item in self.inputs),
             ),
             graph_targets=tuple(target.column for target in self.targets),
+            node_targets=tuple(target.column for target in self.atom_targets),
         )
 
     def open_table(self, path: Path) -> Table:
@@ -254,6 +265,8 @@ class SmilesAdapter(Adapter):
         targets = table.find(names[:count], "data.target_columns")
         targets += table.find(names[count:], "data.weight_column")
         inputs = table.find([item.name for item in self.inputs], "data.extra_columns")
+        names = [item.name for item in self.atom_targets] if self.reads_targets else []
+        atom_targets = table.find(names, "data.atom_target_columns")
         reads_part = self.reads_targets and self.split_column is not None
         part = table.find([self.split_column or ""], "data.split_column")[0] if reads_part else None
         for line, cells, fault in table.rows():
@@ -263,12 +276,14 @@ class SmilesAdapter(Adapter):
                 fault,
                 tuple(cells[index] for index in inputs),
                 None if part is None else cells[part],
+                tuple(cells[index] for index in atom_targets),
             )
             yield Record(line, row)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         molecule, columns = self._read(record.content)
-        add_molecule(graph, molecule, self.features, self.directed_bonds)
+        atom_targets = self._atom_values(record.content, molecule.GetNumAtoms())
+        add_molecule(graph, molecule, self.features, self.directed_bonds, atom_targets)
         if self.fragments == "none":
             graph.output(*range(molecule.GetNumAtoms()))
         else:
@@ -276,8 +291,8 @@ class SmilesAdapter(Adapter):
         graph.finish(record.line, columns=columns)
 
     def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs | None:
-        """All molecules at once, see `MoleculeChunk`; None where they are cut in fragments."""
-        if self.fragments != "none":
+        """All molecules at once, see `MoleculeChunk`; None with fragments or targets of atoms."""
+        if self.fragments != "none" or self.atom_targets:
             return None
         chunk = MoleculeChunk(self.schema, self.features, self.directed_bonds)
         errors: dict[int, RecordError] = {}
@@ -326,13 +341,27 @@ class SmilesAdapter(Adapter):
         pairs = zip(self.measured, row.targets, strict=True)
         values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
         if self.targets and all(values[target.name] is None for target in self.targets):
-            names = ", ".join(f"'{target.name}'" for target in self.targets)
+            names = _quoted(target.name for target in self.targets)
             raise LeftOut(f"no target is measured ({names})", "Nothing needs to be done.")
+        return values
+
+    def _atom_values(self, row: MoleculeRow, num_atoms: int) -> dict[str, list[Any]]:
+        """Target -> its value of each atom; none where targets are not read."""
+        if not (self.reads_targets and self.atom_targets):
+            return {}
+        pairs = zip(self.atom_targets, row.atom_targets, strict=True)
+        values = {item.name: item.values(cell, num_atoms) for item, cell in pairs}
+        if all(value is None for column in values.values() for value in column):
+            raise LeftOut(f"no atom is measured ({_quoted(values)})", "Nothing needs to be done.")
         return values
 
 
 def add_molecule(
-    graph: GraphBuilder, molecule: Chem.Mol, features: FeatureSet, directed_bonds: bool
+    graph: GraphBuilder,
+    molecule: Chem.Mol,
+    features: FeatureSet,
+    directed_bonds: bool,
+    atom_targets: Mapping[str, Sequence[Any]] | None = None,
 ) -> None:
     """Adds the atoms and bonds of a molecule to the unfinished graph, which is empty so far.
 
@@ -351,7 +380,7 @@ def add_molecule(
     sources = [atom for pair in ends for atom in pair]
     targets = [atom for begin, end in ends for atom in (end, begin)]
     spans = [(index, index + 1) for index in range(len(atoms))]
-    graph.nodes("atom", len(atoms), spans, **atom_codes)
+    graph.nodes("atom", len(atoms), spans, **atom_codes, **(atom_targets or {}))
     if directed_bonds:
         refuse_crowded(molecule)
         add_directed_bonds(graph, sources, targets, atom_codes, bond_codes)
@@ -366,6 +395,38 @@ def add_molecule(
 def _by_column(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     """Column name -> the values of all rows."""
     return {column.name: [row[i] for row in rows] for i, column in enumerate(columns)}
+
+
+def _listed(names: Sequence[str] | str) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _check_atom_targets(adapter: SmilesAdapter, bounded: bool) -> None:
+    """Refuses options under which the values of a cell are not those of the graph's outputs."""
+    clashes = {
+        "target_columns": bool(adapter.targets),
+        "bounded_targets": bounded,
+        "fragments": adapter.fragments != "none",
+        "salts=strip": adapter.salts == "strip",
+        "standardize": adapter.standardize != "none",
+    }
+    found = [name for name, is_there in clashes.items() if is_there]
+    if found:
+        raise ConfigError(
+            f"atom_target_columns cannot be read together with {' and '.join(found)}. Leave one of "
+            "them out."
+        )
+    features = [column.name for column in adapter.features.atom_columns]
+    taken = [target.name for target in adapter.atom_targets if target.name in features]
+    if taken:
+        raise ConfigError(
+            f"the column '{taken[0]}' of atom_target_columns has the name of a feature of atoms. "
+            "Rename it in the table."
+        )
 
 
 def _check_class_names(class_names: Mapping[str, Any], targets: Sequence[str]) -> None:
@@ -386,6 +447,7 @@ def _refuse_repeated(names: Sequence[str]) -> None:
     if repeated:
         raise ConfigError(
             f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name each "
-            "column once in smiles_column, target_columns, extra_columns and split_column.",
+            "column once in smiles_column, target_columns, atom_target_columns, extra_columns and "
+            "split_column.",
             columns=repeated,
         )

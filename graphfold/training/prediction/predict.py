@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice, tee
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO, TypeAlias
 
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, whole_file
+from graphfold.layers.heads.target_prediction import TargetPrediction
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.explanation.drawings import Drawings
 from graphfold.training.explanation.explain import Contributions, Explainer
@@ -211,10 +212,18 @@ def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
 
 
 def _values(prediction: Prediction, count: int) -> list[Any]:
+    """The cells of a prediction; where nodes are predicted each has a JSON list of their values."""
     if prediction.reason:
         return [""] * count
+    if prediction.nodes is None:
+        return _cells(prediction.targets)
+    by_node = map(_cells, prediction.rows)
+    return [json.dumps(values, ensure_ascii=False) for values in zip(*by_node, strict=True)]
+
+
+def _cells(targets: Mapping[str, TargetPrediction]) -> list[Any]:
     cells: list[Any] = []
-    for told in prediction.targets.values():
+    for told in targets.values():
         cells += [told.value, *told.probabilities.values(), *told.extra.values()]
     return cells
 

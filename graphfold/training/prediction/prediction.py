@@ -31,12 +31,14 @@ class Prediction:
         targets: what is said of each target, of the whole graph or of its root.
         nodes: of every node, where nodes are predicted: type, span, text, prediction, its
             probability, and the probabilities of all classes (of the likeliest `MOST_CLASSES`).
+        rows: the same as `targets`, of each of these nodes.
     """
 
     line: int
     reason: str = ""
     targets: Mapping[str, TargetPrediction] = field(default_factory=dict)
     nodes: Sequence[Mapping[str, Any]] | None = None
+    rows: Sequence[Mapping[str, TargetPrediction]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; with one target its name is left out."""
@@ -83,7 +85,7 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         listed = [{**facts[int(nodes[row])], **plain_prediction(rows[row])} for row in mine]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = rows[position[roots[0]]] if len(roots) == 1 else {}
-        yield Prediction(line, "", root, listed)
+        yield Prediction(line, "", root, listed, [rows[row] for row in mine])
 
 
 def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,113 @@
+"""Targets of atoms: their cells, the graphs, and a model of RDKit's partial charges."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+from rdkit.Chem import rdPartialCharges
+from training.tiny_runs import read_json, run, train
+
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.files.table_target import TableTarget
+from graphfold.datasets.molecules.atom_target import AtomTarget
+from graphfold.errors import ConfigError, RecordError
+
+SMILES = ("CCO", "CC(=O)O", "c1ccccc1O", "CCN", "OCC(O)CO", "CC#N", "CCCl", "COC", "C", "CC(C)O")
+
+
+def gasteiger(smiles: str) -> list[float]:
+    molecule = Chem.MolFromSmiles(smiles)
+    rdPartialCharges.ComputeGasteigerCharges(molecule)
+    return [round(atom.GetDoubleProp("_GasteigerCharge"), 4) for atom in molecule.GetAtoms()]
+
+
+def write(path: Path, rows: list[tuple[str, str]], name: str = "q") -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("smiles", name), *rows])
+    return path
+
+
+def test_cells() -> None:
+    numbers, classes = AtomTarget(TableTarget("q")), TableTarget("c", "classification", 3)
+    assert numbers.values("[1, -0.5, null]", 3) == [1.0, -0.5, None]
+    assert numbers.values(" NaN ", 2) == [None, None]
+    assert AtomTarget(classes).values("[2, 0]", 2) == [2, 0]
+    named = TableTarget("c", "classification", class_names=("no", "yes"))
+    assert AtomTarget(named).values('["yes", "no"]', 2) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("[1, 2]", "has 2 values for 3 atoms"),
+        ("1", "is no list of values"),
+        ("[1, 2", "is no list of values"),
+        ("[1, [2], 3]", "is no list of values"),
+        ("[true, 1, 2]", "is no list of values"),
+        ('[1, "x", 2]', "'x', which is not a finite number"),
+        ("[1, Infinity, 2]", "which is not a finite number"),
+    ],
+)
+def test_faults(cell: str, message: str) -> None:
+    with pytest.raises(RecordError, match=message.replace("[", r"\[")):
+        AtomTarget(TableTarget("q")).values(cell, 3)
+
+
+@pytest.mark.parametrize("directed_bonds", [False, True])
+def test_graphs_have_the_values_at_their_atoms(tmp_path: Path, directed_bonds: bool) -> None:
+    rows = [(s, json.dumps(gasteiger(s))) for s in SMILES]
+    path = write(tmp_path / "q.csv", [*rows, ("CC", ""), ("CC", "[null, null]")])
+    adapter = SmilesAdapter(atom_target_columns="q", directed_bonds=directed_bonds)
+    result = read_records(adapter, path, adapter.records(path))
+    values = result.dag.node_targets["q"][result.dag.output_index]
+    assert values.tolist() == pytest.approx([q for s in SMILES for q in gasteiger(s)])
+    assert [error.line for error in result.skipped] == [12, 13]
+
+
+def test_options_that_move_or_change_atoms_are_refused() -> None:
+    for option in (
+        {"target_columns": "y"},
+        {"bounded_targets": True},
+        {"fragments": "brics"},
+        {"salts": "strip"},
+        {"standardize": "parent"},
+    ):
+        with pytest.raises(ConfigError, match=r"bounded_targets|read together"):
+            SmilesAdapter(atom_target_columns="q", **option)
+    with pytest.raises(ConfigError, match="'charge' .* feature of atoms"):
+        SmilesAdapter(atom_target_columns="charge")
+
+
+def test_a_model_learns_partial_charges_and_predicts_lists(tmp_path: Path) -> None:
+    path = write(tmp_path / "q.csv", [(s, json.dumps(gasteiger(s))) for s in SMILES * 8])
+    folder = train(
+        tmp_path / "run",
+        "data=smiles",
+        "model=gin",
+        f"data.path={path}",
+        "data.target_columns=[]",
+        "data.atom_target_columns=[q]",
+        "model.readout._target_=graphfold.layers.OutputReadout",
+        "trainer.max_epochs=25",
+        "optimizer.lr=0.01",
+    )
+    assert read_json(folder / "metrics.json")["test/r2"] > 0.9
+    output = tmp_path / "predicted.csv"
+    new = write(tmp_path / "new.csv", [("OCC", ""), ("C(", "")])
+    assert run("predict", folder, new, "--output", output) == 0
+    good, bad = csv.DictReader(output.read_text().splitlines())
+    assert json.loads(good["q_pred"]) == pytest.approx(gasteiger("OCC"), abs=0.1)
+    assert (bad["q_pred"], bool(bad["reason"])) == ("", True)
+
+
+def test_a_readout_of_molecules_is_refused_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "q.csv", [(s, json.dumps(gasteiger(s))) for s in SMILES])
+    words = ["data=smiles", f"data.path={path}", "data.target_columns=[]", "logger=none"]
+    words += ["data.atom_target_columns=[q]", f"data.cache_dir={tmp_path}/cache"]
+    assert run("train", *words, f"hydra.run.dir={tmp_path}/run") == 2
+    assert "model.readout._target_=graphfold.layers.OutputReadout" in capsys.readouterr().err
