@@ -58,6 +58,8 @@ class Adapter(ABC):
         libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
             are rebuilt when it changes.
         class_names: target -> the names of its classes, where they have names.
+        words: the node type and the string feature that are the words of sentences, if there are
+            any: what vectors, characters and encoders are for.
         reads_tables: whether record i is row i of `open_table(path)`, so that predictions are
             written as a table with the columns of the input.
     """
@@ -65,6 +67,7 @@ class Adapter(ABC):
     schema: Schema
     libraries: tuple[str, ...] = ()
     class_names: Mapping[str, Sequence[str]] = MappingProxyType({})
+    words: tuple[str, str] | None = None
     reads_tables: bool = False
 
     def sources(self, path: Path) -> list[Path]:

@@ -72,6 +72,8 @@ class BracketsAdapter(Adapter):
         ConfigError: if an option cannot be used.
     """
 
+    words = ("word", "form")
+
     def __init__(
         self,
         num_classes: int | None = None,

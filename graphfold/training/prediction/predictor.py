@@ -72,8 +72,8 @@ class Predictor:
     """
 
     def __init__(self, trained: TrainedModel, settings: Mapping[str, Any] | None = None) -> None:
-        self.trained = trained
         data = trained.data({"path": ".", **(settings or {})})
+        self.trained = replace(trained, spec=data.locate(trained.spec))
         self.adapter: Adapter = data.source.spec().make().without_targets()
         is_asked = "batch_size" in (settings or {})
         self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
