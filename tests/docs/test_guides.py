@@ -50,7 +50,7 @@ def test_commands_and_code_run_and_print_what_they_promise(
     page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     files = write_files(page, tmp_path)
-    assert len(files) == len(set(files)) == {"molecules": 2, "trees": 3}.get(name, 0)
+    assert len(files) == len(set(files)) == {"molecules": 2, "trees": 4}.get(name, 0)
     output, namespace = "", {"__name__": name}
     for language, block in FENCE.findall(page):
         if language == "sh":

@@ -178,7 +178,8 @@ def test_sst_features_predicts_with_the_encoder_and_only_with_it(
     encoder.rename(tmp_path / "moved")
     assert run("predict", folder, test) == 2
     error = capsys.readouterr().err
-    assert "bert: no such folder. Add --set encoder=VALUE" in error
+    assert "bert: no such folder" in error
+    assert "Add --set encoder=VALUE." in error
     assert "Traceback" not in error
     assert run("predict", folder, test, "--set", f"encoder={tmp_path}/moved") == 0
     assert lines(capsys.readouterr().out) == before

@@ -77,7 +77,7 @@ class ContextualEncoder:
         if fingerprint not in (None, self.fingerprint):
             raise DataError(
                 f"{folder}: is not the encoder that the model was trained with: its files have "
-                "changed. Set data.encoder to a folder with those files.",
+                "changed. Find the folder with those files. Set data.encoder.",
                 path=str(folder),
             )
         self._loaded: tuple[Any, Pieces] | None = None

@@ -36,8 +36,8 @@ def folder_hash(folder: Path) -> str:
     if not (folder / "config.json").is_file():
         fault = "has no config.json" if folder.is_dir() else "no such folder"
         raise DataError(
-            f"{folder}: {fault}. Set data.encoder to a folder with an encoder of Hugging Face, as "
-            "save_pretrained writes it.",
+            f"{folder}: {fault}. An encoder of Hugging Face is read from a folder as "
+            "save_pretrained writes it. Set data.encoder.",
             path=str(folder),
         )
     files = sorted({file for pattern in FILES for file in folder.glob(pattern)})

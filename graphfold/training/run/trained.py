@@ -97,8 +97,8 @@ class TrainedModel:
             own, name = config.get(field.name, field.default), field.name
             if name != "encoder" and settings.get(name, own) != own:
                 raise ConfigError(
-                    f"data.{name} cannot be changed for a trained model: it holds what training "
-                    "made of it, and needs no file of vectors. Leave it out, or train again."
+                    f"data.{name} cannot be changed for a trained model, which keeps what training "
+                    "made of it. Leave it out, or train again."
                 )
         return DataModule(**{**config, **settings})
 

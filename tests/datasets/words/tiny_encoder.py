@@ -1,4 +1,4 @@
-"""A tiny random encoder with a tokenizer of a few pieces, in a folder as `save_pretrained` writes."""
+"""A tiny random encoder with a tokenizer of a few pieces, as `save_pretrained` writes them."""
 
 from __future__ import annotations
 
