@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -36,7 +37,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """How features are made of an encoder's hidden states.
+    """Choices of what is made of the hidden states of an encoder.
 
     Args:
         layers: which hidden states: 0 is the embeddings, 1 the first layer's, -1 the last one's.
@@ -62,6 +63,7 @@ class ContextualEncoder:
 
     Attributes:
         fingerprint: the hash of the folder's files.
+        empty_words: the words, of those encoded so far, that the tokenizer left nothing of.
 
     Raises:
         ConfigError: if transformers is not installed.
@@ -80,6 +82,7 @@ class ContextualEncoder:
                 "changed. Find the folder with those files. Set data.encoder.",
                 path=str(folder),
             )
+        self.empty_words: set[str] = set()
         self._loaded: tuple[Any, Pieces] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,23 +112,22 @@ class ContextualEncoder:
             self._encode(words, rows, values)
             return torch.from_numpy(values)
         path = cache / f"words-{self._key(words, rows)}.npy"
-        if not path.is_file():
+        kept = _read(path)
+        if kept is None:
             with storing(cache):
                 cache.mkdir(parents=True, exist_ok=True)
                 folder = tempfile.TemporaryDirectory(prefix=".encoding-", dir=cache)
-                with folder as name:
-                    whole, shape = Path(name) / "whole.npy", (len(words), self.size)
-                    kept = np.lib.format.open_memmap(whole, "w+", np.float32, shape)
-                    self._encode(words, rows, kept)
-                    kept.flush()
-                    os.replace(whole, path)
-        # Copied on write: torch warns of memory that may not be written to.
-        return torch.from_numpy(np.load(path, mmap_mode="c"))
-
-    @property
-    def empty_words(self) -> set[str]:
-        """The words that the tokenizer left nothing of, so far."""
-        return set() if self._loaded is None else self._loaded[1].empty
+            with folder as name:
+                whole, shape = Path(name) / "whole.npy", (len(words), self.size)
+                with storing(cache):
+                    values = np.lib.format.open_memmap(whole, "w+", np.float32, shape)
+                self._encode(words, rows, values)
+                with storing(cache):
+                    values.flush()
+                    kept = np.load(whole, mmap_mode="c")
+                    os.replace(whole, path)  # the map of the old name stays valid
+            self._loaded = None  # a corpus is encoded once, and training needs the memory
+        return torch.from_numpy(kept)
 
     def _key(self, words: Sequence[str | None], rows: Sequence[Sequence[int]]) -> str:
         facts = [VERSION, self.fingerprint, asdict(self.options), words, rows]
@@ -145,7 +147,8 @@ class ContextualEncoder:
             ids = pieces.of([words[row] for row in sentence])
             found += windows(ids, sentence, length, self.options.pieces == "first")
         counts = np.zeros(len(words), dtype=np.int64)
-        for batch in _batches(found):
+        self.empty_words |= pieces.empty
+        for batch in _shown(list(_batches(found))):
             for window, vectors in zip(batch, self._hidden(model, pieces, batch), strict=True):
                 self._add(window, vectors[len(pieces.before) :], values, counts)
         values /= counts[:, None]
@@ -191,6 +194,25 @@ class ContextualEncoder:
                     f"data.encoder_layers names {layer}, but {self.folder} has the hidden states "
                     f"0 to {count - 1}. Choose some of them, or count from -1 back."
                 )
+
+
+def _read(path: Path) -> Any:
+    """The stored vectors, mapped into memory; None if there are none, or they are damaged."""
+    try:
+        # Copied on write: torch warns of memory that may not be written to.
+        return np.load(path, mmap_mode="c")
+    except (OSError, ValueError, EOFError):
+        return None
+
+
+def _shown(batches: Sequence[list[Window]]) -> Iterable[list[Window]]:
+    """The batches, with a bar on a terminal's standard error where there are several."""
+    if len(batches) < 2 or not sys.stderr.isatty():
+        return batches
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(batches, "encoding words", console=Console(stderr=True), transient=True)
 
 
 def _batches(found: Sequence[Window]) -> Iterator[list[Window]]:

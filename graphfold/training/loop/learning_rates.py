@@ -25,7 +25,7 @@ def read_factors(model: nn.Module, factors: Mapping[str, float]) -> dict[nn.Para
     """
     named = dict(model.named_parameters())
     refuse_unknown_parts("lr_factors", list(factors), list(named))
-    found = {}
+    found: dict[nn.Parameter, float] = {}
     for part in sorted(factors, key=len):
         found |= {p: float(factors[part]) for name, p in named.items() if is_part(name, [part])}
     return found

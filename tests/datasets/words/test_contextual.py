@@ -178,3 +178,10 @@ def test_wrong_choices_name_the_right_ones() -> None:
     faults = option_faults("data", WordSettings, {"encoder_join": "sum", "encoder_layers": -1})
     assert "one of concat, mean" in faults[0]
     assert "a list of whole numbers" in faults[1]
+
+
+def test_a_damaged_store_is_computed_again(folder: Path, tmp_path: Path) -> None:
+    first = features(data(tmp_path, folder)).clone()
+    (stored,) = (tmp_path / "cache").glob("words-*.npy")
+    stored.write_bytes(stored.read_bytes()[:100])
+    assert torch.equal(features(data(tmp_path, folder)), first)
