@@ -44,6 +44,7 @@ HOMES = {
     "hydra": ("training",),
     "omegaconf": ("training",),
     "torch_scatter": ("batching",),
+    "transformers": ("datasets/words/encoder_folder.py",),
     "torch_geometric": ("dag/exchange.py", "bench"),
 }
 

@@ -66,6 +66,8 @@ class Adapter(ABC):
         libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
             are rebuilt when it changes.
         class_names: target -> the names of its classes, where they have names.
+        words: the node type and the string feature that are the words of sentences, if there are
+            any: what vectors, characters and encoders are for.
         reads_tables: whether record i is row i of `open_table(path)`, so that predictions are
             written as a table with the columns of the input.
         text_format: the name of a format in which `write_back` gives predictions back; None if
@@ -76,6 +78,7 @@ class Adapter(ABC):
     schema: Schema
     libraries: tuple[str, ...] = ()
     class_names: Mapping[str, Sequence[str]] = MappingProxyType({})
+    words: tuple[str, str] | None = None
     reads_tables: bool = False
     text_format: str | None = None
     written_targets: Collection[str] = ()

@@ -77,6 +77,7 @@ class BracketsAdapter(Adapter):
 
     text_format = "brackets"
     written_targets = ("label",)
+    words = ("word", "form")
 
     def __init__(
         self,

@@ -99,6 +99,7 @@ class ConlluAdapter(Adapter):
         self.features = tuple(features)
         self.is_enhanced = relation_column == "deps"
         self.subtypes = subtypes
+        self.words = ("word", "form") if "form" in self.features else None
         self.schema = _schema(self.features, self.is_enhanced)
 
     def records(self, path: Path) -> Iterator[Record]:

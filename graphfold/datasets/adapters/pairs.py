@@ -62,6 +62,7 @@ class PairsAdapter(Adapter):
     """
 
     class_names = {"entailment": ENTAILMENT}
+    words = ("word", "form")
 
     def __init__(self) -> None:
         self.schema = Schema(

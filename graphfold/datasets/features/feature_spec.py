@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.datasets.features.input_scaler import InputScaler, fit_input_scaler
 from graphfold.datasets.features.scaler import Scaler, fit_scaler
 from graphfold.datasets.features.vocabulary import Vocabulary, fit_vocabulary
+from graphfold.datasets.words.word_features import WordFeatures
 from graphfold.errors import SchemaError
 
 Key = tuple[str, str]  # (space, column)
@@ -24,12 +26,14 @@ class FeatureSpec:
         vocabularies: (space, column) -> the vocabulary of that string feature.
         scalers: target -> its scaler, in the target's unit.
         inputs: feature of whole graphs -> its scaler; of floats, for counts stay as they are.
+        words: what the words have beside their ids; None for nothing.
     """
 
     source: Schema
     vocabularies: Mapping[Key, Vocabulary]
     scalers: Mapping[str, Scaler]
     inputs: Mapping[str, InputScaler] = field(default_factory=dict)
+    words: WordFeatures | None = None
 
     @staticmethod
     def fit(
@@ -79,10 +83,14 @@ class FeatureSpec:
         """The schema of encoded graphs: string features are int64 ids of known `size`."""
         return self._encoded(self.source)
 
-    def encode(self, dag: TypedDAG) -> TypedDAG:
+    def encode(self, dag: TypedDAG, cache: Path | None = None) -> TypedDAG:
         """`dag` with vocabulary ids in place of strings, and inputs of whole graphs scaled.
 
         The targets of `dag` may be others than those learnt from, or none.
+
+        Args:
+            dag: the graphs, as read.
+            cache: the folder for what takes long to compute, see `WordFeatures.encode`.
 
         Raises:
             SchemaError: if its types, edges or features are others.
@@ -94,6 +102,8 @@ class FeatureSpec:
             columns[space][name] = vocabulary.encode(columns[space][name], words)
         for name, scaler in self.inputs.items():
             columns["graph"][name] = scaler.scale(columns["graph"][name])
+        if self.words is not None:
+            columns[f"type:{self.words.type_name}"] |= self.words.encode(dag, cache)
         return replace(
             dag,
             schema=self._encoded(dag.schema),
@@ -111,6 +121,7 @@ class FeatureSpec:
             ],
             "scalers": {name: scaler._asdict() for name, scaler in self.scalers.items()},
             "inputs": {name: scaler._asdict() for name, scaler in self.inputs.items()},
+            "words": None if self.words is None else self.words.to_dict(),
         }
 
     @staticmethod
@@ -121,7 +132,12 @@ class FeatureSpec:
             {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
             {name: Scaler(**values) for name, values in data["scalers"].items()},
             {name: InputScaler.from_dict(v) for name, v in data.get("inputs", {}).items()},
+            WordFeatures.from_dict(data["words"]) if data.get("words") else None,
         )
+
+    def at(self, encoder: Path) -> FeatureSpec:
+        """The same, with the encoder of the words in this folder; see `WordFeatures.at`."""
+        return self if self.words is None else replace(self, words=self.words.at(encoder))
 
     def _check(self, schema: Schema) -> None:
         want, have = _features(self.source), _features(schema)
@@ -143,12 +159,22 @@ class FeatureSpec:
         return replace(
             schema,
             types=tuple(
-                NodeType(t.name, t.arity, columns(f"type:{t.name}", t.features), t.inputs)
+                NodeType(
+                    t.name,
+                    t.arity,
+                    columns(f"type:{t.name}", t.features) + self._added(t.name),
+                    t.inputs,
+                )
                 for t in schema.types
             ),
             inputs=edges("inputs", schema.inputs),
             relations=tuple(edges(f"relation:{e.name}", e) for e in schema.relations),
         )
+
+    def _added(self, type_name: str) -> tuple[Column, ...]:
+        if self.words is None or self.words.type_name != type_name:
+            return ()
+        return self.words.columns
 
     def _encoded_column(self, space: str, column: Column) -> Column:
         vocabulary = self.vocabularies.get((space, column.name))

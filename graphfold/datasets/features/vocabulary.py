@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +49,11 @@ class Vocabulary:
         missing = torch.tensor([UNKNOWN])  # code -1 picks the last entry
         return torch.cat([self.ids(words), missing])[codes]
 
+    def with_words(self, words: Iterable[str]) -> Vocabulary:
+        """The same with those of some words that it lacks, whose ids come last."""
+        new = dict.fromkeys(word for word in words if word not in self._ids)
+        return replace(self, words=(*self.words, *new))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and values, ready for JSON."""
         return {"words": list(self.words), "lowercase": self.lowercase}
@@ -75,11 +80,23 @@ def fit_vocabulary(
         max_size: the most words to keep, the unknown one not counted; None for all.
         lowercase: count and look up words in lower case.
     """
+    counts = count_words(codes, words, lowercase)
+    kept = [word for word, count in counts.items() if count >= min_count]
+    kept.sort(key=lambda word: (-counts[word], word))
+    return Vocabulary(tuple(kept[:max_size]), lowercase)
+
+
+def count_words(codes: Tensor, words: Sequence[str], lowercase: bool = False) -> Counter[str]:
+    """The words of a column, with how often each occurs.
+
+    Args:
+        codes: the column; -1 where a value is missing.
+        words: the words of the codes.
+        lowercase: whether words are counted in lower case.
+    """
     found = torch.bincount(codes[codes >= 0].reshape(-1), minlength=len(words)).tolist()
     counts: Counter[str] = Counter()
     for word, count in zip(words, found, strict=True):
         if count:
             counts[word.lower() if lowercase else word] += count
-    kept = [word for word, count in counts.items() if count >= min_count]
-    kept.sort(key=lambda word: (-counts[word], word))
-    return Vocabulary(tuple(kept[:max_size]), lowercase)
+    return counts

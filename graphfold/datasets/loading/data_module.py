@@ -23,6 +23,8 @@ from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import Records, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
+from graphfold.datasets.words.learning import find_word_vectors, learn_words
+from graphfold.datasets.words.word_vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
 
 
@@ -41,9 +43,9 @@ class DataModule:
         path: a file of one's own, several or a pattern, or {"train": ..., "val": ..., "test": ...};
             with a corpus, it is read in place of the corpus's files.
         variant: which of a corpus's alternatives; by default the first.
-        **settings: the fields of `ReadSettings`, `SplitSettings`, `BatchSettings` and
-            `VocabularySettings`. All others are options of the adapter (`smiles_column`,
-            `num_classes`) or of a corpus that is made on the spot.
+        **settings: the fields of `ReadSettings`, `SplitSettings`, `BatchSettings`,
+            `VocabularySettings` and `WordSettings`. All others are options of the adapter
+            (`smiles_column`, `num_classes`) or of a corpus that is made on the spot.
 
     Raises:
         ConfigError: if there is nothing to read, or a name, an option or a value is wrong.
@@ -74,6 +76,8 @@ class DataModule:
         self.max_nodes = batches.max_nodes
         self.policy = batches.policy
         self.share = batches.share
+        self._words = self._find_words()
+        self._vectors: WordVectors | None = None
         self._is_prepared = False
         self._dags: tuple[TypedDAG, TypedDAG] | None = None  # as read, and encoded
 
@@ -106,11 +110,14 @@ class DataModule:
                 words.max_vocabulary,
                 words.lowercase,
             )
+            if self._words is not None:
+                settings = self.settings.words
+                self.spec, self._vectors = learn_words(self.spec, dag, self._words, settings)
         else:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
-            self.spec = FeatureSpec.from_dict(state["spec"])
-        self._dags = dag, self.spec.encode(dag)
+            self.spec = self.locate(FeatureSpec.from_dict(state["spec"]))
+        self._dags = dag, self.spec.encode(dag, self.cache_dir)
         self._is_prepared = True
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
@@ -123,13 +130,41 @@ class DataModule:
         """
         _, dag = self._read()
         self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
-        self.spec = spec
-        self._dags = dag, spec.encode(dag)
+        self.spec = self.locate(spec)
+        self._dags = dag, self.spec.encode(dag, self.cache_dir)
         self._is_prepared = True
 
     def state_dict(self) -> dict[str, Any]:
         """Split and feature spec as plain values, ready for JSON."""
         return {"split": self.split.to_dict(), "spec": self.spec.to_dict()}
+
+    def locate(self, spec: FeatureSpec) -> FeatureSpec:
+        """The spec of a trained model, with the encoder of its words where `data.encoder` says.
+
+        Raises:
+            ConfigError: if a library that it needs is not installed.
+            DataError: if that encoder is absent, or not the one that the model was trained with.
+        """
+        folder = self.settings.words.encoder
+        return spec if folder is None else spec.at(Path(folder).expanduser())
+
+    @property
+    def word_vectors(self) -> WordVectors | None:
+        """The vectors that the embeddings of words begin with, if `data.vectors` names a file.
+
+        Raises:
+            DataError: if `prepare` was not called, or the file cannot be used.
+        """
+        path = self.settings.words.vectors
+        if self._vectors is None and path is not None and self._words is not None:
+            self._vectors = find_word_vectors(self.spec, self.raw, self._words, Path(path))
+        return self._vectors
+
+    @property
+    def word_notes(self) -> list[str]:
+        """Sentences about what was found of words, if that was looked for in this run."""
+        notes = [] if self._vectors is None else [self._vectors.note]
+        return notes + (self.spec.words.notes if self.spec.words is not None else [])
 
     @property
     def raw(self) -> TypedDAG:
@@ -207,9 +242,24 @@ class DataModule:
         files = self.source.files(self.root, self.cache_dir)
         self.source = self.source.with_inferred_options(files)
 
+    def _find_words(self) -> tuple[str, str] | None:
+        """The node type and the column of the words, where a setting asks for them."""
+        asked = self.settings.words.are_asked_for
+        if not asked:
+            return None
+        words = self.source.spec().make().words
+        if words is None:
+            name = self.source.spec().name
+            raise ConfigError(
+                f"{' and '.join(asked)} {'is' if len(asked) == 1 else 'are'} for words, but with "
+                f"these options the {name} adapter reads none. Leave out what is not needed, or "
+                "let it read the forms of words."
+            )
+        return words
+
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""
-        return {**self.__dict__, "_dags": None}
+        return {**self.__dict__, "_dags": None, "_vectors": None}
 
     def _load(self) -> tuple[TypedDAG, TypedDAG]:
         """All records, as read and encoded."""
@@ -218,7 +268,7 @@ class DataModule:
         if self._dags is None:
             _, dag = self._read()
             self.split.check_files(self.files)
-            self._dags = dag, self.spec.encode(dag)
+            self._dags = dag, self.spec.encode(dag, self.cache_dir)
         return self._dags
 
     def _read(self) -> tuple[list[DataFile], TypedDAG]:

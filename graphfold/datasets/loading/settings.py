@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphfold.batching import POLICIES
 from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.splits.split_records import SplitSettings
+from graphfold.datasets.words.encoder_folder import require_transformers
 from graphfold.errors import ConfigError, did_you_mean
 
 
@@ -74,7 +75,40 @@ class VocabularySettings:
     lowercase: bool = False
 
 
-GROUPS = (ReadSettings, SplitSettings, BatchSettings, VocabularySettings)
+@dataclass(frozen=True)
+class WordSettings:
+    """Settings of what a model knows of words beside which one each is.
+
+    Args:
+        vectors: a file of word vectors, which the embeddings of words begin with; see
+            `graphfold.datasets.words.vector_file`.
+        characters: whether the beginning, the end and the shape of a word are features of it.
+        encoder: a folder with an encoder of Hugging Face, whose hidden states are features.
+        encoder_layers: which of them: 0 is the embeddings, -1 the last one.
+        encoder_join: several of them side by side ("concat"), or their "mean".
+        encoder_pieces: of a word in several pieces, the "mean" or the "first" one.
+    """
+
+    vectors: str | Path | None = None
+    characters: bool = False
+    encoder: str | Path | None = None
+    encoder_layers: Sequence[int] = (-1,)
+    encoder_join: Literal["concat", "mean"] = "concat"
+    encoder_pieces: Literal["mean", "first"] = "mean"
+
+    def __post_init__(self) -> None:
+        if not self.encoder_layers:
+            raise ConfigError("data.encoder_layers is empty. Name a layer, such as -1.")
+        if self.encoder is not None:
+            require_transformers()
+
+    @property
+    def are_asked_for(self) -> list[str]:
+        """The settings that need an adapter of words, as `data.NAME`."""
+        return [f"data.{name}" for name in ("vectors", "characters", "encoder") if vars(self)[name]]
+
+
+GROUPS = (ReadSettings, SplitSettings, BatchSettings, VocabularySettings, WordSettings)
 
 #: The names of all settings.
 NAMES = tuple(field.name for group in GROUPS for field in fields(group))
@@ -88,6 +122,7 @@ class DataSettings:
     split: SplitSettings
     batches: BatchSettings
     vocabulary: VocabularySettings
+    words: WordSettings
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> DataSettings:
@@ -106,12 +141,13 @@ class DataSettings:
         ]
         if faults:
             raise ConfigError("\n".join(faults))
-        reading, split, batches, vocabulary = own
+        reading, split, batches, vocabulary, words = own
         return DataSettings(
             ReadSettings(**reading),
             SplitSettings(**split),
             BatchSettings(**batches),
             VocabularySettings(**vocabulary),
+            WordSettings(**words),
         )
 
 

@@ -13,7 +13,7 @@ from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import Column
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, ShapeError
 
 #: From so many rows on, those with equal codes are encoded once: on a CPU it pays to look for them.
 MANY_ROWS = 256
@@ -94,6 +94,28 @@ class ColumnEncoder(nn.Module):
             ]
             terms.append(self.linear(_side_by_side(numbers)))
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    @torch.no_grad()
+    def set_embeddings(self, name: str, embeddings: Tensor) -> None:
+        """Gives the codes of a column embeddings in place of those that were drawn.
+
+        Args:
+            name: a column of one code a row.
+            embeddings: [num_codes, size]
+
+        Raises:
+            ShapeError: if there are not as many of that width.
+        """
+        number = [column.name for column in self.codes].index(name)
+        place = sum(math.prod(column.shape) for column in self.codes[:number])
+        start, size = int(self.starts[place]), int(self.sizes[place])
+        assert self.table is not None
+        if embeddings.shape != (size, self.table.shape[1]):
+            raise ShapeError(
+                f"column '{name}' has {size} codes and embeddings of {self.table.shape[1]} "
+                f"numbers, but was given {list(embeddings.shape)}."
+            )
+        self.table[start : start + size] = embeddings.to(self.table)
 
     def _embed(self, codes: Tensor, table: Tensor, ptr: Tensor | None) -> Tensor:
         """Sums of embeddings; the embeddings themselves are never held."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.training.config.stages import stage_faults
+from graphfold.training.config.stages import factor_faults, stage_faults
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,15 @@ def check_config(config: Mapping[str, Any]) -> None:
     faults = [
         f"{key} has no value. Add {key}=VALUE." for key, value in values.items() if value == "???"
     ]
+    faults += [
+        f"{key} has no value, which this run needs. Add {key}=VALUE."
+        for key in config.get("needs") or ()
+        if values.get(key) is None
+    ]
     for key, rule in RULES.items():
         if key in values and values[key] != "???" and (fault := rule.fault(values[key])):
             faults.append(f"{key} is {values[key]!r}, but {fault}")
-    faults += stage_faults(config)
+    faults += [*stage_faults(config), *factor_faults(config)]
     if faults:
         raise ConfigError("\n".join(faults))
 

@@ -42,7 +42,10 @@ DEFAULT_EXPERIMENT = "listops_tree_lstm"
 TRAIN, TUNE = "train", "tune"
 
 #: What may change when a run is continued: none of it changes what an epoch computes.
-RESUMABLE = ("trainer.max_epochs", "data.path", "data.root", "data.cache_dir")
+RESUMABLE = (
+    *("trainer.max_epochs", "data.path", "data.root", "data.cache_dir"),
+    *("data.vectors", "data.encoder"),
+)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,11 @@ _LAYERS = "graphfold.layers"
 
 
 def complete_model_config(
-    config: Mapping[str, Any], schema: Schema, dag: TypedDAG, task: str | None = None
+    config: Mapping[str, Any],
+    schema: Schema,
+    dag: TypedDAG,
+    task: str | None = None,
+    vector_size: int | None = None,
 ) -> dict[str, Any]:
     """The config of a model with types in place of roles, and what the data decides for auto.
 
@@ -47,9 +51,11 @@ def complete_model_config(
         schema: the schema of the graphs.
         dag: graphs of the training part, to see how many outputs they have.
         task: the adapter's option of that name, "regression" or "classification".
+        vector_size: the width of the vectors that words begin with, which the encoder takes; None
+            without such vectors.
 
     Raises:
-        ConfigError: if no readout or head fits the targets.
+        ConfigError: if no readout or head fits the targets, or the model has no place for vectors.
     """
     own = {key: value for key, value in config.items() if key not in SHARED}
     for name in ("head", "readout"):
@@ -58,6 +64,8 @@ def complete_model_config(
                 f"model.{name} is {own[name]!r}, but it is a class with its options. Set "
                 f"model.{name}._target_, for which auto takes what fits the targets."
             )
+    if vector_size is not None:
+        own["encoder"] = _as_wide_as_vectors(config, vector_size)
     outputs = set(dag.output_ptr.diff().tolist())
     if "root" in own:  # of blocks
         if own.get("level") == AUTO:
@@ -89,6 +97,22 @@ def complete_model_config(
     if head.get("class_weights") == BALANCED:
         head["class_weights"] = balanced_weights(dag)
     return {**own, "head": head}
+
+
+def _as_wide_as_vectors(config: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """The encoder of a model, whose words are as wide as their vectors."""
+    encoder = config.get("encoder")
+    if not isinstance(encoder, Mapping):
+        raise ConfigError(
+            "data.vectors needs a model with an encoder of words, which this one has not. Choose "
+            "another model, such as model=binary_tree_lstm."
+        )
+    given = encoder.get("size")
+    if given not in (None, size, config.get("hidden_size")):
+        raise ConfigError(
+            f"model.encoder.size is {given}, but the vectors have {size} numbers. Leave it out."
+        )
+    return {**encoder, "size": size}
 
 
 def build_model(

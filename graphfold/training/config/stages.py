@@ -62,6 +62,19 @@ def stage_faults(config: Mapping[str, Any]) -> Iterator[str]:
         yield from _faults_of(item, f"stages[{number}]")
 
 
+def factor_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of `lr_factors` in a config."""
+    factors = config.get("lr_factors")
+    if factors is None:
+        return
+    numbers = factors.values() if isinstance(factors, Mapping) else [None]
+    if any(not isinstance(v, int | float) or isinstance(v, bool) or v < 0 for v in numbers):
+        yield (
+            f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
+            "numbers from 0 on, such as {encoder: 0.1}."
+        )
+
+
 def refuse_epochs(total: int, given: object) -> None:
     """Raises ConfigError if the user gave another number of epochs than the stages have."""
     if given != total:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from torch import nn
 
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError
 from graphfold.training.config.stages import Stage
+from graphfold.training.loop.part_names import is_part, refuse_unknown_parts
 
 
 class StagedModel:
@@ -62,7 +63,7 @@ class StagedModel:
         """Puts frozen modules into evaluation mode, and all others into training mode."""
         self.model.train()
         for name, module in self.model.named_modules():
-            if _is_part(name, self.stage.freeze):
+            if is_part(name, self.stage.freeze):
                 module.eval()
 
     def __str__(self) -> str:
@@ -76,32 +77,13 @@ class StagedModel:
 
     def _freeze(self) -> None:
         for name, parameter in self.model.named_parameters():
-            is_frozen = _is_part(name, self.stage.freeze)
+            is_frozen = is_part(name, self.stage.freeze)
             parameter.requires_grad_(name in self._learnable and not is_frozen)
 
     def _check(self, stage: Stage) -> None:
         weights = [name for name, _ in self.model.named_parameters()]
-        for wanted in stage.freeze:
-            if not any(_is_part(name, [wanted]) for name in weights):
-                known = list(dict.fromkeys(_parts(weights)))
-                top = [name for name in known if "." not in name]
-                raise ConfigError(
-                    f"freeze names '{wanted}', but no weights of the model are called so."
-                    f"{did_you_mean(wanted, known)} Its parts are {', '.join(top)}, and parts of "
-                    f"them such as {max(known, key=lambda name: name.count('.'))}."
-                )
-        if stage.freeze and all(_is_part(name, stage.freeze) for name in self._learnable):
+        refuse_unknown_parts("freeze", stage.freeze, weights)
+        if stage.freeze and all(is_part(name, stage.freeze) for name in self._learnable):
             raise ConfigError(
                 f"freeze=[{', '.join(stage.freeze)}] leaves no weight to train. Freeze fewer parts."
             )
-
-
-def _is_part(name: str, of: Sequence[str]) -> bool:
-    """True if a dotted name is one of some parts or lies in one."""
-    return any(name == part or name.startswith(f"{part}.") for part in of)
-
-
-def _parts(names: Sequence[str]) -> Iterator[str]:
-    """All dotted names that names begin with."""
-    for name in names:
-        yield from accumulate(name.split("."), lambda a, b: f"{a}.{b}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.stages import Stage
 from graphfold.training.loop.freezing import StagedModel
+from graphfold.training.loop.learning_rates import read_factors, refuse_lost_factors
 from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_absent_rows
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.scoring.metrics import HeadMetrics, Metrics
@@ -52,9 +53,11 @@ class Learner(LightningModule):
         clip: largest norm of the gradient, or None.
         policy: scheduling policy, for halves of a batch.
         stages: what is frozen when; None for one stage in which nothing is.
+        lr_factors: part of the model -> factor of its learning rate.
 
     Raises:
-        ConfigError: if a stage freezes what is not there, or all there is.
+        ConfigError: if a stage freezes what is not there, or all there is, or a factor is given to
+            what is not there.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Learner(LightningModule):
         clip: float | None = None,
         policy: str = "depth",
         stages: Sequence[Stage] | None = None,
+        lr_factors: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -82,6 +86,7 @@ class Learner(LightningModule):
         self.monitor = monitor
         self.head_metrics = HeadMetrics.of(model.head, metrics, reduction)
         self.staged = StagedModel(model, stages or [Stage(1)])
+        self.lr_factors = read_factors(model, lr_factors or {})
         self._told = ""  # of the stage
         self.metrics: Metrics = {}
         self._val_rows: list[tuple[int, EvalRows]] = []
@@ -105,7 +110,7 @@ class Learner(LightningModule):
         make = self.make_optimizer
         if stage.lr is not None:
             make = partial(make, lr=stage.lr)
-        optimizer = build_optimizer(make, parameters, self._sparse_tables())
+        optimizer = build_optimizer(make, parameters, self._sparse_tables(), self.lr_factors)
         if self.make_lr_scheduler is None:
             return optimizer
         options = {}
@@ -115,7 +120,9 @@ class Learner(LightningModule):
         if len(self.staged.stages) > 1:  # a schedule over all epochs is one over the stage's
             total = self.staged.num_epochs
             options |= {n: stage.epochs for n in LENGTHS if keywords.get(n) == total}
+        before = [float(group["lr"]) for group in optimizer.param_groups]
         scheduler = self.make_lr_scheduler(optimizer, **options)
+        refuse_lost_factors(optimizer, before)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler}}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, Optimizer
+
+from graphfold.training.loop.learning_rates import learning_rate
 
 #: Arguments of schedules of the learning rate that say for how many epochs they are made.
 LENGTHS = ("T_max", "total_steps")
@@ -18,6 +20,7 @@ def build_optimizer(
     make: Callable[..., Optimizer],
     parameters: Sequence[nn.Parameter],
     sparse: Iterable[nn.Parameter] = (),
+    factors: Mapping[nn.Parameter, float] | None = None,
 ) -> Optimizer:
     """Calls `make`; on a CPU, torch's own optimizers are made with fused=True.
 
@@ -31,11 +34,22 @@ def build_optimizer(
         parameters: what it updates.
         sparse: those of them whose gradients are sparse; they are in a group of their own, which
             is not fused, for torch's fused optimizers refuse such gradients.
+        factors: of the learning rate, where that is not 1.
+
+    Raises:
+        ConfigError: if there are factors, but no learning rate.
     """
-    apart = {id(parameter) for parameter in sparse}
-    groups: list[dict[str, Any]] = [{"params": [p for p in parameters if id(p) not in apart]}]
+    apart = set(sparse)
+    by_kind: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        kind = parameter in apart, (factors or {}).get(parameter, 1.0)
+        by_kind.setdefault(kind, []).append(parameter)
+    groups: list[dict[str, Any]] = []
+    for (is_sparse, factor), members in sorted(by_kind.items(), key=lambda item: item[0]):
+        options = {"fused": False} if is_sparse else {}
+        rate = {} if factor == 1 else {"lr": factor * learning_rate(make)}
+        groups.append({"params": members, **options, **rate})
     if apart:
-        groups.append({"params": [p for p in parameters if id(p) in apart], "fused": False})
         checks: Any = torch.sparse.check_sparse_tensor_invariants
         if not checks.is_enabled():
             checks.disable()  # they are off in any case; said aloud, torch does not warn of it

@@ -47,6 +47,7 @@ from graphfold.training.run.resuming import (
 )
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
+from graphfold.training.run.word_embeddings import set_word_vectors
 from graphfold.training.scoring.calibrate import calibrate
 from graphfold.training.scoring.evaluate import score_part
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
@@ -214,7 +215,7 @@ def _fit_members(
             if _is_done(last, config, further):
                 continue
             print(f"{name} goes on after epoch {epochs_done(last)}.", flush=True)
-            learner, complete = make_learner(config, data, number)
+            learner, complete = make_learner(config, data, number, begins=False)
         else:
             if len(members) > 1:
                 print(name, flush=True)
@@ -267,7 +268,7 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
 
 
 def make_learner(
-    config: Mapping[str, Any], data: DataModule, member: int = 0
+    config: Mapping[str, Any], data: DataModule, member: int = 0, begins: bool = True
 ) -> tuple[Learner, dict[str, Any]]:
     """A fresh model with what trains it, and the config with all that the data decided.
 
@@ -275,6 +276,8 @@ def make_learner(
         config: a whole config.
         data: what the model is to learn from, prepared.
         member: which member of an ensemble it is.
+        begins: whether its weights are to be used; otherwise a checkpoint replaces them, and no
+            file of vectors is read.
 
     Raises:
         ConfigError: if the model does not fit the data, or `monitor` is no metric of it.
@@ -285,8 +288,11 @@ def make_learner(
         data.spec.schema,
         data.encoded("train"),
         data.source.spec().options.get("task"),
+        None if data.spec.words is None else data.spec.words.vector_size,
     )
     model = build_model(model_config, data.spec.schema, data.spec.scalers)
+    if begins and data.word_vectors is not None:
+        set_word_vectors(model, data.spec, data.word_vectors)
     learner = Learner(
         model,
         instantiate(config["optimizer"], "optimizer"),
@@ -296,6 +302,7 @@ def make_learner(
         accumulate=config["trainer"]["accumulate_grad_batches"],
         clip=config["trainer"]["gradient_clip_val"],
         stages=read_stages(config),
+        lr_factors=config.get("lr_factors"),
     )
     has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
     learner.monitor = learner.head_metrics.choose_monitor(config["monitor"], has_roots)

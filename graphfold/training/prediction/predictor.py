@@ -86,8 +86,8 @@ class Predictor:
         settings: Mapping[str, Any] | None = None,
         parser: str | None = None,
     ) -> None:
-        self.trained = trained
         data = trained.data({"path": ".", **(settings or {})})
+        self.trained = replace(trained, spec=data.locate(trained.spec))
         self.adapter: Adapter = data.source.spec().make().without_targets()
         self.parser = None if parser is None else make_parser(parser, self.adapter.text_format)
         is_asked = "batch_size" in (settings or {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import torch
 from graphfold.dag import Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import CheckpointError, GraphfoldError, LeftOut
+from graphfold.datasets.loading.settings import WordSettings
+from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, LeftOut
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
@@ -86,8 +87,20 @@ class TrainedModel:
         return self.spec.schema
 
     def data(self, settings: Mapping[str, Any]) -> DataModule:
-        """The data of the run, some of whose settings are changed."""
-        return DataModule(**{**self.checkpoint.config["data"], **settings})
+        """The data of the run, some of whose settings are changed.
+
+        Raises:
+            ConfigError: if one of them was made part of the model, which goes without it.
+        """
+        config = self.checkpoint.config["data"]
+        for field in fields(WordSettings):
+            own, name = config.get(field.name, field.default), field.name
+            if name != "encoder" and settings.get(name, own) != own:
+                raise ConfigError(
+                    f"data.{name} cannot be changed for a trained model, which keeps what training "
+                    "made of it. Leave it out, or train again."
+                )
+        return DataModule(**{**config, **settings})
 
     def score(self, data: DataModule, part: str) -> EvalRows:
         """All predictions for a part, from the batches that training scores it with."""

@@ -6,7 +6,12 @@ import json
 
 import torch
 
-from graphfold.datasets.features.vocabulary import UNKNOWN, Vocabulary, fit_vocabulary
+from graphfold.datasets.features.vocabulary import (
+    UNKNOWN,
+    Vocabulary,
+    count_words,
+    fit_vocabulary,
+)
 
 WORDS = ("film", "Film", "rare", "the", "unused")
 CODES = torch.tensor([3, 3, 3, 0, 0, 1, 2, -1])
@@ -41,3 +46,14 @@ def test_encoding_a_column_coded_otherwise() -> None:
 def test_json() -> None:
     vocabulary = Vocabulary(("ü", "b"), lowercase=True)
     assert Vocabulary.from_dict(json.loads(json.dumps(vocabulary.to_dict()))) == vocabulary
+
+
+def test_further_words_come_last_and_once() -> None:
+    vocabulary = Vocabulary(("the", "film"), lowercase=True).with_words(["new", "film", "new"])
+    assert vocabulary == Vocabulary(("the", "film", "new"), lowercase=True)
+    assert vocabulary.ids(["The", "new", "rare"]).tolist() == [1, 3, UNKNOWN]
+
+
+def test_words_are_counted_as_they_are_looked_up() -> None:
+    assert count_words(CODES, WORDS) == {"the": 3, "film": 2, "Film": 1, "rare": 1}
+    assert count_words(CODES, WORDS, lowercase=True) == {"the": 3, "film": 3, "rare": 1}

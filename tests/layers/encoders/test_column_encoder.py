@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers import ColumnEncoder
 
 COLUMNS = (
@@ -74,3 +74,17 @@ def test_what_cannot_be_encoded_is_named():
     match = "column 'form' holds strings.* column 'count' holds codes of unknown number"
     with pytest.raises(ConfigError, match=match):
         ColumnEncoder(columns, 4)
+
+
+def test_given_embeddings_are_those_of_the_codes_of_their_column() -> None:
+    codes = (Column("places", "int64", shape=(2,), size=4), Column("word", "int64", size=3))
+    encoder = ColumnEncoder(codes, 5)
+    given_rows = torch.randn(3, 5)
+    before = encoder.table.detach().clone()
+    encoder.set_embeddings("word", given_rows)
+    columns = {"places": torch.full((4, 2), -1), "word": torch.tensor([2, 0, 1, -1])}
+    expected = torch.cat([given_rows[[2, 0, 1]], torch.zeros(1, 5)])
+    torch.testing.assert_close(encoder(columns), expected)  # missing codes add nothing at first
+    assert torch.equal(encoder.table[:10], before[:10])
+    with pytest.raises(ShapeError, match=r"'word' has 3 codes and embeddings of 5 numbers"):
+        encoder.set_embeddings("word", torch.zeros(4, 5))

@@ -56,3 +56,9 @@ def test_rules_are_about_keys_that_exist() -> None:
     }
     known |= {f"tune.{key}" for key in ("trials", "startup_trials", "prune", "warmup_epochs")}
     assert set(RULES) <= known
+
+
+def test_a_needed_key_without_a_value_is_a_fault() -> None:
+    check_config({"needs": ["data.vectors"], "data": {"vectors": "v.txt"}})
+    with pytest.raises(ConfigError, match=r"data.vectors has no value, which this run needs"):
+        check_config({"needs": ["data.vectors"], "data": {"vectors": None}})

@@ -1,0 +1,1 @@
+"""Words: vectors from files, characters, and features of whole sentences."""

@@ -1,0 +1,67 @@
+"""Learning of words: what a model is to know of them before it is trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphfold.dag import TypedDAG
+from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.datasets.features.vocabulary import count_words
+from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
+from graphfold.datasets.words.word_features import Context, WordFeatures
+from graphfold.datasets.words.word_vectors import WordVectors, read_vectors
+
+if TYPE_CHECKING:
+    from graphfold.datasets.loading.settings import WordSettings
+
+
+def learn_words(
+    spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], settings: WordSettings
+) -> tuple[FeatureSpec, WordVectors | None]:
+    """The spec with what the settings give to words, and the vectors that these begin with.
+
+    With vectors, the vocabulary has the words of the training part and, after them, all words of
+    the data that have a vector, whatever their part.
+
+    Args:
+        spec: learnt from the training part.
+        dag: all records, as read.
+        words: the node type and the column of the words.
+        settings: what they are to have.
+
+    Raises:
+        ConfigError: if transformers is needed and not installed.
+        DataError: if the file of vectors or the encoder cannot be used.
+    """
+    features = WordFeatures(*words, has_characters=settings.characters)
+    vectors = None
+    if settings.vectors is not None:
+        vectors = find_word_vectors(spec, dag, words, Path(settings.vectors))
+        key = (f"type:{words[0]}", words[1])
+        vocabulary = spec.vocabularies[key].with_words(sorted(vectors.vectors))
+        spec = replace(spec, vocabularies={**spec.vocabularies, key: vocabulary})
+        features = replace(features, vector_size=vectors.size)
+    if settings.encoder is not None:
+        encoder = ContextualEncoder(Path(settings.encoder).expanduser(), context_options(settings))
+        context = Context(encoder.options, encoder.fingerprint, encoder.size)
+        features = replace(features, context=context, encoder=encoder)
+    return replace(spec, words=features), vectors
+
+
+def find_word_vectors(
+    spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], path: Path
+) -> WordVectors:
+    """The vectors of all words of the data, as the vocabulary spells them."""
+    key = (f"type:{words[0]}", words[1])
+    column, strings = dag.columns[key[0]][key[1]], dag.dictionaries[key]
+    counts = count_words(column, strings, spec.vocabularies[key].lowercase)
+    return read_vectors(path.expanduser(), counts)
+
+
+def context_options(settings: WordSettings) -> ContextOptions:
+    """The options of the encoder among the settings."""
+    return ContextOptions(
+        tuple(settings.encoder_layers), settings.encoder_join, settings.encoder_pieces
+    )

@@ -1,0 +1,245 @@
+"""Files of word vectors: GloVe, word2vec as text and as binary, fastText, read as a stream."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from graphfold.datasets.files.text_files import open_bytes
+from graphfold.errors import DataError
+
+Vector = npt.NDArray[np.float32]
+
+#: No line of a file of vectors is longer, and no word of a binary one.
+LONGEST_LINE, LONGEST_WORD = 1 << 20, 1 << 12
+
+#: Bytes of a binary file that are looked at together.
+BLOCK = 1 << 20
+
+#: The beginnings of files that are something else, and what to do about it.
+_OTHER_KINDS = {
+    b"\xba\x16\x4f\x2f": "is a fastText model (.bin). Give the .vec file that comes with it",
+    b"PK\x03\x04": "is a ZIP archive. Unpack it, and give the file of vectors in it",
+    b"\xff\xfe": "is UTF-16. Convert the file to UTF-8",
+    b"\xfe\xff": "is UTF-16. Convert the file to UTF-8",
+    b"\x89HDF": "is an HDF5 file. Save the vectors as text",
+    b"\x93NUM": "is a NumPy array, which has no words. Save the vectors as text",
+}
+
+
+@dataclass
+class FoundVectors:
+    """The vectors of a file that were asked for.
+
+    Args:
+        size: how many numbers a vector has.
+        vectors: word -> its vector.
+        num_words: how many words the file has.
+        num_repeated: how many of those asked for stand in it again; the first one counts.
+        num_undecodable: how many words are not UTF-8, so that nobody can ask for them.
+    """
+
+    size: int
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    num_words: int = 0
+    num_repeated: int = 0
+    num_undecodable: int = 0
+
+
+def find_vectors(path: Path, words: Collection[str]) -> FoundVectors:
+    """The vectors of some words, read in constant memory.
+
+    The format is told by the content: lines of a word and its numbers between blanks, with or
+    without a first line that says how many words and numbers there are (GloVe, fastText .vec,
+    word2vec as text), or word2vec's binary one. Either may be gzipped. A word may hold blanks: its
+    numbers are the last ones of the line.
+
+    Args:
+        path: the file.
+        words: the words to look for.
+
+    Raises:
+        DataError: with the line or the word, if the file cannot be read, is of another kind, is cut
+            off, or a vector has another size or something that is no number.
+    """
+    wanted = {word.encode(): word for word in words}
+    with open_bytes(path) as file:
+        try:
+            return _find(path, file, wanted)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise _fault(path, "the gzip file is damaged or cut off. Download it again") from error
+
+
+def _find(path: Path, file: IO[bytes], wanted: dict[bytes, str]) -> FoundVectors:
+    first = file.readline(LONGEST_LINE)
+    for magic, fault in _OTHER_KINDS.items():
+        if first.startswith(magic):
+            raise _fault(path, fault)
+    first = first.removeprefix(b"\xef\xbb\xbf")
+    header = _header(first)
+    if header is None:
+        lines = _Lines(path, file, _size_of(path, first), [first])
+        return _collect(path, lines, wanted, None)
+    count, size = header
+    second = file.readline(LONGEST_LINE)
+    if _is_text(second, size):
+        return _collect(path, _Lines(path, file, size, [first, second], 1), wanted, count)
+    return _collect(path, _Binary(path, file, size, count, second), wanted, count)
+
+
+def _header(line: bytes) -> tuple[int, int] | None:
+    """The number of words and of numbers in a first line that holds nothing else."""
+    fields = line.split()
+    if len(fields) == 2 and all(item.isdigit() and len(item) < 12 for item in fields):
+        return int(fields[0]), int(fields[1])
+    return None
+
+
+def _size_of(path: Path, line: bytes) -> int:
+    size = len(line.split()) - 1
+    if size < 1 or not _is_text(line, size):
+        raise _fault(path, "holds no word vectors: its first line is no word and numbers", 1)
+    return size
+
+
+def _is_text(line: bytes, size: int) -> bool:
+    """True if a line is a word and so many numbers."""
+    fields = line.rstrip().replace(b"\t", b" ").rsplit(b" ", size)
+    try:
+        return len(fields) == size + 1 and len([float(item) for item in fields[1:]]) == size
+    except ValueError:
+        return False
+
+
+class _Lines:
+    """The words of a file of text, with what is needed to read their vectors.
+
+    Args:
+        path: the file.
+        file: the lines that are not read yet.
+        size: how many numbers a line has.
+        begun: the lines that are read already.
+        skip: how many of these are no words.
+    """
+
+    def __init__(
+        self, path: Path, file: IO[bytes], size: int, begun: list[bytes], skip: int = 0
+    ) -> None:
+        self.path, self.file, self.size, self.begun, self.number = path, file, size, begun, 0
+        self.skip = skip
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each word with the bytes of its numbers."""
+        for line in self._lines():
+            self.number += 1
+            if self.number <= self.skip or not line.strip():
+                continue
+            text = line.rstrip(b" \r\n").replace(b"\t", b" ")
+            num_blanks = text.count(b" ")  # only ASCII ones: others may belong to a word
+            if num_blanks < self.size:
+                raise _fault(
+                    self.path,
+                    f"the line has {num_blanks} numbers after its word, but the first one has "
+                    f"{self.size}. Correct the file",
+                    self.number,
+                )
+            is_plain = num_blanks == self.size
+            yield text.split(b" ", 1)[0] if is_plain else text.rsplit(b" ", self.size)[0], text
+
+    def _lines(self) -> Iterator[bytes]:
+        yield from self.begun
+        while line := self.file.readline(LONGEST_LINE):
+            yield line
+
+    def vector(self, text: bytes) -> Vector:
+        """The numbers of a line; raises DataError if they are none."""
+        fields = text.rsplit(b" ", self.size)[1:]
+        try:
+            values = [float(item) for item in fields]
+        except ValueError:
+            values = [math.nan]
+        if not all(map(math.isfinite, values)):
+            fault = f"the line has something other than {self.size} finite numbers after its word"
+            raise _fault(self.path, f"{fault}. Correct the file", self.number)
+        return np.array(values, dtype=np.float32)
+
+
+class _Binary:
+    """The words of a binary file: each a word, a blank, and float32 numbers, little end first."""
+
+    def __init__(self, path: Path, file: IO[bytes], size: int, count: int, begun: bytes) -> None:
+        self.path, self.file, self.size, self.count, self.begun = path, file, size, count, begun
+        self.number = 0
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each word with the bytes of its numbers."""
+        buffer, start, width = self.begun, 0, 4 * self.size
+        while self.number < self.count:
+            end = buffer.find(b" ", start)
+            if end - start > LONGEST_WORD or (end < 0 and len(buffer) - start > LONGEST_WORD):
+                raise self._broken("begins with no word")
+            if end < 0 or end + 1 + width > len(buffer):
+                more = self.file.read(BLOCK)
+                if not more:
+                    return
+                buffer, start = buffer[start:] + more, 0
+                continue
+            self.number += 1
+            yield buffer[start:end].lstrip(b"\n"), buffer[end + 1 : end + 1 + width]
+            start = end + 1 + width
+
+    def vector(self, data: bytes) -> Vector:
+        """The numbers; raises DataError if they are none."""
+        values = np.frombuffer(data, dtype="<f4").astype(np.float32)
+        if not np.isfinite(values).all():
+            raise self._broken("has numbers that are not finite")
+        return values
+
+    def _broken(self, fault: str) -> DataError:
+        return _fault(
+            self.path,
+            f"entry {self.number} of the binary vectors {fault}. The file is damaged, or in a "
+            "format that is neither text nor word2vec's binary one: save the vectors as text",
+        )
+
+
+def _collect(
+    path: Path, entries: _Lines | _Binary, wanted: dict[bytes, str], count: int | None
+) -> FoundVectors:
+    if not 0 < entries.size < LONGEST_LINE:
+        raise _fault(path, f"promises vectors of {entries.size} numbers. Correct the file", 1)
+    found = FoundVectors(entries.size)
+    for key, data in entries:
+        found.num_words += 1
+        word = wanted.get(key)
+        if word is not None and word in found.vectors:
+            found.num_repeated += 1
+        elif word is not None:
+            found.vectors[word] = entries.vector(data)
+        elif not key.isascii() and not _is_utf8(key):
+            found.num_undecodable += 1
+    if count is not None and found.num_words != count:
+        fault = f"promises {count} words, but holds {found.num_words}"
+        raise _fault(path, f"{fault}. It is cut off or damaged: download it again")
+    return found
+
+
+def _is_utf8(word: bytes) -> bool:
+    try:
+        word.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _fault(path: Path, fault: str, line: int | None = None) -> DataError:
+    place = str(path) if line is None else f"{path}:{line}"
+    return DataError(f"{place}: {fault}.", path=str(path), line=line)

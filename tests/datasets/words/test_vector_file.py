@@ -1,0 +1,136 @@
+"""Files of word vectors: every format gives the same vectors, and what is broken is named."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphfold.datasets.words import vector_file
+from graphfold.datasets.words.vector_file import find_vectors
+from graphfold.errors import DataError
+
+WORDS = ("the", "Film", "naïve", "中文", "no-break\u00a0space", ". . .")
+VALUES = np.arange(18, dtype=np.float32).reshape(6, 3) / 4 - 1
+
+
+def lines(end: str = "\n", between: str = " ") -> str:
+    rows = (between.join([word, *map(str, row)]) for word, row in zip(WORDS, VALUES, strict=True))
+    return "".join(row + end for row in rows)
+
+
+def binary(end: bytes) -> bytes:
+    entries = zip(WORDS, VALUES, strict=True)  # the format has no word with blanks
+    body = b"".join(w.encode() + b" " + struct.pack("<3f", *row) + end for w, row in entries)
+    return b"6 3\n" + body.replace(b". . . ", b"dots ")
+
+
+FORMATS = {
+    "glove": lines().encode(),
+    "fasttext": ("6 3\n" + lines(" \n")).encode(),
+    "word2vec text": ("6 3\n" + lines()).encode(),
+    "crlf and tabs": lines("\r\n", "\t").encode(),
+    "word2vec binary": binary(b"\n"),
+    "binary without line ends": binary(b""),
+    "byte order mark": b"\xef\xbb\xbf" + lines().encode(),
+}
+
+
+def write(folder: Path, content: bytes, name: str = "v.txt") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("is_gzipped", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_vectors(name: str, is_gzipped: bool, tmp_path: Path) -> None:
+    content = FORMATS[name]
+    path = write(tmp_path, gzip.compress(content) if is_gzipped else content)
+    found = find_vectors(path, {"the", "Film", "naïve", "中文", "no-break\u00a0space", "absent"})
+    assert found.size == 3
+    assert found.num_words == 6
+    assert set(found.vectors) == set(WORDS[:5])
+    for word, row in zip(WORDS[:5], VALUES[:5], strict=True):
+        assert found.vectors[word].dtype == np.float32
+        np.testing.assert_array_equal(found.vectors[word], row)
+
+
+def test_a_word_with_blanks_is_read_whole(tmp_path: Path) -> None:
+    found = find_vectors(write(tmp_path, FORMATS["glove"]), {". . ."})
+    np.testing.assert_array_equal(found.vectors[". . ."], VALUES[5])
+
+
+def test_repeated_and_undecodable_words_are_counted_and_the_first_one_counts(
+    tmp_path: Path,
+) -> None:
+    text = b"a 1 2\nb 3 4\na 5 6\n\xff\xfe\xfd 7 8\nc 9 9\nc 9 9\n"
+    found = find_vectors(write(tmp_path, text), {"a", "b"})
+    assert found.vectors["a"].tolist() == [1, 2]
+    assert (found.num_words, found.num_repeated, found.num_undecodable) == (6, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a 1 2 3\nb 1 2\n", r"v.txt:2: the line has 2 numbers .* the first one has 3"),
+        (b"a 1 2\nb 1 x\n", r"v.txt:2: the line has something other than 2 finite numbers"),
+        (b"a 1 2\nb 1 nan\n", r"v.txt:2: the line has something other than 2 finite numbers"),
+        (b"a\nb 1\n", r"v.txt:1: holds no word vectors"),
+        (b"", r"v.txt:1: holds no word vectors"),
+        (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but holds 2. It is cut off"),
+        (FORMATS["word2vec binary"][:-7], "promises 6 words, but holds 5. It is cut off"),
+        (b"9 3\n" + b"\x00" * 6000, "entry 0 of the binary vectors begins with no word"),
+        (b"9 0\n", "promises vectors of 0 numbers"),
+        (b"\xba\x16\x4f\x2f" + b"\x0c" * 99, r"is a fastText model \(.bin\). Give the .vec file"),
+        (b"PK\x03\x04" + b"\x0c" * 99, "is a ZIP archive. Unpack it"),
+        ("a 1 2\n".encode("utf-16"), "is UTF-16"),
+        (gzip.compress(lines().encode())[:-12], "gzip file is damaged or cut off"),
+    ],
+)
+def test_a_broken_file_is_refused_with_its_place(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        find_vectors(write(tmp_path, content), {"a", "b", "the"})
+
+
+def test_an_absent_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none.txt: no such file"):
+        find_vectors(tmp_path / "none.txt", {"a"})
+
+
+@pytest.mark.parametrize("name", ["word2vec text", "word2vec binary"])
+def test_a_binary_word_may_lie_across_blocks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_file, "BLOCK", 5)
+    found = find_vectors(write(tmp_path, FORMATS[name]), set(WORDS[:5]))
+    for word, row in zip(WORDS[:5], VALUES[:5], strict=True):
+        np.testing.assert_array_equal(found.vectors[word], row)
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_a_large_file_does_not_fill_memory(is_binary: bool, tmp_path: Path) -> None:
+    """A file of 12 MB is read within a third of that."""
+    row = b"w%d " + (struct.pack("<200f", *[0.5] * 200) if is_binary else b"0.5 " * 200) + b"\n"
+    count = 15_000
+    path = tmp_path / "v.bin"
+    with path.open("wb") as file:
+        file.write(b"%d 200\n" % count)
+        for number in range(count):
+            file.write(row.replace(b"%d", b"%d" % number))
+    assert path.stat().st_size > 12e6
+    tracemalloc.start()
+    try:
+        found = find_vectors(path, {"w7", "w14999"})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.num_words == count
+    assert found.vectors["w14999"].tolist() == [0.5] * 200
+    assert peak < 4e6
