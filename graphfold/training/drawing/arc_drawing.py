@@ -86,7 +86,7 @@ def _places(
     for number, width in enumerate(widths):
         place = x[-1] + (widths[number - 1] + width) / 2 if x else width / 2
         for arc in ending[number]:
-            place = max(place, x[arc.ends[0]] + text_width(arc.label, 11) + 26)
+            place = max(place, x[arc.ends[0]] + text_width(arc.label, 11) + 32)
         x.append(place)
     return x
 
