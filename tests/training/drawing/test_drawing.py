@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from training.drawing.drawn import SVG, drawing_of, elements, pills, read_one, size, texts
@@ -17,12 +18,13 @@ from graphfold.datasets.adapters.brackets import BracketsAdapter
 from graphfold.datasets.adapters.conllu import UPOS, ConlluAdapter
 from graphfold.datasets.adapters.listops import ListOpsAdapter
 from graphfold.errors import ConfigError
+from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.target_prediction import TargetPrediction
 from graphfold.training.drawing.colours import class_colours, ink_on
 from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.drawing.svg import text_width
-from graphfold.training.prediction.prediction import Prediction
+from graphfold.training.prediction.prediction import Prediction, describe
 
 TREES = BracketsAdapter(num_classes=5).without_targets()
 WORDS = ConlluAdapter()
@@ -151,6 +153,48 @@ def test_labels_of_arcs_have_room() -> None:
     short = drawing_of(WORDS, sentence([0, 1]))
     long = drawing_of(WORDS, sentence([0, 1], ["root", label]))
     assert size(long)[0] > text_width(label, 11) > size(short)[0]
+
+
+def test_predicted_relations_stand_on_the_arcs() -> None:
+    names = ("nsubj", "root")
+    schema = Schema(
+        (NodeType("word", features=(Column("form", "string"),)),),
+        node_targets=(Column("deprel", "int64", size=2),),
+    )
+    graph = GraphBuilder(schema)
+    words = [graph.node("word", form=form) for form in ("dogs", "bark")]
+    graph.inputs(words[1], [words[0]])
+    graph.output(*words)
+    graph.finish()
+    dag = graph.build()
+    head = ClassificationHead(2, schema, "node")
+    (prediction,) = describe(dag, head, torch.eye(2), {"deprel": names})
+    drawing = draw_graph(dag, prediction, head, {"deprel": names}, ["root", "root"])
+    assert texts(drawing) == ["root", "root", "nsubj", "dogs", "bark"]
+    word = next(e for e in elements(drawing, "text") if e.text == "dogs")
+    assert all(top + height < float(word.get("y", 0)) for _, top, _, height, _ in pills(drawing))
+
+
+def test_names_of_inner_nodes_are_drawn_beside_words() -> None:
+    drawing = drawing_of(ListOpsAdapter(), "4\t( ( ( [MAX 2 ) 4 ) ] )", [4], "graph")
+    assert len(elements(drawing, "circle")) == 2  # the brackets inside have neither
+    schema = Schema(
+        (
+            NodeType("word", 0, (Column("form", "string"),)),
+            NodeType("syntax", None, (Column("kind", "string"),)),
+        ),
+        graph_targets=(Column("name", "int64", size=2),),
+    )
+    graph = GraphBuilder(schema)
+    shared = graph.node("word", form="x")
+    sides = [graph.node("syntax", [shared], kind=kind) for kind in ("Load", "Store")]
+    graph.output(graph.node("syntax", sides, kind="Assign"))
+    graph.finish()
+    prediction = Prediction(1, "", {"name": TargetPrediction(1, {0: 0.2, 1: 0.8})})
+    head = ClassificationHead(2, schema, "graph")
+    drawing = draw_graph(graph.build(), prediction, head, {})
+    assert sorted(texts(drawing)) == ["1", "Assign", "Load", "Store", "x"]
+    assert len(elements(drawing, "line")) == 4
 
 
 def test_list_operations_have_the_answer_at_the_root() -> None:
