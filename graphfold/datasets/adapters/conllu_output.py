@@ -10,7 +10,14 @@ from typing import Any
 from graphfold.datasets.files.text_files import open_bytes
 
 #: Target of words -> the column, from 0, that holds it.
-COLUMN_OF: Mapping[str, int] = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
+COLUMN_OF: Mapping[str, int] = {
+    "form": 1,
+    "lemma": 2,
+    "upos": 3,
+    "xpos": 4,
+    "feats": 5,
+    "deprel": 7,
+}
 
 #: The comment before a sentence without a prediction.
 ERROR = "# graphfold_error = "

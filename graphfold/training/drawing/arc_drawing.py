@@ -19,55 +19,75 @@ _STROKE = "#94a3b8"
 
 
 class Arc(NamedTuple):
-    """A relation between two words, by their positions in the row."""
+    """A relation between two words, by their positions in the row.
+
+    Args:
+        head: the position of the head; that of the word itself where it has none.
+        dependent: the position of the dependent.
+        label: what the input says of the relation.
+        mark: what is predicted of it.
+    """
 
     head: int
     dependent: int
     label: str
+    mark: Mark | None
 
     @property
     def ends(self) -> tuple[int, int]:
         """The left and the right position."""
         return min(self.head, self.dependent), max(self.head, self.dependent)
 
+    @property
+    def width(self) -> float:
+        """The width of what stands on the arc."""
+        return text_width(self.label, 11) if self.mark is None else mark_width(self.mark)
 
-def draw_arcs(graph: DrawnGraph, nodes: Sequence[int], marks: Mapping[int, Mark]) -> Box:
+
+def draw_arcs(
+    graph: DrawnGraph, nodes: Sequence[int], marks: Mapping[int, Mark], on_arcs: bool
+) -> Box:
     """One dependency tree.
 
     Args:
         graph: the graph.
         nodes: the words of the tree, in order; crossing arcs are drawn, too.
         marks: the predictions.
+        on_arcs: whether these are of the relations to the heads, not of the words themselves.
     """
     labels = [cut(graph.texts[node] or "") for node in nodes]
-    own = [marks.get(node) for node in nodes]
-    arcs = _arcs(graph, nodes)
-    x = _places(labels, own, arcs)
+    under = [None if on_arcs else marks.get(node) for node in nodes]
+    arcs = _arcs(graph, nodes, marks if on_arcs else {})
+    x = _places(labels, under, arcs)
     level = _levels(arcs, len(nodes))
     most = max(level, default=0)
     step = min(_STEP, _MOST_ARCS / max(most, 1))
     base = (most + 1) * step
-    dependents = {arc.dependent for arc in arcs}
-    roots = [number for number in range(len(nodes)) if number not in dependents]
-    elements = [_root(x[number], base) for number in roots]
-    by_height = sorted(zip(level, arcs, strict=True), reverse=True)  # low ones on top
-    elements += [_arc(arc, x, base, step * height) for height, arc in by_height]
-    for place, label, mark in zip(x, labels, own, strict=True):
+    elements = [_root(arc, x[arc.dependent], base) for arc in arcs if arc.head == arc.dependent]
+    by_height = sorted(zip(level, range(len(arcs)), strict=True), reverse=True)  # low ones on top
+    elements += [_arc(arcs[k], x, base, step * height) for height, k in by_height if height]
+    for place, label, mark in zip(x, labels, under, strict=True):
         word = text(place, base + 15, label, 14)
         drawn = [] if mark is None else [draw_mark(place, base + _LINE_HEIGHT + 13, mark)]
         elements.append(group([word, *drawn]))
-    width = max(p + _width(label, m) / 2 for p, label, m in zip(x, labels, own, strict=True))
-    height = base + _LINE_HEIGHT + (HEIGHT + 6 if any(own) else 0)
+    width = max(p + _width(label, m) / 2 for p, label, m in zip(x, labels, under, strict=True))
+    height = base + _LINE_HEIGHT + (HEIGHT + 6 if any(under) else 0)
     return Box(width, height, tuple(elements))
 
 
-def _arcs(graph: DrawnGraph, nodes: Sequence[int]) -> list[Arc]:
+def _arcs(graph: DrawnGraph, nodes: Sequence[int], marks: Mapping[int, Mark]) -> list[Arc]:
+    """The arc of each word in order, also of a root."""
     position = {node: number for number, node in enumerate(nodes)}
-    return [
-        Arc(position[node], position[other], cut(relation or ""))
+    heads = {
+        other: (node, relation)
         for node in nodes
         for other, relation in zip(graph.inputs[node], graph.relations[node], strict=True)
-    ]
+    }
+    arcs = []
+    for node in nodes:
+        head, relation = heads.get(node, (node, "root"))
+        arcs.append(Arc(position[head], position[node], cut(relation or ""), marks.get(node)))
+    return arcs
 
 
 def _width(label: str, mark: Mark | None) -> float:
@@ -81,22 +101,25 @@ def _places(
     widths = [_width(label, mark) for label, mark in zip(labels, marks, strict=True)]
     ending: list[list[Arc]] = [[] for _ in labels]
     for arc in arcs:
-        ending[arc.ends[1]].append(arc)
+        if arc.head != arc.dependent:
+            ending[arc.ends[1]].append(arc)
     x: list[float] = []
     for number, width in enumerate(widths):
         place = x[-1] + (widths[number - 1] + width) / 2 if x else width / 2
         for arc in ending[number]:
-            place = max(place, x[arc.ends[0]] + text_width(arc.label, 11) + 26)
+            place = max(place, x[arc.ends[0]] + arc.width + 32)
         x.append(place)
     return x
 
 
 def _levels(arcs: Sequence[Arc], num_words: int) -> list[int]:
-    """The height of each arc: above all shorter ones that it overlaps."""
+    """The height of each arc: above all shorter ones that it overlaps; 0 of a root."""
     highest = np.zeros(num_words, dtype=np.int64)  # over the gap after each word
     level = [0] * len(arcs)
     for number in sorted(range(len(arcs)), key=lambda k: arcs[k].ends[1] - arcs[k].ends[0]):
         left, right = arcs[number].ends
+        if left == right:
+            continue
         level[number] = int(highest[left:right].max()) + 1
         highest[left:right] = level[number]
     return level
@@ -114,8 +137,10 @@ def _arc(arc: Arc, x: Sequence[float], base: float, height: float) -> str:
     )
     drawn = [f'<path d="{path}" fill="none" stroke="{_STROKE}" stroke-width="1.3"/>']
     drawn.append(_arrow_head(end, base))
-    if arc.label:
-        middle, width = (start + end) / 2, text_width(arc.label, 11) + 6
+    middle, width = (start + end) / 2, arc.width + 6
+    if arc.mark is not None:
+        drawn.append(draw_mark(middle, top, arc.mark))
+    elif arc.label:
         drawn.append(
             f'<rect x="{middle - width / 2:.1f}" y="{top - 7:.1f}" width="{width:.1f}" '
             'height="14" fill="#ffffff"/>'
@@ -124,9 +149,10 @@ def _arc(arc: Arc, x: Sequence[float], base: float, height: float) -> str:
     return group(drawn)
 
 
-def _root(x: float, base: float) -> str:
+def _root(arc: Arc, x: float, base: float) -> str:
     line = f'<path d="M{x:.1f} 14V{base - 4:.1f}" stroke="{_STROKE}" stroke-width="1.3"/>'
-    return group([line, _arrow_head(x, base), text(x, 10, "root", 11, GREY)])
+    top = text(x, 10, arc.label, 11, GREY) if arc.mark is None else draw_mark(x, 10, arc.mark)
+    return group([line, _arrow_head(x, base), top])
 
 
 def _arrow_head(x: float, base: float) -> str:

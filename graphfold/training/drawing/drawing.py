@@ -18,6 +18,9 @@ from graphfold.training.drawing.tree_drawing import draw_tree
 from graphfold.training.prediction.node_texts import node_words
 from graphfold.training.prediction.prediction import Prediction
 
+#: The target of a word that says what it is to its head, which is drawn on the arc.
+RELATION = "deprel"
+
 #: Graph features that hold the input as people read it, the first that there is.
 _TEXTS = (("text",), ("sentence_a", "sentence_b"), ("smiles",))
 
@@ -76,7 +79,8 @@ def draw_graph(
         return Drawing(draw_molecule(dag.strings("graph", "smiles")[0] or ""), text_of(dag), told)
     colours = colours_of(head, names)
     marks = node_marks(dag, prediction, head.level, colours, wanted)
-    return Drawing(document(_draw(dag, marks)), text_of(dag), told)
+    on_arcs = head.targets == (RELATION,)
+    return Drawing(document(_draw(dag, marks, on_arcs)), text_of(dag), told)
 
 
 def is_molecule(dag: TypedDAG) -> bool:
@@ -94,9 +98,8 @@ def text_of(dag: TypedDAG) -> str:
     return " ".join(word for word in node_words(dag) if word is not None)
 
 
-def _draw(dag: TypedDAG, marks: dict[int, Mark]) -> Box:
+def _draw(dag: TypedDAG, marks: dict[int, Mark], on_arcs: bool) -> Box:
     graph = drawn_graph(dag)
-    if graph.are_words and graph.has_relations:
-        words = [[n for n in part if graph.texts[n] is not None] for part in graph.parts()]
-        return stack(draw_arcs(graph, part, marks) for part in words if part)
+    if graph.is_dependency:
+        return stack(draw_arcs(graph, part, marks, on_arcs) for part in graph.parts())
     return draw_tree(graph, marks)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from graphfold.dag import TypedDAG
-from graphfold.training.prediction.node_texts import node_words
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,8 @@ class DrawnGraph:
         relations: of each input, its relation, or None.
         depth: of each node, the longest path from a node without inputs.
         texts: of each node, its word or another name that it has from the input; None for none.
-        are_words: whether the texts are the words of a sentence.
-        has_relations: whether inputs have relations, as in a dependency tree.
+        is_word: of each node, whether its text is a word.
+        is_dependency: whether all nodes are words, as in a dependency tree.
         outputs: the output nodes.
     """
 
@@ -28,8 +27,8 @@ class DrawnGraph:
     relations: Sequence[Sequence[str | None]]
     depth: Sequence[int]
     texts: Sequence[str | None]
-    are_words: bool
-    has_relations: bool
+    is_word: Sequence[bool]
+    is_dependency: bool
     outputs: Sequence[int]
 
     def parts(self) -> list[list[int]]:
@@ -49,36 +48,34 @@ def drawn_graph(dag: TypedDAG) -> DrawnGraph:
     """The parts of a `TypedDAG` of one graph."""
     ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
     slots = [[k for k in range(begin, end) if index[k] >= 0] for begin, end in pairwise(ptr)]
-    has_relations = ("inputs", "deprel") in dag.dictionaries
-    relation = dag.strings("inputs", "deprel") if has_relations else [None] * len(index)
-    words = node_words(dag)
-    are_words = any(word is not None for word in words)
+    relation: list[str | None] = [None] * len(index)
+    if ("inputs", "deprel") in dag.dictionaries:
+        relation = dag.strings("inputs", "deprel")
     inputs = [[index[k] for k in kept] for kept in slots]
-    texts = words if are_words else _names(dag, inputs)
-    relations = [[relation[k] for k in kept] for kept in slots]
+    has_form = [any(c.name == "form" for c in item.features) for item in dag.schema.types]
     return DrawnGraph(
         inputs,
-        relations,
+        [[relation[k] for k in kept] for kept in slots],
         dag.depth.tolist(),
-        texts,
-        are_words,
-        has_relations,
+        _texts(dag, inputs),
+        [has_form[code] for code in dag.op_type.tolist()],
+        all(has_form),
         dag.output_index.tolist(),
     )
 
 
-def _names(dag: TypedDAG, inputs: Sequence[Sequence[int]]) -> list[str | None]:
-    """The first string of each node; without any strings, its type as far as it is new."""
-    names: list[str | None] = [None] * dag.num_nodes
+def _texts(dag: TypedDAG, inputs: Sequence[Sequence[int]]) -> list[str | None]:
+    """The first string of each node; where no type has strings, its type as far as it is new."""
+    texts: list[str | None] = [None] * dag.num_nodes
     for node_type in dag.schema.types:
         space = f"type:{node_type.name}"
         strings = [c.name for c in node_type.features if (space, c.name) in dag.dictionaries]
-        nodes = dag.nodes_of_type(node_type.name).tolist()
         if strings:
-            for node, name in zip(nodes, dag.strings(space, strings[0]), strict=True):
-                names[node] = name
-    if any(names) or len(dag.schema.types) < 2:
-        return names
+            nodes = dag.nodes_of_type(node_type.name).tolist()
+            for node, text in zip(nodes, dag.strings(space, strings[0]), strict=True):
+                texts[node] = text
+    if any(texts) or len(dag.schema.types) < 2:
+        return texts
     types = [dag.schema.types[code].name for code in dag.op_type.tolist()]
     shown: list[str | None] = list(types)
     for node, below in enumerate(inputs):

@@ -19,7 +19,7 @@ p.note { color: #4a5568; font-size: 13px; margin: 0 0 14px; }
   padding: 1px 10px; }
 figure { background: #fff; border: 1px solid #e2e8f0; border-radius: 8px; margin: 0 0 14px;
   overflow-x: auto; padding: 12px 16px; content-visibility: auto; contain-intrinsic-size: 300px; }
-figcaption { font-size: 14px; margin: 0 0 8px; white-space: pre-line; }
+figcaption { font-size: 14px; margin: 0 0 8px; white-space: pre-wrap; }
 figcaption a, figcaption b { color: #4a5568; font-size: 13px; font-weight: 600; }
 .bad { border-color: #e3a39c; } .bad figcaption i { color: #b03a2e; font-style: normal; }
 svg { display: block; }

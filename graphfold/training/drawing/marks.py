@@ -78,7 +78,7 @@ def shown(value: Any) -> str:
 
 
 def told_of_graph(targets: Mapping[str, TargetPrediction]) -> str:
-    """What is predicted of a whole graph, in a line."""
+    """The predictions for a whole graph, in a line."""
     parts = []
     for name, told in targets.items():
         sure = told.probabilities.get(told.value)

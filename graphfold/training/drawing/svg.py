@@ -59,14 +59,10 @@ def _relative_width(sign: str) -> float:
     return 0.86 if sign in "mwMW@%…" else 0.68 if sign.isupper() else 0.59
 
 
-def text(
-    x: float, y: float, content: str, size: float = 12, fill: str = INK, anchor: str = "middle"
-) -> str:
-    """One line of text with its baseline at y."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{fill}" '
-        f'text-anchor="{anchor}">{escaped(content)}</text>'
-    )
+def text(x: float, y: float, content: str, size: float = 12, fill: str = INK) -> str:
+    """One line of text around x with its baseline at y."""
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}"'
+    return f'<text {place} fill="{fill}">{escaped(content)}</text>'
 
 
 def pill(x: float, y: float, width: float, height: float, fill: str, stroke: str = "") -> str:
@@ -108,6 +104,7 @@ def document(box: Box, margin: float = 8) -> str:
     width, height = box.width + 2 * margin, box.height + 2 * margin
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" viewBox="0 0 {width:.0f} '
-        f'{height:.0f}" width="{width:.0f}" height="{height:.0f}" font-family="{FONT}">'
+        f'{height:.0f}" width="{width:.0f}" height="{height:.0f}" font-family="{FONT}" '
+        'text-anchor="middle">'
         f'<rect width="100%" height="100%" fill="#ffffff"/>{moved(box, margin, margin)}</svg>'
     )

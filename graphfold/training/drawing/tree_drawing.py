@@ -35,7 +35,7 @@ def draw_tree(graph: DrawnGraph, marks: Mapping[int, Mark]) -> Box:
     ]
     ends = [tops[row[node]] + heights[node] for node in nodes]
     bottom = max(ends, default=0.0)
-    drawn = [_node(x[n], tops[row[n]], own[n], marks.get(n), graph.are_words) for n in nodes]
+    drawn = [_node(x[n], tops[row[n]], own[n], marks.get(n), graph.is_word[n]) for n in nodes]
     if in_row:
         words = ((x[n], ends[n], label) for n, label in enumerate(labels) if label is not None)
         drawn += _word_row(words, bottom)
@@ -46,8 +46,8 @@ def draw_tree(graph: DrawnGraph, marks: Mapping[int, Mark]) -> Box:
 
 
 def _words_below(graph: DrawnGraph, marks: Mapping[int, Mark]) -> bool:
-    words = [node for node, label in enumerate(graph.texts) if label is not None]
-    return graph.are_words and all(node in marks and not graph.inputs[node] for node in words)
+    named = [node for node, label in enumerate(graph.texts) if label is not None]
+    return all(graph.is_word[n] and n in marks and not graph.inputs[n] for n in named)
 
 
 def _walk(graph: DrawnGraph) -> tuple[list[int], list[list[int]], list[int]]:

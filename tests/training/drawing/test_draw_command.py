@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from training.tiny_runs import listops, run, train, write_corpora, write_molecules
+from training.tiny_runs import run, train, write_corpora
 
 import graphfold
 from graphfold.errors import RecordError
@@ -76,23 +76,3 @@ def test_a_notebook_shows_what_a_model_draws(trees: Path) -> None:
     assert drawing.told.startswith("label: ")
     with pytest.raises(RecordError, match="never closed"):
         model.draw("(_ (_ the")
-
-
-def test_pairs_molecules_and_list_operations_are_drawn(tmp_path: Path) -> None:
-    root = write_corpora(tmp_path / "corpora")
-    pairs = train(tmp_path / "pairs", "experiment=sick_tree_lstm", f"data.root={root}", *SMALL)
-    folder = tmp_path / "out"
-    assert run("draw", pairs, root / "sick/parsed/test", "--output", folder, "--limit", 1) == 0
-    drawing = (folder / "00001.svg").read_text()
-    assert drawing.count(">root</text>") == 2
-    assert "relatedness: " in (folder / "index.html").read_text()
-    table = write_molecules(tmp_path / "m.csv", bad_rows=1)
-    columns = ["data.target_columns=[c]", "data.on_error=skip"]
-    molecules = train(tmp_path / "m", "data=smiles", f"data.path={table}", *columns, *SMALL)
-    assert run("draw", molecules, table, "--output", folder, "--limit", 2) == 0
-    page = (folder / "index.html").read_text()
-    assert page.count("<svg") == 1
-    assert "unclosed ring" in page
-    operations = train(tmp_path / "listops", *listops("trainer.max_epochs=1"))
-    drawing = graphfold.load(operations).draw("3\t( ( ( [MAX 2 ) 3 ) ] )").svg
-    assert drawing.count("<circle") == 2

@@ -8,21 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from training.drawing.drawn import SVG, drawing_of, elements, pills, read_one, size, texts
+from training.tiny_runs import write_corpora
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
+from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.brackets import BracketsAdapter
 from graphfold.datasets.adapters.conllu import UPOS, ConlluAdapter
 from graphfold.datasets.adapters.listops import ListOpsAdapter
+from graphfold.datasets.adapters.pairs import PairsAdapter
+from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
+from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.regression import RegressionHead
+from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.heads.target_prediction import TargetPrediction
 from graphfold.training.drawing.colours import class_colours, ink_on
 from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.drawing.svg import text_width
-from graphfold.training.prediction.prediction import Prediction
+from graphfold.training.prediction.prediction import Prediction, describe
 
 TREES = BracketsAdapter(num_classes=5).without_targets()
 WORDS = ConlluAdapter()
@@ -143,14 +150,80 @@ def heights(drawing: Drawing) -> list[float]:
 
 def test_crossing_arcs_are_drawn_at_heights_of_their_own() -> None:
     drawing = drawing_of(WORDS, sentence([3, 4, 0, 3]))  # 1 <- 3 and 2 <- 4 cross
-    assert len(set(heights(drawing))) == len(heights(drawing)) == 3
+    top, *others = sorted(heights(drawing))
+    assert len(others) == 2
+    assert top < min(others)  # that of 2 <- 4, which overlaps both others
 
 
 def test_labels_of_arcs_have_room() -> None:
     label = "a:very:long:relation"
-    short = drawing_of(WORDS, sentence([0, 1]))
-    long = drawing_of(WORDS, sentence([0, 1], ["root", label]))
-    assert size(long)[0] > text_width(label, 11) > size(short)[0]
+    drawing = drawing_of(WORDS, sentence([0, 1], ["root", label]))
+    first, second = (e for e in elements(drawing, "text") if (e.text or "").startswith("w"))
+    distance = float(second.get("x", 0)) - float(first.get("x", 0))
+    assert distance > text_width(label, 11) + 10
+
+
+def test_predicted_relations_stand_on_the_arcs() -> None:
+    names = ("nsubj", "root")
+    schema = Schema(
+        (NodeType("word", features=(Column("form", "string"),)),),
+        node_targets=(Column("deprel", "int64", size=2),),
+    )
+    graph = GraphBuilder(schema)
+    words = [graph.node("word", form=form) for form in ("dogs", "bark")]
+    graph.inputs(words[1], [words[0]])
+    graph.output(*words)
+    graph.finish()
+    dag = graph.build()
+    head = ClassificationHead(2, schema, "node")
+    (prediction,) = describe(dag, head, torch.eye(2), {"deprel": names})
+    drawing = draw_graph(dag, prediction, head, {"deprel": names}, ["root", "root"])
+    assert texts(drawing) == ["root", "root", "nsubj", "dogs", "bark"]
+    word = next(e for e in elements(drawing, "text") if e.text == "dogs")
+    assert all(top + height < float(word.get("y", 0)) for _, top, _, height, _ in pills(drawing))
+
+
+def test_pairs_are_two_trees_and_a_score(tmp_path: Path) -> None:
+    folder = write_corpora(tmp_path) / "sick" / "parsed" / "test"
+    adapter = PairsAdapter()
+    dag = read_records(adapter, folder, [next(adapter.records(folder))]).dag
+    prediction = Prediction(1, "", {"relatedness": TargetPrediction(3.5)})
+    drawing = draw_graph(dag, prediction, RelatednessHead(2, dag.schema), {})
+    assert texts(drawing).count("root") == 2
+    assert len(heights(drawing)) == 4
+    assert drawing.told == "relatedness: 3.5"
+    assert len(drawing.text.splitlines()) == 2
+
+
+def test_molecules_are_drawn_as_such() -> None:
+    adapter = SmilesAdapter(target_columns=["y"]).without_targets()
+    dag = read_records(adapter, Path(), [adapter.record_of("c1ccccc1O")]).dag
+    prediction = Prediction(1, "", {"y": TargetPrediction(0.25)})
+    drawing = draw_graph(dag, prediction, RegressionHead(2, dag.schema), {})
+    assert (drawing.text, drawing.told) == ("c1ccccc1O", "y: 0.25")
+    assert elements(drawing, "path")
+
+
+def test_names_of_inner_nodes_are_drawn_beside_words() -> None:
+    drawing = drawing_of(ListOpsAdapter(), "4\t( ( ( [MAX 2 ) 4 ) ] )", [4], "graph")
+    assert len(elements(drawing, "circle")) == 2  # the brackets inside have neither
+    schema = Schema(
+        (
+            NodeType("word", 0, (Column("form", "string"),)),
+            NodeType("syntax", None, (Column("kind", "string"),)),
+        ),
+        graph_targets=(Column("name", "int64", size=2),),
+    )
+    graph = GraphBuilder(schema)
+    shared = graph.node("word", form="x")
+    sides = [graph.node("syntax", [shared], kind=kind) for kind in ("Load", "Store")]
+    graph.output(graph.node("syntax", sides, kind="Assign"))
+    graph.finish()
+    prediction = Prediction(1, "", {"name": TargetPrediction(1, {0: 0.2, 1: 0.8})})
+    head = ClassificationHead(2, schema, "graph")
+    drawing = draw_graph(graph.build(), prediction, head, {})
+    assert sorted(texts(drawing)) == ["1", "Assign", "Load", "Store", "x"]
+    assert len(elements(drawing, "line")) == 4
 
 
 def test_list_operations_have_the_answer_at_the_root() -> None:
@@ -173,7 +246,7 @@ def test_records_without_words_show_strings_or_the_names_of_types() -> None:
     dag = graph.build()
     prediction = Prediction(1, "", {"cost": TargetPrediction(12.3456)})
     drawing = draw_graph(dag, prediction, RegressionHead(2, plan), {}, ["3"])
-    assert texts(drawing) == ["12.35", "Sort", "Seq Scan"]
+    assert texts(drawing) == ["Seq Scan", "12.35", "Sort"]
     record = Schema((NodeType("$.owner.name", 0), NodeType("$", None)), graph_targets=cost)
     graph = GraphBuilder(record)
     graph.output(graph.node("$", [graph.node("$.owner.name")]))

@@ -6,9 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from training.tiny_runs import listops, run, train, write_corpora
+from training.tiny_runs import run, train, write_corpora
 
+from graphfold.dag import Column, Schema
+from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.bracket_tree import BracketText, read_tree
+from graphfold.datasets.adapters.conllu import ConlluAdapter
+from graphfold.datasets.adapters.listops import ListOpsAdapter
+from graphfold.datasets.predicted_nodes import PredictedNodes
+from graphfold.errors import ConfigError
+from graphfold.layers.heads.classification import ClassificationHead
+from graphfold.training.prediction.write_back import check_format
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
 
@@ -107,6 +115,21 @@ def test_a_format_that_makes_no_sense_is_wrong_use(
     assert "the run reads conllu. Write --format conllu" in fault(tagger, "--format", "brackets")
     explained = fault(trees, "--format", "brackets", "--explain")
     assert "no place for contributions. Leave --explain out" in explained
-    operations = train(tmp_path / "listops", *listops("trainer.max_epochs=1"))
-    assert "what ListOpsAdapter reads. Leave it out" in fault(operations, "--format", "brackets")
-    assert "no parsed sentences" in fault(operations, "--parser", "spacy")
+    assert "the run reads brackets. Use stanza or benepar" in fault(trees, "--parser", "spacy")
+
+
+def test_targets_without_a_place_in_the_format_are_named() -> None:
+    operations = ListOpsAdapter()
+    head = ClassificationHead(2, operations.schema, "graph")
+    with pytest.raises(ConfigError, match="the run reads what ListOpsAdapter reads. Leave it out"):
+        check_format("brackets", operations, head)
+    words = ConlluAdapter()
+    words.schema = Schema(words.schema.types, node_targets=(Column("mood", "int64", size=2),))
+    with pytest.raises(ConfigError, match="has no place for mood of each node"):
+        check_format("conllu", words, ClassificationHead(2, words.schema, "node"))
+    for call in (
+        lambda: operations.text_of(Record(1, "")),
+        lambda: operations.write_back("", PredictedNodes()),
+    ):
+        with pytest.raises(ConfigError, match="ListOpsAdapter gives predictions back in no format"):
+            call()
