@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -395,8 +396,11 @@ class _Lowering:
         return view.arranged(shape, view.steps, offset)
 
     def _slice(self, node: fx.Node) -> View:
-        view, dim = self._view(node.args[0]), self._dim(node, 1)
-        args: list[Any] = [*node.args, *[None] * 5]
+        view, args = self._view(node.args[0]), [*node.args, *[None] * 5]
+        # x[:, 0] has a slice of all rows before the rest, in torch up to 2.6.
+        if args[1:5] in ([0, 0, sys.maxsize, None], [0, 0, sys.maxsize, 1]):
+            return view
+        dim = self._dim(node, 1)
         start, stop, step = slice(args[2], args[3], args[4]).indices(view.shape[dim])
         found = self._cut(view, dim, start, len(range(start, stop, step)))
         steps = list(found.steps)
