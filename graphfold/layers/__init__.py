@@ -46,10 +46,14 @@ from graphfold.layers.readouts.readout import (
 )
 from graphfold.layers.readouts.set2set import Set2SetReadout
 from graphfold.layers.readouts.type_readout import TypeReadout
+from graphfold.layers.trees.alignment import AlignmentCell
 from graphfold.layers.trees.attentive_tree_lstm import AttentiveTreeLSTMCell
 from graphfold.layers.trees.bag import BagCell
+from graphfold.layers.trees.deep_set import DeepSetCell
+from graphfold.layers.trees.inside_outside import InsideCell, LabelCell, OutsideCell
 from graphfold.layers.trees.leaf import LeafCell
 from graphfold.layers.trees.mv_rnn import MVLeafCell, MVRNNCell
+from graphfold.layers.trees.neighbours import NeighboursCell
 from graphfold.layers.trees.record import RecordBagCell, RecordLeafCell
 from graphfold.layers.trees.relation_tree_lstm import RelationTreeLSTMCell
 from graphfold.layers.trees.rntn import RNTNCell
@@ -63,6 +67,7 @@ from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell,
 from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
 
 __all__ = [
+    "AlignmentCell",
     "AttentionReadout",
     "AttentiveFPCell",
     "AttentiveFPFirstCell",
@@ -76,6 +81,7 @@ __all__ = [
     "CommitteeModel",
     "DMPNNAtomCell",
     "DMPNNBondCell",
+    "DeepSetCell",
     "EvidentialHead",
     "FeatureEncoder",
     "FingerprintCell",
@@ -90,7 +96,9 @@ __all__ = [
     "GatedReadout",
     "GraphModel",
     "Head",
+    "InsideCell",
     "KernelModel",
+    "LabelCell",
     "LeafCell",
     "LeafLSTMCell",
     "LogRegressionHead",
@@ -103,8 +111,10 @@ __all__ = [
     "Model",
     "MultiLabelHead",
     "NaryTreeLSTMCell",
+    "NeighboursCell",
     "NodeReadout",
     "OutputReadout",
+    "OutsideCell",
     "PNACell",
     "PairClassificationHead",
     "PairReadout",

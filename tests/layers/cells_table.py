@@ -13,11 +13,13 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.layers import (
+    AlignmentCell,
     AttentiveFPCell,
     AttentiveFPFirstCell,
     AttentiveTreeLSTMCell,
     BagCell,
     ChildSumTreeLSTMCell,
+    DeepSetCell,
     DMPNNAtomCell,
     DMPNNBondCell,
     FingerprintCell,
@@ -28,12 +30,16 @@ from graphfold.layers import (
     GGNNCell,
     GINCell,
     GINECell,
+    InsideCell,
+    LabelCell,
     LeafCell,
     LeafLSTMCell,
     MPNNCell,
     MVLeafCell,
     MVRNNCell,
     NaryTreeLSTMCell,
+    NeighboursCell,
+    OutsideCell,
     PNACell,
     ReadersCell,
     RecordBagCell,
@@ -200,6 +206,24 @@ def bidirectional(other: str) -> list[dict[str, Cell]]:
     ]
 
 
+def inside_outside(other: str, dropout: float = 0.0) -> list[dict[str, Cell]]:
+    label = LabelCell(H, EDGES)
+    return [
+        {"word": label, other: label},
+        {"word": InsideCell(SIZE, H), other: InsideCell(0, H, dropout)},
+        {"word": OutsideCell(SIZE, H), other: OutsideCell(0, H, dropout)},
+    ]
+
+
+def neighbours(other: str) -> list[dict[str, Cell]]:
+    readers = NeighboursCell(H, "around", "readers")
+    return [
+        {"word": BagCell(SIZE, H), other: BagCell(0, H)},
+        {"word": NeighboursCell(H), other: NeighboursCell(H)},
+        {"word": readers, other: readers},
+    ]
+
+
 CASES = [
     tree("tree_fc", PAIRS, lambda: LeafCell(SIZE, H), lambda: TreeFCCell(H)),
     tree("tree_rnn", PAIRS, lambda: LeafCell(SIZE, H), lambda: TreeRNNCell(0, H)),
@@ -287,6 +311,7 @@ CASES = [
         lambda: LeafLSTMCell(SIZE, H),
         lambda: AttentiveTreeLSTMCell(0, H, dropout=0.5),
     ),
+    tree("bag of subtrees", PHRASES, lambda: BagCell(SIZE, H), lambda: BagCell(0, H, True)),
     tree("bag", PHRASES, lambda: BagCell(SIZE, H), lambda: BagCell(2, H), features=2),
     tree("record_bag", PHRASES, lambda: RecordLeafCell(SIZE, H), lambda: RecordBagCell(0, H)),
     tree(
@@ -295,6 +320,21 @@ CASES = [
         lambda: RecordLeafCell(SIZE, H),
         lambda: RecordBagCell(2, H),
         features=2,
+    ),
+    tree("deep_set", PHRASES, lambda: DeepSetCell(SIZE, H), lambda: DeepSetCell(2, H), features=2),
+    tree(
+        "deep_set with dropout",
+        PHRASES,
+        lambda: LeafCell(SIZE, H),
+        lambda: DeepSetCell(0, H, 5, dropout=0.5),
+    ),
+    passes("neighbours", PHRASES, [Up(), Up(), Down()], neighbours),
+    passes("inside_outside", LABELLED, [Down(), Up(), Down()], inside_outside),
+    passes(
+        "inside_outside with dropout",
+        LABELLED,
+        [Down(), Up(), Down()],
+        lambda other: inside_outside(other, 0.5),
     ),
     passes("tree_convolution", PHRASES, [Up(), Up(), Up()], tree_convolution, ordered=True),
     passes("tree_convolution with dropout", PAIRS, [Up(), Up(), Up()], tree_convolution),
@@ -327,6 +367,8 @@ CASES = [
         )
         for name, dropout in (("readers", 0.0), ("readers with dropout", 0.5))
     ),
+    rounds("alignment", lambda: AlignmentCell(SIZE, H)),
+    rounds("alignment with dropout", lambda: AlignmentCell(SIZE, H, dropout=0.5)),
     rounds("gcn", lambda: GCNCell(H)),
     rounds("gcn with dropout", lambda: GCNCell(H, "tanh", dropout=0.5, residual=True), True),
     rounds("gin", lambda: GINCell(H, "tanh", learn_epsilon=True)),

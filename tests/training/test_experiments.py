@@ -38,6 +38,7 @@ NEEDED = {
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
     "plans": ["data.path=f"],
+    "python": ["data.path=f"],
     "json": ["data.path=f", "data.target=label"],
     "bace": ["data.path=f.csv"],
     "clintox": ["data.path=f.csv"],
@@ -54,15 +55,20 @@ METRICS = {
     "json_records": "accuracy",
     "plans_cost": "q_error",
     "pretrain_descriptors": "loss",
+    "listops_best": "accuracy",
     "listops_tree_lstm": "accuracy",
     "moleculeace_best": "rmse",
     "moleculeace_dmpnn": "rmse",
     "moleculeace_forest": "rmse",
+    "python_names": "node_accuracy",
+    "sick_best": "pearson",
     "sick_tree_lstm": "pearson",
     "sst_best": "root_binary_accuracy",
     "sst_blocks": "root_accuracy",
     "sst_tree_lstm": "root_binary_accuracy",
     "sst_tree_rnn": "node_accuracy",
+    "ud_mask": "node_accuracy",
+    "ud_relations": "node_accuracy",
     "ud_upos": "node_accuracy",
     "zinc_fragments": "mae",
     "zinc_gine": "mae",
@@ -72,6 +78,7 @@ LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.ma
 PARTS = ("train", "val", "test")
 ZINC = ["data.train_size=6", "data.val_size=2", "data.test_size=2"]
 MORE = {
+    "listops_best": ["data.train_size=30", "data.val_size=8", "+data.pool=50"],
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
     "zinc_fragments": ZINC,
@@ -82,8 +89,14 @@ MORE = {
     "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
 
+#: An option that a model needs of the data -> data that have it.
+DATA_OF = {"sequence": "sst", "position": "ud_english_ewt", "across": "sick"}
+
 #: Experiments on a file of the user's.
-ON_A_FILE = {"pretrain_descriptors": "esol/delaney-processed.csv"}
+ON_A_FILE = {
+    "pretrain_descriptors": "esol/delaney-processed.csv",
+    "python_names": "python",
+}
 
 #: Experiments whose models are fitted at once: they have no cells, no width and no epochs, and
 #: nothing is chosen by a validation part.
@@ -149,7 +162,7 @@ def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = composed.config["model"]
     needed = own.get("needs_data") or own.get("data_defaults")  # which list operations do not have
     if needed:
-        data = "sst" if "sequence" in needed else "esol"
+        data = next((DATA_OF[option] for option in needed if option in DATA_OF), "esol")
         composed = compose([f"model={model}", f"data={data}"])
     check_parts(composed.config)
 

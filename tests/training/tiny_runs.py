@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -53,6 +54,10 @@ def write_corpora(root: Path) -> Path:
         _write(root / "sst" / f"{part}.txt", [bracket_tree(rng) for _ in range(12)])
         _write(root / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu", [conllu(rng)] * 6)
         _write_pairs(root / "sick" / "parsed" / part, rng)
+    expressions = ["3\t3", "4\t( ( ( [MAX 2 ) 4 ) ] )", "1\t( ( ( [SM 8 ) 3 ) ] )"]
+    _write(root / "listops" / "test_d20s.tsv.gz", expressions)
+    functions = [f"def f{i}(path): key = {i}; " + "key = path; " * (i % 2) for i in range(30)]
+    _write(root / "python" / "functions.py", functions)
     rows = [f"name,{rng.gauss(0, 1):.3f},{smiles} " for smiles in MOLECULES * 3]
     header = "Compound ID,measured log solubility in mols per litre,smiles"
     _write(root / "esol" / "delaney-processed.csv", [header, *rows])
@@ -118,4 +123,5 @@ def _write_pairs(folder: Path, rng: random.Random, count: int = 8) -> None:
 
 def _write(path: Path, lines: list[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    content = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)

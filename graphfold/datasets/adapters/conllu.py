@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.dag.builder import NO_SPAN
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.adapters.alignment import Span, align
@@ -22,7 +22,7 @@ from graphfold.datasets.adapters.dependency_tree import find_dependents, parse_h
 from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
 from graphfold.datasets.predicted_nodes import PredictedNodes
-from graphfold.errors import ConfigError, RecordError, did_you_mean
+from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
 
 #: The universal part-of-speech tags; the code of a tag is its position here.
 UPOS = (
@@ -44,10 +44,18 @@ UPOS = (
     "VERB",
     "X",
 )
-_CODES = {tag: code for code, tag in enumerate(UPOS)}
 
 #: The columns that may become features of a word.
-FEATURES = ("form", "lemma", "xpos", "feats")
+FEATURES = ("form", "lemma", "upos", "xpos", "feats")
+
+#: The columns that may be predicted.
+TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
+
+#: The class of all labels that were not in the files when the classes were made; it comes last.
+OTHER_LABEL = "(other)"
+
+#: The largest distance between dependent and head that `position` tells apart.
+_FAR = 4
 
 
 class ConlluAdapter(Adapter):
@@ -58,27 +66,33 @@ class ConlluAdapter(Adapter):
     Multiword tokens (1-2) are no nodes; they give their words a place in the text. A sentence
     without a root, with two roots, a cycle or a head out of range is a fault.
 
-    Schema: the type `word` with the strings of `features`; its inputs have the string `deprel`.
-    The relation `next` leads from each word to the next one. Node target: `upos`, the code of the
-    tag in `UPOS`, missing where the file has `_`. Graph feature: `text`, from the comment
-    `# text`. Nodes and outputs are the words in order. Spans are characters of the text, unknown
-    where text and forms do not agree.
+    Schema: the type `word` with the strings of `features`; its inputs have the string `deprel`,
+    unless that is the target. The relation `next` leads from each word to the next one. Node
+    target: that of `target`, missing where the file has `_`; a UPOS tag has its position in `UPOS`
+    as code, any other label its position in `labels`, and one that is not there the last code.
+    Graph feature: `text`, from the comment `# text`. Nodes and outputs are the words in order.
+    Spans are characters of the text, unknown where text and forms do not agree.
 
     With `relation_column="deps"` there is also the type `empty`, for empty nodes (8.1), after the
     words, and the relation `enhanced`, from dependent to head as the inputs are, possibly cyclic,
     with the string `deprel`. The inputs stay those of the tree.
 
     Args:
-        features: the columns that a word has as features, out of form, lemma, xpos and feats. The
-            last three are annotations that tell much of the tag, so a tagger does without them.
+        features: the columns that a word has as features, out of form, lemma, upos, xpos and feats.
+            The last four are annotations that tell much of each other, so a tagger does without
+            them.
         relation_column: "deprel" for the tree alone, "deps" for the enhanced graph as well.
         subtypes: keep `nsubj:pass`; otherwise it is read as `nsubj`.
+        target: the column that is predicted, out of form, lemma, upos, xpos, feats and deprel.
+        labels: the classes of a target other than upos, in the order of their codes; by default,
+            the labels in the files in alphabetical order.
+        position: give the inputs the column `position`: on which side of its head a dependent
+            stands, and how far away up to 4 words.
 
     Raises:
-        ConfigError: if an option cannot be used.
+        ConfigError: if an option cannot be used, or the target is a feature, too.
     """
 
-    class_names = {"upos": UPOS}
     text_format = "conllu"
     written_targets = COLUMN_OF.keys()
 
@@ -87,20 +101,52 @@ class ConlluAdapter(Adapter):
         features: Sequence[str] = ("form",),
         relation_column: Literal["deprel", "deps"] = "deprel",
         subtypes: bool = True,
+        target: str = "upos",
+        labels: Sequence[str] | None = None,
+        position: bool = False,
     ) -> None:
-        for name in features:
-            if name not in FEATURES:
-                raise ConfigError(
-                    f"features names '{name}', which is no feature of a word."
-                    f"{did_you_mean(name, FEATURES)} Use some of {', '.join(FEATURES)}."
-                )
+        _refuse_features(features, target)
         if relation_column not in ("deprel", "deps"):
             raise ConfigError(f"relation_column is '{relation_column}'. Give 'deprel' or 'deps'.")
-        self.features = tuple(features)
         self.is_enhanced = relation_column == "deps"
+        _refuse_target(target, labels, self.is_enhanced)
+        self.features = tuple(features)
         self.subtypes = subtypes
+        self.target = target
+        self.position = position
+        self.labels = UPOS if target == "upos" else (*(labels or ()), OTHER_LABEL)
+        self.is_open = target != "upos" and labels is None
+        self.class_names = {target: self.labels}
+        self._codes = {label: code for code, label in enumerate(self.labels)}
         self.words = ("word", "form") if "form" in self.features else None
-        self.schema = _schema(self.features, self.is_enhanced)
+        self.schema = self._make_schema()
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """The classes of a target that has no fixed ones; see `Adapter.infer_options`."""
+        if not self.is_open:
+            return {}
+        found: set[str] = set()
+        for record in (record for path in paths for record in self.records(path)):
+            try:
+                words = read_sentence(record.content, record.line).words
+            except RecordError:  # `parse` reports it
+                continue
+            found.update(label for label in map(self._label, words) if label is not None)
+        if not found:
+            raise ConfigError(
+                f"no word has a value in the column {self.target.upper()}. Set data.target to "
+                "another column."
+            )
+        return {"labels": sorted(found)}
+
+    def notes(self, dag: TypedDAG) -> list[str]:
+        """The number of words whose label is none of the classes."""
+        if self.target == "upos" or self.is_open:
+            return []
+        count = int((dag.node_targets[self.target] == len(self.labels) - 1).sum())
+        if not count:
+            return []
+        return [f"{count_of(count, 'word')} with a {self.target} that no class stands for"]
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per sentence, `content` being its lines; see `Adapter.records`."""
@@ -135,11 +181,12 @@ class ConlluAdapter(Adapter):
         heads = [parse_head(w.head, k, len(words), fault) for k, w in enumerate(words, 1)]
         _, dependents = find_dependents(heads, fault)
         relations = [self._relation(word.deprel) for word in words]
-        upos = [_code(word, number) for number, word in enumerate(words, 1)]
-        graph.nodes("word", len(words), _spans(sentence), **self._columns(words), upos=upos)
+        columns = self._columns(words)
+        columns[self.target] = [self._code(word, number) for number, word in enumerate(words, 1)]
+        graph.nodes("word", len(words), _spans(sentence), **columns)
         for head, inputs in enumerate(dependents):
             if inputs:
-                graph.inputs(head, inputs, deprel=[relations[word] for word in inputs])
+                graph.inputs(head, inputs, **self._edge_columns(relations, head, inputs))
         graph.edges("next", range(len(words) - 1), range(1, len(words)))
         if self.is_enhanced:
             self._write_enhanced(sentence, graph)
@@ -148,6 +195,50 @@ class ConlluAdapter(Adapter):
 
     def _columns(self, tokens: list[Token]) -> dict[str, Any]:
         return {name: [_cell(token, name) for token in tokens] for name in self.features}
+
+    def _edge_columns(
+        self, relations: Sequence[str | None], head: int, inputs: Sequence[int]
+    ) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = {}
+        if self.target != "deprel":
+            columns["deprel"] = [relations[word] for word in inputs]
+        if self.position:
+            columns["position"] = [_position(word - head) for word in inputs]
+        return columns
+
+    def _label(self, word: Token) -> str | None:
+        """The target of a word as it stands in the file, None where it is missing."""
+        if self.target == "deprel":
+            return self._relation(word.deprel)
+        return _cell(word, self.target)
+
+    def _code(self, word: Token, number: int) -> int | None:
+        label = self._label(word)
+        if label is None:
+            return None
+        if label not in self._codes and self.target == "upos":
+            raise RecordError(
+                f"token {number} has the UPOS '{label}', which is none of the universal tags",
+                f"Use one of {', '.join(UPOS)}, or _ for none.",
+                line=word.line,
+            )
+        return self._codes.get(label, len(self.labels) - 1)
+
+    def _make_schema(self) -> Schema:
+        columns = tuple(Column(name, "string") for name in self.features)
+        deprel = (Column("deprel", "string"),)
+        of_inputs: tuple[Column, ...] = () if self.target == "deprel" else deprel
+        if self.position:
+            of_inputs += (Column("position", "uint8", size=2 * _FAR),)
+        types = (NodeType("word", features=columns), NodeType("empty", arity=0, features=columns))
+        relations = (EdgeType("next"), EdgeType("enhanced", features=deprel))
+        return Schema(
+            types=types if self.is_enhanced else types[:1],
+            inputs=EdgeType("inputs", features=of_inputs),
+            relations=relations if self.is_enhanced else relations[:1],
+            node_targets=(Column(self.target, "int64", size=len(self.labels)),),
+            graph_features=(Column("text", "string"),),
+        )
 
     def _relation(self, deprel: str) -> str | None:
         if deprel == "_":
@@ -167,18 +258,39 @@ class ConlluAdapter(Adapter):
         graph.edges("enhanced", source, target, deprel=deprel)
 
 
-def _schema(features: tuple[str, ...], is_enhanced: bool) -> Schema:
-    columns = tuple(Column(name, "string") for name in features)
-    deprel = (Column("deprel", "string"),)
-    types = (NodeType("word", features=columns), NodeType("empty", arity=0, features=columns))
-    relations = (EdgeType("next"), EdgeType("enhanced", features=deprel))
-    return Schema(
-        types=types if is_enhanced else types[:1],
-        inputs=EdgeType("inputs", features=deprel),
-        relations=relations if is_enhanced else relations[:1],
-        node_targets=(Column("upos", "int64", size=len(UPOS)),),
-        graph_features=(Column("text", "string"),),
-    )
+def _refuse_features(features: Sequence[str], target: str) -> None:
+    for name in features:
+        if name not in FEATURES:
+            raise ConfigError(
+                f"features names '{name}', which is no feature of a word."
+                f"{did_you_mean(name, FEATURES)} Use some of {', '.join(FEATURES)}."
+            )
+        if name == target:
+            raise ConfigError(
+                f"features names '{name}', which is the target: the answer would be given away. "
+                "Leave it out of data.features, or set data.target to another column."
+            )
+
+
+def _refuse_target(target: str, labels: Sequence[str] | None, is_enhanced: bool) -> None:
+    if target not in TARGETS:
+        raise ConfigError(
+            f"target is '{target}', which is no column that can be predicted."
+            f"{did_you_mean(target, TARGETS)} Use one of {', '.join(TARGETS)}."
+        )
+    if target == "upos" and labels is not None:
+        raise ConfigError("labels names the classes of upos, which are fixed. Leave it out.")
+    if target == "deprel" and is_enhanced:
+        raise ConfigError(
+            "the enhanced graph has relations that give away the target deprel. Set "
+            "relation_column=deprel, which leaves them out, or another target."
+        )
+
+
+def _position(offset: int) -> int:
+    """The code of a dependent so many words after its head, or before it: 0 to 7."""
+    distance = min(abs(offset), _FAR) - 1
+    return distance if offset < 0 else _FAR + distance
 
 
 def _sentences(path: Path) -> Iterator[Record]:
@@ -205,18 +317,6 @@ def _cell(token: Token, name: str) -> str | None:
     """One column of a token; `_` is no value, unless it is the form itself."""
     value = str(getattr(token, name))
     return None if value == "_" and name != "form" and token.form != "_" else value
-
-
-def _code(word: Token, number: int) -> int | None:
-    if word.upos == "_":
-        return None
-    if word.upos not in _CODES:
-        raise RecordError(
-            f"token {number} has the UPOS '{word.upos}', which is none of the universal tags",
-            f"Use one of {', '.join(UPOS)}, or _ for none.",
-            line=word.line,
-        )
-    return _CODES[word.upos]
 
 
 def _spans(sentence: Sentence) -> list[Span]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.files.text_files import at_least_one, scan_lines
-from graphfold.errors import RecordError
+from graphfold.errors import ConfigError, RecordError, did_you_mean
 
 #: The operators as they stand in the files: minimum, maximum, median, sum modulo 10.
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
@@ -46,22 +46,38 @@ class ListOpsAdapter(Adapter):
     Format (Nangia & Bowman 2018, https://arxiv.org/abs/1804.06028): the answer, a tab, and the
     expression in binary brackets between blanks. `[MAX 2 4 ]` is `( ( ( [MAX 2 ) 4 ) ] )`.
 
-    Schema: the type `token` (no inputs; the string `form`: an operator, a digit or `]`) and the
-    type `pair` (the two parts of a bracket). Graph target: `answer`, a digit. Graph feature:
-    `text`, the expression. Nodes are the tokens in order, then the pairs, inner ones first; the
-    output is the root. Spans are characters of the expression.
+    `nodes` says what becomes of it; the graph target is `answer`, a digit, the graph feature `text`
+    the expression, and spans are its characters:
+
+    - brackets: the type `token` (no inputs; the string `form`: an operator, a digit or `]`) and the
+      type `pair` (the two parts of a bracket). Nodes are the tokens in order, then the pairs, inner
+      ones first; the output is the root.
+    - lists: the type `digit` (no inputs; the string `form`) and the type `list` (its inputs are its
+      arguments in order; the string `operator`). Nodes are the digits in order, then the lists,
+      inner ones first; the output is the root.
+    - tokens: the type `token` alone, each of which reads the one before; the output is the last.
+      The expression is a plain sequence.
 
     Args:
         check_answers: work out every expression; an answer that is wrong is a fault of its line.
+        nodes: brackets, lists or tokens.
+
+    Raises:
+        ConfigError: if `nodes` is something else.
     """
 
-    def __init__(self, check_answers: bool = True) -> None:
+    def __init__(
+        self, check_answers: bool = True, nodes: Literal["brackets", "lists", "tokens"] = "brackets"
+    ) -> None:
+        if nodes not in _LAYOUTS:
+            raise ConfigError(
+                f"nodes is '{nodes}'.{did_you_mean(nodes, _LAYOUTS)} Use one of "
+                f"{', '.join(_LAYOUTS)}."
+            )
         self.check_answers = check_answers
+        types, self._write = _LAYOUTS[nodes]
         self.schema = Schema(
-            types=(
-                NodeType("token", arity=0, features=(Column("form", "string"),)),
-                NodeType("pair", arity=2),
-            ),
+            types=types,
             graph_features=(Column("text", "string"),),
             graph_targets=(Column("answer", "int64", size=10),),
         )
@@ -80,11 +96,8 @@ class ListOpsAdapter(Adapter):
                 f"the answer is {answer}, but the expression gives {expression.value}",
                 "Correct the answer, or set check_answers=false.",
             )
-        spans = expression.spans
-        forms = [text[begin:end] for begin, end in spans[: expression.num_tokens]]
-        graph.nodes("token", len(forms), spans[: len(forms)], form=forms)
-        graph.nodes("pair", len(expression.pairs), spans[len(forms) :], expression.pairs)
-        graph.output(len(spans) - 1)
+        self._write(expression, text, graph)
+        graph.output(graph.num_nodes - 1)
         graph.finish(line=record.line, text=text, answer=int(answer))
 
 
@@ -95,6 +108,10 @@ class Expression(NamedTuple):
     pairs: list[tuple[int, int]]  # the two parts of each bracket
     spans: list[Span]  # characters of every node
     value: int
+
+    def forms(self, text: str) -> list[str]:
+        """The tokens as they stand in the text."""
+        return [text[begin:end] for begin, end in self.spans[: self.num_tokens]]
 
 
 def read_expression(text: str, first_column: int = 1) -> Expression:
@@ -142,6 +159,61 @@ def read_expression(text: str, first_column: int = 1) -> Expression:
         case [int(value)]:
             return Expression(num_tokens, pairs, tokens + pair_spans, value)
     raise RecordError("the expression is not one digit or one bracket that ends with ]")
+
+
+def _write_brackets(expression: Expression, text: str, graph: GraphBuilder) -> None:
+    count, spans = expression.num_tokens, expression.spans
+    graph.nodes("token", count, spans[:count], form=expression.forms(text))
+    graph.nodes("pair", len(expression.pairs), spans[count:], expression.pairs)
+
+
+def _write_tokens(expression: Expression, text: str, graph: GraphBuilder) -> None:
+    count = expression.num_tokens
+    inputs = [[token - 1] if token else [] for token in range(count)]
+    graph.nodes("token", count, expression.spans[:count], inputs, form=expression.forms(text))
+
+
+def _write_lists(expression: Expression, text: str, graph: GraphBuilder) -> None:
+    count, forms = expression.num_tokens, expression.forms(text)
+    digits = [token for token, form in enumerate(forms) if form in DIGITS]
+    spans = [expression.spans[token] for token in digits]
+    graph.nodes("digit", len(digits), spans, form=[forms[token] for token in digits])
+    # A list is the bracket whose second part is its `]`.
+    ends = {pair[1]: expression.spans[count + k] for k, pair in enumerate(expression.pairs)}
+    unread = iter(range(len(digits)))
+    lists: list[tuple[str, list[int]]] = []  # those that are open: operator, arguments
+    for token, form in enumerate(forms):
+        if form in OPERATORS:
+            lists.append((form, []))
+            continue
+        if form == END:
+            operator, inputs = lists.pop()
+            node = graph.node("list", inputs, ends[token], operator=operator)
+        else:
+            node = next(unread)
+        if lists:
+            lists[-1][1].append(node)
+
+
+_FORM = (Column("form", "string"),)
+
+#: What an expression may become: the types of the nodes, and what writes them.
+_LAYOUTS: Mapping[
+    str, tuple[tuple[NodeType, ...], Callable[[Expression, str, GraphBuilder], None]]
+] = {
+    "brackets": (
+        (NodeType("token", arity=0, features=_FORM), NodeType("pair", arity=2)),
+        _write_brackets,
+    ),
+    "lists": (
+        (
+            NodeType("digit", arity=0, features=_FORM),
+            NodeType("list", features=(Column("operator", "string"),)),
+        ),
+        _write_lists,
+    ),
+    "tokens": ((NodeType("token", features=_FORM),), _write_tokens),
+}
 
 
 class _Open:

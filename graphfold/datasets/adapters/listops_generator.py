@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -102,14 +102,21 @@ class ListOpsGenerator:
             else:
                 return ListOpsExample(value, " ".join(pieces))
 
-    def examples(self, count: int, seed: int) -> list[ListOpsExample]:
+    def examples(
+        self, count: int, seed: int, without: Collection[str] = ()
+    ) -> list[ListOpsExample]:
         """`count` different expressions with their answers, in random order.
+
+        Args:
+            count: how many.
+            seed: the same seed gives the same expressions.
+            without: expressions that are not to be among them.
 
         Raises:
             ConfigError: if the options allow too few different expressions.
         """
         rng = random.Random(seed)
-        wanted = max(count, self.pool)
+        wanted = max(count + len(without), self.pool)
         found: dict[str, int] = {}
         in_vain = 0
         while len(found) < wanted:
@@ -121,14 +128,14 @@ class ListOpsGenerator:
             else:
                 in_vain = 0
                 found[example.expression] = example.answer
-        if len(found) < count:
+        if len(found) < count + len(without):
             raise ConfigError(
                 f"these options allow only about {len(found)} different expressions, but {count} "
                 "are wanted. Ask for fewer, or raise max_depth or max_arguments."
             )
         examples = [ListOpsExample(answer, text) for text, answer in found.items()]
         rng.shuffle(examples)
-        return examples[:count]
+        return [example for example in examples if example.expression not in without][:count]
 
     def _mean_length(self) -> float:
         """The expected number of tokens, brackets not counted."""
@@ -147,7 +154,11 @@ class _OpenList(NamedTuple):
 
 
 def write_listops(
-    folder: Path, sizes: Mapping[str, int], seed: int, generator: ListOpsGenerator | None = None
+    folder: Path,
+    sizes: Mapping[str, int],
+    seed: int,
+    generator: ListOpsGenerator | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, Path]:
     """Writes splits in which no expression occurs twice, as `SPLIT.tsv` in the published format.
 
@@ -156,6 +167,7 @@ def write_listops(
         sizes: the number of examples of each split, such as `{"train": 90_000, "test": 10_000}`.
         seed: the same seed gives the same files.
         generator: how to draw; the published distribution by default.
+        without: expressions that are not to be in any split.
 
     Returns:
         The file of each split. Each is written whole or not at all.
@@ -163,7 +175,7 @@ def write_listops(
     Raises:
         ConfigError: if there are not enough different expressions.
     """
-    examples = (generator or ListOpsGenerator()).examples(sum(sizes.values()), seed)
+    examples = (generator or ListOpsGenerator()).examples(sum(sizes.values()), seed, without)
     folder.mkdir(parents=True, exist_ok=True)
     paths = {}
     begin = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
@@ -59,15 +59,20 @@ class PairsAdapter(Adapter):
     `ENTAILMENT`), either may be missing. Graph features: `sentence_a`, `sentence_b`, `pair_id`.
     Nodes are the words of the first sentence, then those of the second; the outputs are the two
     roots. Spans are characters of the own sentence.
+
+    Args:
+        across: add the relation `across`, from every word of each sentence to all of the other.
     """
 
     class_names = {"entailment": ENTAILMENT}
     words = ("word", "form")
 
-    def __init__(self) -> None:
+    def __init__(self, across: bool = False) -> None:
+        self.across = across
         self.schema = Schema(
             types=(NodeType("word", features=(Column("form", "string"),)),),
             inputs=EdgeType("inputs", features=(Column("deprel", "string"),)),
+            relations=(EdgeType("across"),) if across else (),
             graph_features=(
                 Column("sentence_a", "string"),
                 Column("sentence_b", "string"),
@@ -91,8 +96,13 @@ class PairsAdapter(Adapter):
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one pair; see `Adapter.parse`."""
         pair: PairLines = record.content
-        roots = [_write_tree(pair, side, record.line, graph) for side in "ab"]
-        graph.output(*roots)
+        first = _write_tree(pair, "a", record.line, graph)
+        middle = graph.num_nodes
+        graph.output(first, _write_tree(pair, "b", record.line, graph))
+        if self.across:
+            edges = list(product(range(middle), range(middle, graph.num_nodes)))
+            one, other = [a for a, _ in edges], [b for _, b in edges]
+            graph.edges("across", one + other, other + one)
         graph.finish(
             line=record.line,
             sentence_a=_sentence(pair, "a"),

@@ -24,6 +24,7 @@ ADAPTERS: Mapping[str, str] = {
     "listops": "graphfold.datasets.adapters.listops:ListOpsAdapter",
     "pairs": "graphfold.datasets.adapters.pairs:PairsAdapter",
     "plans": "graphfold.datasets.adapters.plans:PlansAdapter",
+    "python": "graphfold.datasets.adapters.python_source:PythonAdapter",
     "smiles": "graphfold.datasets.adapters.smiles:SmilesAdapter",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,7 @@ from graphfold.datasets.adapters import listops, listops_generator
 from graphfold.datasets.adapters.listops_generator import ListOpsGenerator, write_listops
 from graphfold.datasets.corpora.corpus import PARTS, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
+from graphfold.datasets.files.text_files import read_lines
 from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.errors import ConfigError
 
@@ -61,6 +63,44 @@ def make_listops(
     if not files.exist:
         write_listops(files.folder, sizes, generator_seed, generator)
     return files.parts
+
+
+def make_published_listops(
+    cache_dir: Path,
+    root: Path,
+    train_size: int = 88_000,
+    val_size: int = 2_000,
+    generator_seed: int = 0,
+    pool: int = listops_generator.PUBLISHED_POOL,
+) -> list[MadeFile]:
+    """ListOps to train on, kept under `cache_dir`, and the published test set of `root` beside it.
+
+    Args:
+        cache_dir: where they are kept; the same options find the same files again.
+        root: the folder that holds the corpora.
+        train_size: how many expressions to train on.
+        val_size: how many to choose the model by. No expression is in two parts, the published one
+            among them.
+        generator_seed: of the expressions; not that of the run.
+        pool: see `ListOpsGenerator`.
+
+    Returns:
+        The path and the part of each file.
+
+    Raises:
+        ConfigError: if a size is not positive.
+        DataError: if the published test set is absent.
+    """
+    sizes = _sizes(train_size, val_size)
+    (published,) = find_files(find_corpus("listops"), root, "d20s")
+    code = [file_hash(Path(str(module.__file__))) for module in (listops, listops_generator)]
+    generator = ListOpsGenerator(pool=pool)
+    facts = [repr(generator), sizes, generator_seed, code, file_hash(published.path)]
+    files = _MadeFiles(cache_dir, "listops_d20s", ".tsv", facts, PARTS[:2])
+    if not files.exist:
+        known = {line.partition("\t")[2] for _, line in read_lines(published.path)}
+        write_listops(files.folder, sizes, generator_seed, generator, known)
+    return [*files.parts, (published.path, "test")]
 
 
 def make_plans(
@@ -130,6 +170,24 @@ def make_reports(
     return files.parts
 
 
+def make_python_stdlib(cache_dir: Path) -> list[MadeFile]:
+    """The source of the running Python's standard library, copied under `cache_dir`.
+
+    Returns:
+        The folder of each part and the part.
+
+    Raises:
+        DataError: if this Python carries no source of its library.
+    """
+    from graphfold.datasets.python_source import stdlib
+
+    code = file_hash(Path(str(stdlib.__file__)))
+    files = _MadeFiles(cache_dir, "python_stdlib", "", [sys.version, code])
+    if not files.exist:
+        stdlib.copy_stdlib(files.folder, stdlib.stdlib_files())
+    return files.parts
+
+
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
     """The table of molecules that rdkit carries; `chembl.write_chembl` says what is in it.
 
@@ -187,12 +245,20 @@ class _MadeFiles:
         name: of the corpus.
         suffix: of the files.
         facts: what decides their content, plain values.
+        names: the parts that are made.
     """
 
-    def __init__(self, cache_dir: Path, name: str, suffix: str, facts: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        cache_dir: Path,
+        name: str,
+        suffix: str,
+        facts: Sequence[Any],
+        names: Sequence[str] = PARTS,
+    ) -> None:
         key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         self.folder = cache_dir / f"{name}-{key[:16]}"
-        self.paths = {part: self.folder / f"{part}{suffix}" for part in PARTS}
+        self.paths = {part: self.folder / f"{part}{suffix}" for part in names}
 
     @property
     def exist(self) -> bool:
@@ -206,8 +272,8 @@ class _MadeFiles:
 
 
 def _sizes(*sizes: int) -> dict[str, int]:
-    """The size of each part; raises ConfigError for one that is not positive."""
-    by_part = dict(zip(PARTS, sizes, strict=True))
+    """The size of each of the first parts; raises ConfigError for one that is not positive."""
+    by_part = dict(zip(PARTS, sizes, strict=False))
     for part, size in by_part.items():
         if size < 1:
             raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")

@@ -119,6 +119,12 @@ _CORPORA = (
         AdapterSpec("listops"),
         maker="graphfold.datasets.corpora.corpus_makers:make_listops",
     ),
+    Corpus(
+        "listops_d20s",
+        "ListOps drawn at random to train on, and the published test_d20s to be scored by",
+        AdapterSpec("listops"),
+        maker="graphfold.datasets.corpora.corpus_makers:make_published_listops",
+    ),
     *(
         Corpus(
             f"ud_{folder}",
@@ -278,6 +284,12 @@ _CORPORA = (
         "Query plans over random databases of SQLite, cost in instructions of its virtual machine",
         AdapterSpec("plans", {"unit": "instructions"}),
         maker="graphfold.datasets.corpora.corpus_makers:make_plans",
+    ),
+    Corpus(
+        "python_stdlib",
+        "Functions of the running Python's standard library: the name of a masked identifier",
+        AdapterSpec("python"),
+        maker="graphfold.datasets.corpora.corpus_makers:make_python_stdlib",
     ),
     Corpus(
         "chembl",

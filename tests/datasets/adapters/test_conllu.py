@@ -316,3 +316,76 @@ def test_enhanced_english_has_its_empty_nodes(data_root):
         deps = line.split("\t")[8] if line[:1].isdigit() else "_"
         edges += sum(not part.startswith("0:") for part in deps.split("|") if part != "_")
     assert len(dag.relations["enhanced"].index) == edges
+
+
+TAGGED = (
+    GOOD
+    + "\n1\tc\tsee\tVERB\tV\t_\t0\troot\t_\t_\n"
+    + "2\td\tshe\tPRON\tP\tCase=Nom\t1\tnsubj:pass\t_\t_\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "labels", "codes"),
+    [
+        ("deprel", ["det", "nsubj:pass", "root"], [0, 2, 2, 1]),
+        ("xpos", ["P", "V"], [-1, -1, 1, 0]),
+        ("feats", ["Case=Nom"], [-1, -1, -1, 0]),
+        ("lemma", ["see", "she"], [-1, -1, 0, 1]),
+        ("form", ["a", "b", "c", "d"], [0, 1, 2, 3]),
+    ],
+)
+def test_any_column_is_a_target(tmp_path, target, labels, codes):
+    path = write(tmp_path, TAGGED)
+    features = ["lemma" if target == "form" else "form"]
+    inferred = ConlluAdapter(features, target=target).infer_options([path])
+    assert inferred == {"labels": labels}
+    adapter = ConlluAdapter(features, target=target, **inferred)
+    dag = read(adapter, path).dag
+    assert dag.node_targets[target].tolist() == codes
+    assert adapter.class_names == {target: (*labels, "(other)")}
+    assert adapter.notes(dag) == []
+
+
+def test_relations_are_no_feature_where_they_are_the_target(tmp_path):
+    adapter = ConlluAdapter(target="deprel", labels=["root"], subtypes=False, position=True)
+    assert [column.name for column in adapter.schema.inputs.features] == ["position"]
+    assert ConlluAdapter(target="deprel").schema.inputs.features == ()
+    dag = read(adapter, write(tmp_path, TAGGED)).dag
+    assert dag.columns["inputs"]["position"].tolist() == [0, 4]
+    assert dag.node_targets["deprel"].tolist() == [1, 0, 0, 1]
+    assert adapter.notes(dag) == ["2 words with a deprel that no class stands for"]
+    whole = ConlluAdapter(target="deprel", subtypes=False)
+    found = whole.infer_options([write(tmp_path, TAGGED + "\n1\tbad\n")])
+    assert found == {"labels": ["det", "nsubj", "root"]}
+
+
+@pytest.mark.parametrize("offset", [-6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6])
+def test_positions_say_side_and_distance(tmp_path, offset):
+    size = abs(offset) + 1
+    head = size if offset < 0 else 1
+    rows = [("w", 0 if word == head else head) for word in range(1, size + 1)]
+    dag = read(ConlluAdapter(position=True), write(tmp_path, sentence(*rows))).dag
+    codes = dag.columns["inputs"]["position"].tolist()
+    farthest = codes[0] if offset < 0 else codes[-1]
+    assert farthest == min(abs(offset), 4) - 1 + (4 if offset > 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "deprel", "relation_column": "deps"}, "give away the target deprel"),
+        ({"target": "xpos", "features": ["form", "xpos"]}, "features names 'xpos', which is the t"),
+        ({"target": "form"}, "features names 'form', which is the target: the answer would be"),
+        ({"target": "pos"}, "target is 'pos', which is no column that can be predicted"),
+        ({"labels": ["X"]}, "labels names the classes of upos, which are fixed"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        ConlluAdapter(**options)
+
+
+def test_a_column_without_values_is_no_target(tmp_path):
+    with pytest.raises(ConfigError, match="no word has a value in the column XPOS"):
+        ConlluAdapter(target="xpos").infer_options([write(tmp_path, GOOD)])

@@ -1,5 +1,6 @@
 import gzip
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from datasets.tree_files import corpus_folder, inputs_of, read, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.listops import ListOpsAdapter, apply_operator, read_expression
 from graphfold.datasets.adapters.listops_generator import (
     ListOpsExample,
@@ -39,6 +41,50 @@ def test_brackets_become_pairs(tmp_path):
     text = dag.strings("graph", "text")[0]
     covered = [text[a:b] for a, b in dag.span.tolist()[4:6]]
     assert covered == ["( [MAX 2 )", "( ( [MAX 2 ) 4 )"]
+
+
+NESTED = "2\t( ( ( ( [MIN ( ( ( [SM 9 ) 3 ) ] ) ) 7 ) 5 ) ] )"
+
+
+def test_lists_are_nodes_over_their_arguments(tmp_path):
+    dag = read(ListOpsAdapter(nodes="lists"), write(tmp_path, NESTED + "\n7\t7\n")).dag
+    assert dag.strings("type:digit", "form") == ["9", "3", "7", "5", "7"]
+    assert dag.strings("type:list", "operator") == ["[SM", "[MIN"]
+    assert [inputs_of(dag, node) for node in range(7)] == [[]] * 4 + [[0, 1], [4, 2, 3], []]
+    assert dag.output_index.tolist() == [5, 6]
+    text = dag.strings("graph", "text")[0]
+    covered = [text[a:b] for a, b in dag.span.tolist()[2:6]]
+    assert covered == ["7", "5", "( ( ( [SM 9 ) 3 ) ] )", text]
+
+
+def test_tokens_are_a_sequence(tmp_path):
+    dag = read(ListOpsAdapter(nodes="tokens"), write(tmp_path, GOOD + "\n7\t7\n")).dag
+    assert dag.strings("type:token", "form") == ["[MAX", "2", "4", "]", "7"]
+    assert [inputs_of(dag, node) for node in range(5)] == [[], [0], [1], [2], []]
+    assert dag.output_index.tolist() == [3, 4]
+
+
+@given(st.integers(0, 1000))
+def test_all_kinds_of_nodes_have_the_same_digits_and_operators(seed):
+    example = ListOpsGenerator(max_length=40).draw(random.Random(seed))
+    if example is None:
+        return
+    graphs = {}
+    for nodes in ("brackets", "lists", "tokens"):
+        adapter = ListOpsAdapter(nodes=nodes)
+        record = adapter.record_of(f"{example.answer}\t{example.expression}")
+        graphs[nodes] = read_records(adapter, Path("x"), [record]).dag
+    forms = graphs["tokens"].strings("type:token", "form")
+    assert graphs["brackets"].strings("type:token", "form") == forms
+    digits = [form for form in forms if form.isdigit()]
+    assert graphs["lists"].strings("type:digit", "form") == digits
+    operators = sorted(form for form in forms if form.startswith("["))
+    assert sorted(graphs["lists"].strings("type:list", "operator")) == operators
+
+
+def test_unknown_nodes_are_refused():
+    with pytest.raises(ConfigError, match="nodes is 'list'. Did you mean 'lists'?"):
+        ListOpsAdapter(nodes="list")
 
 
 def test_line_ends_blank_lines_and_gzip(tmp_path):

@@ -1,0 +1,178 @@
+"""Inside-outside: what the rest of a tree says of a node whose own features are hidden from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.children import Children
+from graphfold.dag import Column
+from graphfold.layers.dropout import StateDropout
+from graphfold.layers.encoders.column_encoder import ColumnEncoder
+from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.trees.tree_lstm import activate, new_state
+
+
+class LabelCell(Cell):
+    """The columns of the edges between a node and its readers, such as the relation to its head.
+
+    For a pass `Down`, before those that need to know of a node what hangs on the edge above it:
+
+        l = Σ_edges E(edge)
+
+    Args:
+        hidden_size: width of `label`, the field of a node.
+        edge_columns: the feature columns of the edges.
+
+    Shape:
+        children: the edge columns
+        returns: {"label": [group_size, hidden_size]}; zeros for a root
+
+    Raises:
+        ConfigError: if the edges have no columns, or one cannot be encoded.
+    """
+
+    reads = ()
+
+    def __init__(self, hidden_size: int, edge_columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.fields = {"label": hidden_size}
+        self.encoder = ColumnEncoder(edge_columns, hidden_size)
+
+    def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The vector of each kind of edge."""
+        return {"label": self.encoder(edge)}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The labels of the nodes."""
+        return {"label": children.sum(children.edge["label"])}
+
+
+class InsideCell(Cell):
+    """Child-Sum Tree-LSTM that also keeps what it knows without the node's own features.
+
+    The inside representations of Le and Zuidema (2014), https://aclanthology.org/D14-1081, section
+    3, with equations 2-8 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, as composition.
+    The children come as messages, which know their labels l:
+
+        s = Σ_k m_k                          i, o, u from x and s    f_k = σ(W_f x + U_f h_k + b_f)
+        c = i ⊙ u + Σ_k f_k ⊙ c_k            h = o ⊙ tanh(c)         m = tanh(W_m h + U_m l + b_m)
+
+    `context` is s. Differences from the papers: any number of children, each with its message;
+    dropout of `u`, see `NaryTreeLSTMCell`.
+
+    Args:
+        input_size: width of the node features; 0 for nodes without features.
+        hidden_size: width of all fields.
+        dropout: probability of dropping an entry of `u`.
+
+    Shape:
+        x: [group_size, input_size], or what `before` made of it
+        children: rows of `h`, `c` and `message`, [num_child_edges, hidden_size] each
+        returns: `h`, `c`, `message` and `context`, [group_size, hidden_size] each
+
+    Raises:
+        ConfigError: if `dropout` is not a probability.
+    """
+
+    reads = ("h", "c", "message")
+
+    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.fields = dict.fromkeys((*self.reads, "context"), hidden_size)
+        self.from_x = nn.Linear(input_size, 4 * hidden_size, bias=False) if input_size else None
+        self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
+        self.from_h = nn.Linear(hidden_size, hidden_size)  # f, once per child
+        self.to_message = nn.Linear(2 * hidden_size, hidden_size)
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The products with the features, if there are any, and the dropout mask."""
+        x = features(x)
+        size = self.fields["h"]
+        known: dict[str, Tensor] = self.dropout(x, size)
+        if self.from_x is None:
+            return known
+        forget, gates = torch.split(self.from_x(x), [size, 3 * size], dim=1)
+        return {"forget": forget, "gates": gates, **known}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state of the nodes."""
+        known = parts(x)
+        context = children.sum("message")
+        gates: Tensor = self.from_sum(context)
+        forget: Tensor = self.from_h(children.rows("h"))
+        if "gates" in known:
+            gates = gates + known["gates"]
+            forget = forget + children.expand(known["forget"])
+        gate, u = activate(gates, self.fields["h"], known)
+        i, o = gate.chunk(2, dim=1)
+        kept = children.sum(torch.sigmoid(forget) * children.rows("c"))
+        state = dict(new_state(o, torch.addcmul(kept, i, u)))
+        told = torch.cat([state["h"], children.previous("label")], 1)
+        return {**state, "message": torch.tanh(self.to_message(told)), "context": context}
+
+
+class OutsideCell(Cell):
+    """The outside of a node: all but itself and those below it; with its `context`, these, too.
+
+    The outside representations of Le and Zuidema (2014), https://aclanthology.org/D14-1081, section
+    3, for a pass `Down` after `InsideCell`. A node p tells those below what is around it and what
+    it is itself, a_p; what their siblings tell is the sum of all messages but their own, so nothing
+    of a node comes back to it:
+
+        o = tanh(W_a Σ_p a_p + W_s Σ_p (s_p - m) + W_l l + b)    a = tanh(V_o o + V_x x + d)
+        h = tanh(U [o, s] + e)
+
+    Only where every node has one reader at most, as in a tree, is all of its own hidden from it.
+    Difference from the paper: any number of children.
+
+    Args:
+        input_size: width of the node features; 0 for nodes without features.
+        hidden_size: width of all fields.
+        dropout: probability of dropping an entry of `h`.
+
+    Shape:
+        x: [group_size, input_size], or what `before` made of it
+        children: rows of `around` and `context`, [num_child_edges, hidden_size] each
+        returns: {"h": [group_size, hidden_size], "around": [group_size, hidden_size]}
+
+    Raises:
+        ConfigError: if `dropout` is not a probability.
+    """
+
+    reads = ("around", "context")
+
+    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.fields = {"h": hidden_size, "around": hidden_size}
+        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
+        self.outside = nn.Linear(3 * hidden_size, hidden_size)
+        self.to_around = nn.Linear(hidden_size, hidden_size)
+        self.to_h = nn.Linear(2 * hidden_size, hidden_size)
+        self.dropout = StateDropout(dropout)
+
+    def before(self, x: NodeInput) -> NodeInput:
+        """The product with the features, if there are any, and the dropout mask."""
+        x = features(x)
+        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
+        return known if self.from_x is None else {"x": self.from_x(x), **known}
+
+    def forward(self, x: NodeInput, children: Children) -> State:
+        """The state of the nodes."""
+        known = parts(x)
+        message = children.previous("message")
+        count = children.count.to(message.dtype).unsqueeze(1)
+        siblings = children.sum("context") - count * message
+        above = [children.sum("around"), siblings, children.previous("label")]
+        outside = torch.tanh(self.outside(torch.cat(above, 1)))
+        around: Tensor = self.to_around(outside)
+        if "x" in known:
+            around = around + known["x"]
+        h = torch.tanh(self.to_h(torch.cat([outside, children.previous("context")], 1)))
+        if "mask" in known:
+            h = h * known["mask"]
+        return {"h": h, "around": torch.tanh(around)}
