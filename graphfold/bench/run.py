@@ -31,6 +31,7 @@ BENCHMARKS = {
     "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
     "predict": "graphfold.bench.predict",
+    "reading": "graphfold.bench.reading",
 }
 
 #: The graphs of these are generated, so there is no config to override.

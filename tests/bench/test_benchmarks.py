@@ -167,6 +167,13 @@ def test_predict(bench: Bench) -> None:
     assert variants(rows, phase="inference", batch_size=1) == [*OWN, "from_graph", "planned"]
 
 
+def test_reading(bench: Bench) -> None:
+    rows = bench("reading", "--batch-size", "4")
+    for bonds in ("no", "yes"):
+        found = variants(rows, phase="read", batch_size=4, directed_bonds=bonds)
+        assert found == ["graphfold", "one_by_one", "rdkit_parser"]
+
+
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("bench", "--help") == 0
     text = capsys.readouterr().out
