@@ -169,8 +169,7 @@ class SmilesAdapter(Adapter):
         self.standardize: Standardize = standardize
         self.fragments = fragments
         changes = (salts, standardize) != ("keep", "none")
-        # Whether RDKit computes more of a molecule than the features of its atoms and bonds.
-        self._is_computed = changes or bool(descriptors) or fragments != "none"
+        self._computes_more = changes or bool(descriptors) or fragments != "none"
         atom = NodeType("atom", 0, self.features.atom_columns)
         bond = EdgeType("bond", self.features.bond_columns)
         has_fragments = fragments != "none"
@@ -191,6 +190,11 @@ class SmilesAdapter(Adapter):
             ),
             graph_targets=tuple(target.column for target in self.targets),
         )
+
+    @property
+    def computes_more(self) -> bool:
+        """True if RDKit is asked for more than the features of atoms and bonds."""
+        return self._computes_more
 
     def open_table(self, path: Path) -> Table:
         """The table with or without a header, as the options say."""
@@ -302,15 +306,19 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self._values(row)
         inputs = self._inputs(row)
-        molecule = read_molecule(row.smiles, self.explicit_hydrogens, self._is_computed)
+        molecule = read_molecule(row.smiles, self.explicit_hydrogens, self.computes_more)
         columns: dict[str, Any] = {"smiles": row.smiles.strip(), **inputs, **values}
-        if not self._is_computed:
+        if not self.computes_more:
             return molecule, columns
         if (self.salts, self.standardize) != ("keep", "none"):
             changed = columns[CHANGED_TO] = prepare(molecule, self.salts, self.standardize)
             if changed is not None:
                 molecule = read_molecule(changed, self.explicit_hydrogens)
-        return molecule, columns | self.descriptors.values(molecule)
+        return molecule, {**columns, **self._computed(molecule)}
+
+    def _computed(self, molecule: Chem.Mol) -> dict[str, Any]:
+        """The columns that are computed of the molecule that the graph is made of."""
+        return {**self.descriptors.values(molecule)}
 
     def _inputs(self, row: MoleculeRow) -> dict[str, float | str | None]:
         """The columns of the table that are inputs, and the part."""

@@ -150,7 +150,7 @@ _STEREO_MARKS = re.compile(r"[@/\\]")
 
 
 def _parse_plain(smiles: str) -> Chem.Mol | None:
-    """What `MolFromSmiles` does for a SMILES without these, step by step; None if one fails.
+    """The molecule of a SMILES without these, by the steps of `MolFromSmiles`; None if one fails.
 
     `MolFromSmiles` also looks for hydrogens and for centres that have no mark.
     """
@@ -159,10 +159,10 @@ def _parse_plain(smiles: str) -> Chem.Mol | None:
         return None
     try:
         Chem.SanitizeMol(molecule)
-    except ValueError:
+        if _STEREO_MARKS.search(smiles):
+            Chem.AssignStereochemistry(molecule, cleanIt=True, force=True)
+    except (RuntimeError, ValueError):
         return None
-    if _STEREO_MARKS.search(smiles):
-        Chem.AssignStereochemistry(molecule, cleanIt=True, force=True)
     return molecule
 
 

@@ -102,7 +102,7 @@ class _Directed(NamedTuple):
 
 
 class _Nodes(NamedTuple):
-    """Where the atoms and the directed bonds are among the nodes.
+    """The places of the atoms and of the directed bonds among the nodes.
 
     Args:
         first_atom: [num_graphs + 1] where the atoms of each graph begin among all atoms.

@@ -138,7 +138,7 @@ Key: TypeAlias = bytes | tuple[bytes, str | None]
 
 
 class _Numbers(dict[Key, int], Generic[Facts]):
-    """What atoms or bonds are told apart by -> the number of the facts, from 0 on.
+    """Bytes, and a label if there is one -> the number of the facts they stand for, from 0 on.
 
     Args:
         decode: makes facts out of bytes and a CIP label.
