@@ -7,7 +7,8 @@ and nodes as the D-MPNN needs them (`directed_bonds`). Variants:
 - `graphfold`: from the cells to one packed graph, `batch_size` records at a time;
 - `one_by_one`: the same graph, record by record with RDKit's calls for each atom and bond;
 - `rdkit_parser`: RDKit reads each SMILES, and nothing is made of it: no reader that parses with
-  `MolFromSmiles` takes less time.
+  `MolFromSmiles` takes less time;
+- `chemprop` (where installed): from each SMILES to chemprop's graphs, `batch_size` in one.
 
     graphfold bench reading data=hiv
 """
@@ -20,8 +21,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from graphfold.bench.chemprop_tables import read_with_chemprop
 from graphfold.bench.experiment import load_data
 from graphfold.bench.measure import Row, Work, measure
+from graphfold.bench.molecule_baselines import has_chemprop
 from graphfold.bench.settings import Settings
 from graphfold.dag import GraphBuilder, TypedDAG, collate
 from graphfold.dag.compare import difference
@@ -81,13 +84,18 @@ def rows(settings: Settings) -> Iterator[Row]:
         for _, batch_size in settings.sizes([0], BATCH_SIZES):
             variants = make_variants(adapter, path, records, batch_size)
             require_equal(variants)
-            functions = {**variants, "rdkit_parser": partial(parse_alone, smiles)}
+            functions: dict[str, Callable[[], object]] = {
+                **variants,
+                "rdkit_parser": partial(parse_alone, smiles),
+            }
+            if has_chemprop():
+                functions["chemprop"] = partial(read_with_chemprop, smiles, batch_size)
             works = {name: Work(function, len(records)) for name, function in functions.items()}
             yield from measure((settings.row("reading", batch_size, 0, "read", extra=extra), works))
 
 
 def open_records(model: str, settings: Settings) -> tuple[SmilesAdapter, Path, list[Record]]:
-    """The adapter that a model needs, the first file of the corpus and its first records."""
+    """The adapter that a model needs, the first file of the corpus and its first good records."""
     own = ["data=lipophilicity", f"model={model}", *settings.overrides]
     data = load_data(own, settings.config_dir)
     adapter = data.source.spec().make()
@@ -96,13 +104,15 @@ def open_records(model: str, settings: Settings) -> tuple[SmilesAdapter, Path, l
             "benchmark reading reads tables of molecules. Choose one by data=..., such as data=hiv."
         )
     path = Path(data.files[0].path)
-    return adapter, path, list(islice(adapter.records(path), NUM_RECORDS))
+    records = list(islice(adapter.records(path), NUM_RECORDS))
+    kept = read_records(adapter, path, records, "skip").kept
+    return adapter, path, [records[position] for position in kept]
 
 
 def make_variants(
     adapter: Adapter, path: Path, records: Sequence[Record], batch_size: int
 ) -> dict[str, Reading]:
-    """What reads all records, `batch_size` at a time, by the names of the variants."""
+    """Variant -> a function that reads all records, `batch_size` at a time."""
     chunks = [records[i : i + batch_size] for i in range(0, len(records), batch_size)]
 
     def read(adapter: Adapter) -> list[TypedDAG]:

@@ -31,6 +31,7 @@ BENCHMARKS = {
     "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
     "predict": "graphfold.bench.predict",
+    "predict_table": "graphfold.bench.predict_table",
     "reading": "graphfold.bench.reading",
 }
 
