@@ -108,13 +108,13 @@ class _Nodes(NamedTuple):
         first_atom: [num_graphs + 1] where the atoms of each graph begin among all atoms.
         atom: [num_atoms] the node of each atom.
         bond: [num_directed] the node of each directed bond; [0] where these are no nodes.
-        count: [num_graphs] the nodes of each graph.
+        num_nodes: [num_graphs] the nodes of each graph.
     """
 
     first_atom: IntArray
     atom: IntArray
     bond: IntArray
-    count: IntArray
+    num_nodes: IntArray
 
 
 def build_graphs(
@@ -184,7 +184,7 @@ def _place_nodes(arrays: MoleculeArrays, bonds_are_nodes: bool) -> _Nodes:
 
 def _node_tensors(nodes: _Nodes, arrays: MoleculeArrays) -> dict[str, Any]:
     """The fields of a `TypedDAG` that say where its nodes are; none of them has an input."""
-    num_nodes, num_graphs = int(nodes.count.sum()), len(nodes.count)
+    num_nodes, num_graphs = int(nodes.num_nodes.sum()), len(nodes.num_nodes)
     op_type = np.ones(num_nodes, dtype=np.int64)
     op_type[nodes.atom] = 0
     span = np.full((num_nodes, 2), -1)
@@ -197,7 +197,7 @@ def _node_tensors(nodes: _Nodes, arrays: MoleculeArrays) -> dict[str, Any]:
         "op_type": torch.from_numpy(op_type),
         "input_ptr": torch.zeros(num_nodes + 1, dtype=torch.int64),
         "input_index": torch.zeros(0, dtype=torch.int64),
-        "batch": torch.from_numpy(numbers.repeat(nodes.count)),
+        "batch": torch.from_numpy(numbers.repeat(nodes.num_nodes)),
         "num_graphs": num_graphs,
         "depth": torch.zeros(num_nodes, dtype=torch.int64),
         "output_ptr": torch.from_numpy(first),
