@@ -40,7 +40,7 @@ class Row:
         shape: "identical" or "random" trees, or the model; "" where there is no choice.
         batch_size: examples per batch.
         hidden_size: width of the state; 0 where no model takes part.
-        phase: "train", "inference" or "schedule".
+        phase: "train", "inference", "schedule" or "read".
         threads: threads that torch used.
         examples_per_second: from the median time of a batch.
         ratio: examples per second over those of graphfold in the same run.

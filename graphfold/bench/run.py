@@ -31,6 +31,8 @@ BENCHMARKS = {
     "memory": "graphfold.bench.memory",
     "train": "graphfold.bench.train",
     "predict": "graphfold.bench.predict",
+    "predict_table": "graphfold.bench.predict_table",
+    "reading": "graphfold.bench.reading",
 }
 
 #: The graphs of these are generated, so there is no config to override.

@@ -11,6 +11,8 @@ NAME is a benchmark, and each answers a question:
   memory      how much memory does a training step need?
   train       how long is an epoch, and what does graphfold train add to the steps?
   predict     how long does one prediction take?
+  predict_table  how fast are the molecules of a table predicted, beside chemprop?
+  reading     how fast is a table of molecules read, beside RDKit's parser alone?
 or
   page        docs/benchmarks.md, on stdout, out of files written with --json:
               graphfold bench page FILE...

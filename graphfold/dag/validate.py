@@ -25,7 +25,10 @@ def validate(dag: TypedDAG) -> None:
     _check_input_types(dag)
     for space, columns in dag.schema.spaces().items():
         for column in columns:
-            _check_column(dag, space, column)
+            _require_column(dag, space, column)
+        num_rows = int(dag.row_ptr(space)[-1]) if columns else 0
+        for column in columns:
+            _check_column(dag, space, column, num_rows)
 
 
 def _check_pointers(dag: TypedDAG) -> None:
@@ -112,11 +115,14 @@ def _check_input_types(dag: TypedDAG) -> None:
             )
 
 
-def _check_column(dag: TypedDAG, space: str, column: Column) -> None:
-    tensor = dag.columns.get(space, {}).get(column.name)
-    if tensor is None:
+def _require_column(dag: TypedDAG, space: str, column: Column) -> None:
+    if column.name not in dag.columns.get(space, {}):
         raise SchemaError(f"column '{column.name}' of {space} is absent. Add it to the graph.")
-    want = (int(dag.row_ptr(space)[-1]), *column.shape)
+
+
+def _check_column(dag: TypedDAG, space: str, column: Column, num_rows: int) -> None:
+    tensor = dag.columns[space][column.name]
+    want = (num_rows, *column.shape)
     if tensor.dtype != column.torch_dtype or tuple(tensor.shape) != want:
         raise SchemaError(
             f"column '{column.name}' of {space} is {tensor.dtype}{list(tensor.shape)}, but its "

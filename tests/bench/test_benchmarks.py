@@ -17,7 +17,7 @@ from training.tiny_runs import MOLECULES, run, write_corpora
 
 from graphfold.batching import POLICIES
 from graphfold.batching.native.library import why_missing
-from graphfold.bench import measure, molecules, train, trees
+from graphfold.bench import measure, molecules, predict_table, train, trees
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.molecule_baselines import has_chemprop, has_geometric
 from graphfold.bench.run import BENCHMARKS, PAGE
@@ -165,6 +165,21 @@ def test_train(bench: Bench) -> None:
 def test_predict(bench: Bench) -> None:
     rows = bench("predict", "--hidden-size", "4")
     assert variants(rows, phase="inference", batch_size=1) == [*OWN, "from_graph", "planned"]
+
+
+def test_predict_table(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict_table, "NUM_RECORDS", 40)
+    rows = bench("predict_table", "--batch-size", "16", "--hidden-size", "8")
+    expected = ["graphfold", "one_process", *(["chemprop"] if has_chemprop() else [])]
+    assert variants(rows, phase="inference", batch_size=16) == expected
+
+
+def test_reading(bench: Bench) -> None:
+    rows = bench("reading", "--batch-size", "4")
+    for bonds in ("no", "yes"):
+        found = variants(rows, phase="read", batch_size=4, directed_bonds=bonds)
+        last = ["chemprop"] if has_chemprop() else []
+        assert found == ["graphfold", "one_by_one", "rdkit_parser", *last]
 
 
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,11 @@ class DescriptorsAdapter(SmilesAdapter):
         targets = tuple(Column(name, "float32") for name in NAMES)
         self._schema = replace(schema, graph_targets=targets)
 
+    @property
+    def computes_more(self) -> bool:
+        """True: the targets are computed."""
+        return True
+
     def _computed(self, molecule: Any) -> dict[str, Any]:
         found = super()._computed(molecule)
         return found | describe_molecule(molecule) if self.reads_targets else found

@@ -179,6 +179,7 @@ class SmilesAdapter(Adapter):
         if self.atom_targets:
             _check_atom_targets(self, bounded_targets)
         changes = (salts, standardize) != ("keep", "none")
+        self._computes_more = changes or bool(descriptors) or fragments != "none"
         atom = NodeType("atom", 0, self.features.atom_columns)
         bond = EdgeType("bond", self.features.bond_columns)
         has_fragments = fragments != "none"
@@ -200,6 +201,11 @@ class SmilesAdapter(Adapter):
             graph_targets=tuple(target.column for target in self.targets),
             node_targets=tuple(target.column for target in self.atom_targets),
         )
+
+    @property
+    def computes_more(self) -> bool:
+        """True if RDKit is asked for more than the features of atoms and bonds."""
+        return self._computes_more
 
     def open_table(self, path: Path) -> Table:
         """The table with or without a header, as the options say."""
@@ -315,8 +321,10 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self._values(row)
         inputs = self._inputs(row)
-        molecule = read_molecule(row.smiles, self.explicit_hydrogens)
+        molecule = read_molecule(row.smiles, self.explicit_hydrogens, self.computes_more)
         columns: dict[str, Any] = {"smiles": row.smiles.strip(), **inputs, **values}
+        if not self.computes_more:
+            return molecule, columns
         if (self.salts, self.standardize) != ("keep", "none"):
             changed = columns[CHANGED_TO] = prepare(molecule, self.salts, self.standardize)
             if changed is not None:
@@ -329,6 +337,8 @@ class SmilesAdapter(Adapter):
 
     def _inputs(self, row: MoleculeRow) -> dict[str, float | str | None]:
         """The columns of the table that are inputs, and the part."""
+        if not row.inputs and row.part is None:
+            return {}
         pairs = zip(self.inputs, row.inputs, strict=True)
         found: dict[str, float | str | None] = {item.name: item.parse(cell) for item, cell in pairs}
         if row.part is not None:

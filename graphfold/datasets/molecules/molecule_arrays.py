@@ -101,6 +101,22 @@ class _Directed(NamedTuple):
         return stable_order(self.target * most + self.rank)
 
 
+class _Nodes(NamedTuple):
+    """The places of the atoms and of the directed bonds among the nodes.
+
+    Args:
+        first_atom: [num_graphs + 1] where the atoms of each graph begin among all atoms.
+        atom: [num_atoms] the node of each atom.
+        bond: [num_directed] the node of each directed bond; [0] where these are no nodes.
+        num_nodes: [num_graphs] the nodes of each graph.
+    """
+
+    first_atom: IntArray
+    atom: IntArray
+    bond: IntArray
+    num_nodes: IntArray
+
+
 def build_graphs(
     schema: Schema,
     features: FeatureSet,
@@ -124,58 +140,71 @@ def build_graphs(
     Raises:
         SchemaError: if a value of a graph does not fit its column.
     """
-    num_atoms, num_bonds = _array(arrays.num_atoms), _array(arrays.num_bonds)
-    first_atom, first_bond = run_pointers(num_atoms), run_pointers(num_bonds)
-    ends = _array(arrays.ends).reshape(-1, 2) + first_atom[:-1].repeat(num_bonds)[:, None]
-    ring_atom, ring_bond = _in_rings(arrays, first_atom, ends)
+    nodes = _place_nodes(arrays, bonds_are_nodes=len(schema.types) > 1)
+    ends = _array(arrays.ends).reshape(-1, 2)
+    ends += nodes.first_atom[:-1].repeat(_array(arrays.num_bonds))[:, None]
+    ring_atom, ring_bond = _in_rings(arrays, nodes.first_atom, ends)
     atoms = _rank_atoms(arrays, ends, ring_atom, atom_facts, features)
     bonds = _rank_bonds(arrays, ring_bond, bond_facts, features)
     directed = _directed(ends, atoms, bonds)
-    are_nodes = len(schema.types) > 1
-    # The nodes of a graph are its atoms, then its directed bonds, if these are nodes.
-    before = 2 * first_bond[:-1] if are_nodes else np.zeros_like(first_bond[:-1])
-    atom_node = np.arange(first_atom[-1]) + before.repeat(num_atoms)
-    all_atoms = np.arange(first_atom[-1])
     columns, dictionaries = _graph_columns(schema, graph_columns)
+    all_atoms = np.arange(len(nodes.atom))
     columns["type:atom"] = atoms.columns("type:atom", features.atom_columns, all_atoms)
-    if are_nodes:
-        bond_node = np.arange(len(directed.bond)) + first_atom[1:].repeat(2 * num_bonds)
+    if len(schema.types) > 1:
         columns["type:bond"] = _bond_columns(schema, features, atoms, bonds, directed)
-        relations = _bond_relations(directed, atom_node, bond_node)
-        count = num_atoms + 2 * num_bonds
+        relations = _bond_relations(directed, nodes.atom, nodes.bond)
     else:
         order = directed.arriving()
         columns["relation:bond"] = bonds.columns(
             "relation:bond", features.bond_columns, directed.bond[order]
         )
-        relations = {"bond": _relation(directed.source[order], directed.target, len(atom_node))}
-        count = num_atoms
-    num_nodes = int(count.sum())
-    op_type = np.ones(num_nodes, dtype=np.int64)
-    op_type[atom_node] = 0
-    span = np.full((num_nodes, 2), -1)
-    span[atom_node, 0] = all_atoms - first_atom[:-1].repeat(num_atoms)
-    span[atom_node, 1] = span[atom_node, 0] + 1
-    lines = _array(arrays.lines)
+        relations = {"bond": _relation(directed.source[order], directed.target, len(nodes.atom))}
     return TypedDAG(
         schema=schema,
-        op_type=torch.from_numpy(op_type),
-        input_ptr=torch.zeros(num_nodes + 1, dtype=torch.int64),
-        input_index=torch.zeros(0, dtype=torch.int64),
-        batch=torch.from_numpy(np.arange(len(lines)).repeat(count)),
-        num_graphs=len(lines),
-        depth=torch.zeros(num_nodes, dtype=torch.int64),
-        output_ptr=torch.from_numpy(first_atom),
-        output_index=torch.from_numpy(atom_node),
-        span=torch.from_numpy(span),
-        origin=torch.from_numpy(
-            np.stack([np.zeros_like(lines), lines, np.arange(len(lines))], axis=1)
-        ),
+        **_node_tensors(nodes, arrays),
         columns={space: columns.get(space, {}) for space in schema.spaces()},
         relations=relations,
         dictionaries=dictionaries,
         files=(file,),
     )
+
+
+def _place_nodes(arrays: MoleculeArrays, bonds_are_nodes: bool) -> _Nodes:
+    """The nodes of a graph are its atoms, then its directed bonds, if these are nodes."""
+    num_atoms, num_bonds = _array(arrays.num_atoms), _array(arrays.num_bonds)
+    own = 2 * num_bonds if bonds_are_nodes else np.zeros_like(num_bonds)
+    first_atom, first_bond = run_pointers(num_atoms), run_pointers(own)
+    return _Nodes(
+        first_atom,
+        np.arange(first_atom[-1]) + first_bond[:-1].repeat(num_atoms),
+        np.arange(first_bond[-1]) + first_atom[1:].repeat(own),
+        num_atoms + own,
+    )
+
+
+def _node_tensors(nodes: _Nodes, arrays: MoleculeArrays) -> dict[str, Any]:
+    """The fields of a `TypedDAG` that say where its nodes are; none of them has an input."""
+    num_nodes, num_graphs = int(nodes.num_nodes.sum()), len(nodes.num_nodes)
+    op_type = np.ones(num_nodes, dtype=np.int64)
+    op_type[nodes.atom] = 0
+    span = np.full((num_nodes, 2), -1)
+    first = nodes.first_atom
+    span[nodes.atom, 0] = np.arange(len(nodes.atom)) - first[:-1].repeat(first[1:] - first[:-1])
+    span[nodes.atom, 1] = span[nodes.atom, 0] + 1
+    lines, numbers = _array(arrays.lines), np.arange(num_graphs)
+    origin = np.stack([np.zeros_like(lines), lines, numbers], axis=1)
+    return {
+        "op_type": torch.from_numpy(op_type),
+        "input_ptr": torch.zeros(num_nodes + 1, dtype=torch.int64),
+        "input_index": torch.zeros(0, dtype=torch.int64),
+        "batch": torch.from_numpy(numbers.repeat(nodes.num_nodes)),
+        "num_graphs": num_graphs,
+        "depth": torch.zeros(num_nodes, dtype=torch.int64),
+        "output_ptr": torch.from_numpy(first),
+        "output_index": torch.from_numpy(nodes.atom),
+        "span": torch.from_numpy(span),
+        "origin": torch.from_numpy(origin),
+    }
 
 
 def _in_rings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rdkit import Chem
 
@@ -49,8 +49,8 @@ class MoleculeChunk:
         self.schema = schema
         self.features = features
         self.directed_bonds = directed_bonds
-        self._atoms = _Numbers[AtomFacts](lambda atom: decode_atom(atom, None))
-        self._bonds = _Numbers[BondFacts](lambda bond: decode_bond(bond, None))
+        self._atoms = _Numbers(decode_atom)
+        self._bonds = _Numbers(decode_bond)
         self._arrays = MoleculeArrays()
         self._columns: dict[str, list[Any]] = {c.name: [] for c in schema.spaces()["graph"]}
 
@@ -109,11 +109,12 @@ class MoleculeChunk:
             return
         own_atoms = list(map(molecule.GetAtomWithIdx, centres))
         own_bonds = list(map(molecule.GetBondWithIdx, doubles))
-        label_stereo(molecule, own_atoms, own_bonds)
+        if None in (cip_label(item) for item in (*own_atoms, *own_bonds)):
+            label_stereo(molecule, own_atoms, own_bonds)
         for number, atom in zip(centres, own_atoms, strict=True):
-            atoms[number] = self._atoms.of(decode_atom(cut.atoms[number], cip_label(atom)))
+            atoms[number] = self._atoms[cut.atoms[number], cip_label(atom)]
         for number, bond in zip(doubles, own_bonds, strict=True):
-            bonds[number] = self._bonds.of(decode_bond(cut.bonds[number], cip_label(bond)))
+            bonds[number] = self._bonds[cut.bonds[number], cip_label(bond)]
 
     def _add_by_calls(self, molecule: Chem.Mol) -> None:
         """The same, atom by atom, for what is unknown in RDKit's binary form."""
@@ -132,24 +133,29 @@ class MoleculeChunk:
         )
 
 
-class _Numbers(dict[bytes, int], Generic[Facts]):
-    """Bytes -> the number of the facts that they stand for, from 0 on.
+#: The bytes of an atom or a bond; those of a labelled one with its CIP label.
+Key: TypeAlias = bytes | tuple[bytes, str | None]
+
+
+class _Numbers(dict[Key, int], Generic[Facts]):
+    """Bytes, and a label if there is one -> the number of the facts they stand for, from 0 on.
 
     Args:
-        decode: makes facts out of bytes.
+        decode: makes facts out of bytes and a CIP label.
 
     Attributes:
         facts: the different facts by number.
     """
 
-    def __init__(self, decode: Callable[[bytes], Facts]) -> None:
+    def __init__(self, decode: Callable[[bytes, str | None], Facts]) -> None:
         super().__init__()
         self.facts: list[Facts] = []
-        self._decode: Callable[[bytes], Facts] = decode
+        self._decode: Callable[[bytes, str | None], Facts] = decode
         self._number: dict[Facts, int] = {}
 
-    def __missing__(self, key: bytes) -> int:
-        self[key] = self.of(self._decode(key))
+    def __missing__(self, key: Key) -> int:
+        data, label = (key, None) if isinstance(key, bytes) else key
+        self[key] = self.of(self._decode(data, label))
         return self[key]
 
     def of(self, facts: Facts) -> int:

@@ -103,7 +103,7 @@ class OuterHead(Head):
         more = self._of_targets(prediction)[..., -len(added) :].tolist()
         return [
             {
-                name: replace(told, extra={**told.extra, **dict(zip(added, values, strict=True))})
+                name: told.with_extra(dict(zip(added, values, strict=True)))
                 for (name, told), values in zip(row.items(), own, strict=True)
             }
             for row, own in zip(found, more, strict=True)

