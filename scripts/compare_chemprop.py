@@ -128,6 +128,7 @@ def timed(command: Sequence[str], folder: Path) -> tuple[float, float]:
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)  # it was not told
     if status:
         sys.exit(f"{' '.join(command)} failed; see {folder / 'output.txt'}")
     return usage.ru_utime + usage.ru_stime, time.perf_counter() - start
