@@ -64,6 +64,8 @@ _SETS = tuple(
     )
 )
 _FOREST = "model=forest model.extra=true data.descriptors=[rdkit2d,morgan]"
+_HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_features=0.03"
+_TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
 _NETWORK = "model=dmpnn trainer.max_epochs=50"
 
 #: Published: MoleculeNet (Wu et al. 2018, table 3), its best network and its best other model;
@@ -79,13 +81,9 @@ ROWS = (
     Row("freesolv", "random", "dmpnn", "rmse", f"data=freesolv {_NETWORK}"),
     Row("freesolv", "random", "forest", "rmse", f"data=freesolv {_FOREST}"),
     Row(
-        *("lipophilicity", "random", "lipophilicity_best", "rmse"),
-        words="experiment=lipophilicity_best",
-        published="GC 0.655, XGBoost 0.799",
-    ),
-    Row(
         *("lipophilicity", "random", "lipophilicity_dmpnn", "rmse"),
         words="experiment=lipophilicity_dmpnn",
+        published="GC 0.655, XGBoost 0.799",
     ),
     Row("lipophilicity", "random", "forest", "rmse", f"data=lipophilicity {_FOREST}"),
     Row(
@@ -108,14 +106,8 @@ ROWS = (
         published="GC 0.690, kernel SVM 0.729",
     ),
     Row("bbbp", "scaffold", "bbbp_fingerprint", "roc_auc", "experiment=bbbp_fingerprint"),
-    Row(
-        *("hiv", "scaffold", "hiv_best", "roc_auc", "experiment=hiv_best"),
-        published="GC 0.763, kernel SVM 0.792",
-    ),
-    Row(
-        *("tox21", "random", "tox21_best", "roc_auc", "experiment=tox21_best"),
-        published="GC 0.829, kernel SVM 0.822",
-    ),
+    Row("hiv", "scaffold", "forest", "roc_auc", _HIV, published="GC 0.763, kernel SVM 0.792"),
+    Row("tox21", "random", "forest", "roc_auc", _TOX21, published="GC 0.829, kernel SVM 0.822"),
 )
 
 
@@ -204,12 +196,13 @@ def cells(row: Row, results: Results) -> list[str]:
     deviation = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
     name = {"rmse": "RMSE", "roc_auc": "ROC-AUC"}[row.metric]
     runs = [run for runs in whole for run in runs]
+    seconds = [run["seconds"] for run in runs if run["seconds"] is not None]
     parameters = max(run["parameters"] for run in runs)
     return [
         *first,
         f"{name} {mean(values):.3f}{deviation}",
         str(len(runs)),
-        f"{mean(run['seconds'] for run in runs):.0f}",
+        f"{mean(seconds):.0f}" if seconds else "",
         f"{parameters:,}" if parameters else "",
         row.published,
     ]

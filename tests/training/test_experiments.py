@@ -49,8 +49,6 @@ METRICS = {
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
     "freesolv_best": "rmse",
-    "hiv_best": "roc_auc",
-    "lipophilicity_best": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "json_records": "accuracy",
     "plans_cost": "q_error",
@@ -64,7 +62,6 @@ METRICS = {
     "sst_blocks": "root_accuracy",
     "sst_tree_lstm": "root_binary_accuracy",
     "sst_tree_rnn": "node_accuracy",
-    "tox21_best": "roc_auc",
     "ud_upos": "node_accuracy",
     "zinc_fragments": "mae",
     "zinc_gine": "mae",
@@ -81,9 +78,6 @@ MORE = {
     "json_records": ["data.train_size=30", "data.val_size=8", "data.test_size=8"],
     "plans_cost": [f"data.{part}_schemas=1" for part in PARTS] + ["data.queries=8"],
     "bbbp_best": ["model.num_trees=5"],
-    "hiv_best": ["model.num_trees=5"],
-    "lipophilicity_best": ["ensemble=2"],
-    "tox21_best": ["data.fingerprint_size=64", "model.num_trees=5"],
     "moleculeace_best": ["data.fingerprint_size=64"],
     "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
@@ -95,10 +89,7 @@ ON_A_FILE = {"pretrain_descriptors": "esol/delaney-processed.csv"}
 WITHOUT_VAL = ("moleculeace_best", "moleculeace_forest")
 
 #: Experiments whose models are fitted at once: they have no cells, no width and no epochs.
-FITTED = (
-    *WITHOUT_VAL,
-    *("bbbp_best", "esol_best", "freesolv_best", "hiv_best", "tox21_best"),
-)
+FITTED = (*WITHOUT_VAL, "bbbp_best", "esol_best", "freesolv_best")
 
 
 @pytest.fixture(scope="module")

@@ -46,12 +46,6 @@ def listops(*more: str) -> list[str]:
     ]
 
 
-TOX21 = (
-    "NR-AR,NR-AR-LBD,NR-AhR,NR-Aromatase,NR-ER,NR-ER-LBD,NR-PPAR-gamma,"
-    "SR-ARE,SR-ATAD5,SR-HSE,SR-MMP,SR-p53,mol_id,smiles"
-)
-
-
 def write_corpora(root: Path) -> Path:
     """A few records of every corpus that an experiment reads, under `root`."""
     rng = random.Random(0)
@@ -66,10 +60,6 @@ def write_corpora(root: Path) -> Path:
     _write(root / "lipophilicity" / "Lipophilicity.csv", ["smiles,exp", *rows])
     rows = [f"name,{smiles},{rng.gauss(-4, 3):.2f},0" for smiles in MOLECULES * 3]
     _write(root / "freesolv" / "SAMPL.csv", ["iupac,smiles,expt,calc", *rows])
-    rows = [f"{smiles},{i % 2}" for i, smiles in enumerate(MOLECULES * 3)]
-    _write(root / "hiv" / "HIV.csv", ["smiles,HIV_active", *rows])
-    rows = [",".join(["01"[i % 2]] * 12) + f",id,{s}" for i, s in enumerate(MOLECULES * 3)]
-    _write(root / "tox21" / "tox21.csv", [TOX21, *rows])
     for part in ("valid", "test"):
         _write(
             root / "zinc250k_subset" / f"{part}.csv",
