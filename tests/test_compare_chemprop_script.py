@@ -59,7 +59,7 @@ def test_both_have_the_same_split(
     words += ["--runs", str(tmp_path / "runs"), "model.hidden_size=4"]
     script.main(words)
     folder = tmp_path / "runs" / "esol" / "seed_2"
-    table = list(csv.DictReader((folder / "chemprop" / "split.csv").open()))
+    table = list(csv.DictReader((folder / "chemprop" / "split.csv").read_text().splitlines()))
     assert [row["smiles"] for row in table] == molecules
     parts = [row["split"] for row in table]
     assert {part: parts.count(part) for part in parts} == {"train": 16, "val": 2, "test": 2}
