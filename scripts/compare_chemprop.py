@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -118,7 +119,7 @@ def chemprop_error(folder: Path, table: Path) -> float:
     with predictions.open(encoding="utf-8", newline="") as file:
         found = [float(row[TARGET]) for row in csv.DictReader(file)]
     pairs = zip(found, wanted, strict=True)
-    return mean((value - right) ** 2 for value, right in pairs) ** 0.5
+    return math.sqrt(mean((value - right) ** 2 for value, right in pairs))
 
 
 def timed(command: Sequence[str], folder: Path) -> tuple[float, float]:
