@@ -47,10 +47,13 @@ NEEDED = {
 
 #: experiment -> a metric that it must report on test.
 METRICS = {
+    "bbbp_best": "roc_auc",
     "bbbp_fingerprint": "roc_auc",
     "chembl_gcn": "rmse",
+    "esol_best": "rmse",
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
+    "freesolv_best": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "json_records": "accuracy",
     "plans_cost": "q_error",
@@ -85,6 +88,7 @@ MORE = {
     "zinc_gine": ZINC,
     "json_records": ["data.train_size=30", "data.val_size=8", "data.test_size=8"],
     "plans_cost": [f"data.{part}_schemas=1" for part in PARTS] + ["data.queries=8"],
+    "bbbp_best": ["model.num_trees=5"],
     "moleculeace_best": ["data.fingerprint_size=64"],
     "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
@@ -98,9 +102,11 @@ ON_A_FILE = {
     "python_names": "python",
 }
 
-#: Experiments whose models are fitted at once: they have no cells, no width and no epochs, and
-#: nothing is chosen by a validation part.
-FITTED = ("moleculeace_best", "moleculeace_forest")
+#: Experiments without a validation part, by which nothing would be chosen.
+WITHOUT_VAL = ("moleculeace_best", "moleculeace_forest")
+
+#: Experiments whose models are fitted at once: they have no cells, no width and no epochs.
+FITTED = (*WITHOUT_VAL, "bbbp_best", "esol_best", "freesolv_best")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +128,7 @@ def test_experiment_trains(
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
-    parts = {"test"} if experiment in FITTED else {"val", "test"}
+    parts = {"test"} if experiment in WITHOUT_VAL else {"val", "test"}
     assert {key.split("/")[0] for key in metrics} == parts
     out, err = capsys.readouterr()
     line = r"^fitted \w+Model" if experiment in FITTED else r"^cells: .* compiled$"

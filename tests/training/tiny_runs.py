@@ -63,6 +63,8 @@ def write_corpora(root: Path) -> Path:
     _write(root / "esol" / "delaney-processed.csv", [header, *rows])
     rows = [f"{smiles},{rng.gauss(0, 1):.2f}" for smiles in MOLECULES * 3]
     _write(root / "lipophilicity" / "Lipophilicity.csv", ["smiles,exp", *rows])
+    rows = [f"name,{smiles},{rng.gauss(-4, 3):.2f},0" for smiles in MOLECULES * 3]
+    _write(root / "freesolv" / "SAMPL.csv", ["iupac,smiles,expt,calc", *rows])
     for part in ("valid", "test"):
         _write(
             root / "zinc250k_subset" / f"{part}.csv",

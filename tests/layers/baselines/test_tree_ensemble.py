@@ -50,6 +50,21 @@ def test_boosting_of_numbers() -> None:
     np.testing.assert_allclose(got, fitted.predict(NEW.numpy()), rtol=1e-5, atol=1e-6)
 
 
+def test_boosting_without_the_columns_that_cannot_be_divided() -> None:
+    counts = np.zeros((len(X), 6), dtype=np.float32)
+    counts[:4, 1], counts[:5, 3], counts[:-5, 4], counts[:-4, 5] = 1, 2, 3, 4
+    assert boosting.divisible(counts, 5).tolist() == [3, 4]
+    assert boosting.divisible(counts[:9], 5).tolist() == [0]  # too few rows for any
+    assert boosting.divisible(counts[:, :1], 5).tolist() == [0]
+    wide = np.concatenate([counts, X], axis=1)
+    columns = boosting.divisible(wide, 5)
+    options = {"max_iter": 5, "min_samples_leaf": 5, "random_state": 0}
+    everything = HistGradientBoostingRegressor(**options).fit(wide, Y).predict(wide)
+    fitted = HistGradientBoostingRegressor(**options).fit(wide[:, columns], Y)
+    got = boosting.as_tensors(fitted, 1, columns)(torch.from_numpy(wide))[:, 0].numpy()
+    np.testing.assert_allclose(got, everything, rtol=1e-5, atol=1e-6)
+
+
 def test_boosting_of_two_classes() -> None:
     fitted = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, CLASSES == 1)
     got = torch.sigmoid(boosting.as_tensors(fitted, 1)(NEW))[:, 0].numpy()

@@ -1,0 +1,222 @@
+"""How accurate are the models of molecules, on public data? Trains them and tables the errors.
+
+    python scripts/molecule_table.py --seeds 1 2 3 --only esol freesolv
+
+Each run is a `graphfold train` in this process; what came of it goes to docs/molecule_results.json,
+and the table of all of it into docs/molecules.md. A run whose result is there is not made again, so
+a broken table goes on where it stopped; `--seeds` without numbers trains nothing and only writes
+the table. Further words are overrides of every run: `trainer.accelerator=cpu`. Seconds are
+processor time, that of the processes that read a file included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from graphfold.cli import main as graphfold
+from graphfold.files import write_json, write_text
+from graphfold.training.run.trained import TrainedModel
+
+DOCS = Path(__file__).parents[1] / "docs"
+BEGIN, END = "<!-- figures of molecule_table.py -->", "<!-- end of figures -->"
+
+#: seed, and which of the row's variants -> what came of a run.
+Results = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Args:
+        corpus: the name of the data.
+        split: the name of the split.
+        model: what is trained.
+        metric: of the test part.
+        words: overrides that choose it.
+        published: figures of others, each with its source.
+        variants: words of which each run has one; the row shows means over all.
+    """
+
+    corpus: str
+    split: str
+    model: str
+    metric: str
+    words: str
+    published: str = ""
+    variants: tuple[str, ...] = ("",)
+
+
+_SETS = tuple(
+    f"data.variant=CHEMBL{name}"
+    for name in (
+        *("1862_Ki", "2034_Ki", "2047_EC50", "204_Ki", "2147_Ki", "214_Ki", "219_Ki", "228_Ki"),
+        *("231_Ki", "233_Ki", "235_EC50", "236_Ki", "237_EC50", "238_Ki", "287_Ki", "2971_Ki"),
+        *("3979_EC50", "4203_Ki", "4616_EC50", "4792_Ki"),
+    )
+)
+_FOREST = "model=forest model.extra=true data.descriptors=[rdkit2d,morgan]"
+_HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_features=0.03"
+_TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
+_NETWORK = "model=dmpnn trainer.max_epochs=50"
+
+#: Published: MoleculeNet (Wu et al. 2018, table 3), its best network and its best other model;
+#: MoleculeACE from the results of CheMeleon (Burns et al. 2025), means over the same 20 sets.
+ROWS = (
+    Row("esol", "random", "esol_best", "rmse", "experiment=esol_best", "MPNN 0.58, XGBoost 0.99"),
+    Row("esol", "random", "dmpnn", "rmse", f"data=esol {_NETWORK}"),
+    Row("esol", "random", "forest", "rmse", f"data=esol {_FOREST}"),
+    Row(
+        *("freesolv", "random", "freesolv_best", "rmse", "experiment=freesolv_best"),
+        published="MPNN 1.15, XGBoost 1.74",
+    ),
+    Row("freesolv", "random", "dmpnn", "rmse", f"data=freesolv {_NETWORK}"),
+    Row("freesolv", "random", "forest", "rmse", f"data=freesolv {_FOREST}"),
+    Row(
+        *("lipophilicity", "random", "lipophilicity_dmpnn", "rmse"),
+        words="experiment=lipophilicity_dmpnn",
+        published="GC 0.655, XGBoost 0.799",
+    ),
+    Row("lipophilicity", "random", "forest", "rmse", f"data=lipophilicity {_FOREST}"),
+    Row(
+        *("moleculeace", "given", "moleculeace_best", "rmse", "experiment=moleculeace_best"),
+        published="CheMeleon 0.678, MiniMol 0.712",
+        variants=_SETS,
+    ),
+    Row(
+        *("moleculeace", "given", "moleculeace_dmpnn", "rmse", "experiment=moleculeace_dmpnn"),
+        published="chemprop 0.853",
+        variants=_SETS,
+    ),
+    Row(
+        *("moleculeace", "given", "moleculeace_forest", "rmse", "experiment=moleculeace_forest"),
+        published="forest on Morgan fingerprints 0.713",
+        variants=_SETS,
+    ),
+    Row(
+        *("bbbp", "scaffold", "bbbp_best", "roc_auc", "experiment=bbbp_best"),
+        published="GC 0.690, kernel SVM 0.729",
+    ),
+    Row("bbbp", "scaffold", "bbbp_fingerprint", "roc_auc", "experiment=bbbp_fingerprint"),
+    Row("hiv", "scaffold", "forest", "roc_auc", _HIV, published="GC 0.763, kernel SVM 0.792"),
+    Row("tox21", "random", "forest", "roc_auc", _TOX21, published="GC 0.829, kernel SVM 0.822"),
+)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Trains what is asked for and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+    parser.add_argument("--only", nargs="+", help="names of corpora or models; all by default")
+    parser.add_argument("--results", type=Path, default=DOCS / "molecule_results.json")
+    parser.add_argument("--page", type=Path, default=DOCS / "molecules.md")
+    args, overrides = parser.parse_known_args(words)
+    results = read_results(args.results)
+    for row in ROWS:
+        if args.only and not {row.corpus, row.model} & set(args.only):
+            continue
+        for seed in args.seeds:
+            for variant in row.variants:
+                if find(results, row, seed, variant) is None:
+                    results.append(train(row, seed, variant, overrides))
+                    write_json(args.results, {"runs": results})
+    write_page(args.page, table(results))
+
+
+def read_results(path: Path) -> Results:
+    """What earlier calls have measured."""
+    if not path.is_file():
+        return []
+    results: Results = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    return results
+
+
+def train(row: Row, seed: int, variant: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """What came of one run, whose folder is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*row.words.split(), *variant.split(), *overrides, f"seed={seed}"]
+        start = cpu_seconds()
+        if graphfold(["train", *words, f"hydra.run.dir={folder}", "logger=none"]):
+            raise SystemExit(f"graphfold train {' '.join(words)} failed.")
+        seconds = cpu_seconds() - start
+        metrics = json.loads((Path(folder) / "metrics.json").read_text(encoding="utf-8"))
+        trained = TrainedModel.load(Path(folder) / "checkpoints" / "best.ckpt")
+        return {
+            **key(row, seed, variant),
+            "value": metrics[f"test/{row.metric}"],
+            "seconds": round(seconds),
+            "parameters": sum(weight.numel() for weight in trained.model.parameters()),
+        }
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def key(row: Row, seed: int, variant: str) -> dict[str, Any]:
+    """What a run is known by."""
+    return {"words": f"{row.words} {variant}".strip(), "split": row.split, "seed": seed}
+
+
+def find(results: Results, row: Row, seed: int, variant: str) -> dict[str, Any] | None:
+    """The result of a run, if it is there."""
+    wanted = key(row, seed, variant).items()
+    return next((result for result in results if wanted <= result.items()), None)
+
+
+def table(results: Results) -> str:
+    """All rows as markdown."""
+    lines = [
+        "| data | split | model | test | runs | seconds | parameters | published |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [f"| {' | '.join(cells(row, results))} |" for row in ROWS]
+    return "\n".join(lines)
+
+
+def cells(row: Row, results: Results) -> list[str]:
+    """The texts of one row: of the means over variants, mean and deviation over seeds."""
+    seeds = sorted({result["seed"] for result in results})
+    by_seed = [[find(results, row, seed, variant) for variant in row.variants] for seed in seeds]
+    whole = [[r for r in runs if r is not None] for runs in by_seed if None not in runs]
+    first = [row.corpus, row.split, f"`{row.model}`"]
+    if not whole:
+        return [*first, "not measured", "", "", "", row.published]
+    values = [mean(run["value"] for run in runs) for runs in whole]
+    deviation = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+    name = {"rmse": "RMSE", "roc_auc": "ROC-AUC"}[row.metric]
+    runs = [run for runs in whole for run in runs]
+    seconds = [run["seconds"] for run in runs if run["seconds"] is not None]
+    parameters = max(run["parameters"] for run in runs)
+    return [
+        *first,
+        f"{name} {mean(values):.3f}{deviation}",
+        str(len(runs)),
+        f"{mean(seconds):.0f}" if seconds else "",
+        f"{parameters:,}" if parameters else "",
+        row.published,
+    ]
+
+
+def write_page(path: Path, text: str) -> None:
+    """Puts the table between the marks of the page."""
+    page = path.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{path} lacks the lines '{BEGIN}' and '{END}'. Put them back.")
+    write_text(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
