@@ -161,10 +161,17 @@ class ConlluAdapter(Adapter):
         return "".join(f"{line}\n" for line in (*(record.content or ()), ""))
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
-        """The lines with predicted columns, or the comment `# graphfold_error = REASON` first."""
+        """The lines with predicted columns, or the comment `# graphfold_error = REASON` first.
+
+        A label that is none of the classes is not known: `_`.
+        """
         if predicted.reason:
             return with_fault(text, predicted.reason)
-        return with_columns(text, predicted.values)
+        known = {
+            target: ["_" if label == OTHER_LABEL else label for label in labels]
+            for target, labels in predicted.values.items()
+        }
+        return with_columns(text, known)
 
     def record_of(self, item: Any) -> Record:
         """A sentence in CoNLL-U, or one that spaCy, Stanza or the package conllu has parsed."""

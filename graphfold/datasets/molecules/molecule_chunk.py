@@ -109,7 +109,7 @@ class MoleculeChunk:
             return
         own_atoms = list(map(molecule.GetAtomWithIdx, centres))
         own_bonds = list(map(molecule.GetBondWithIdx, doubles))
-        if None in (cip_label(item) for item in (*own_atoms, *own_bonds)):
+        if None in map(cip_label, own_atoms) or None in map(cip_label, own_bonds):
             label_stereo(molecule, own_atoms, own_bonds)
         for number, atom in zip(centres, own_atoms, strict=True):
             atoms[number] = self._atoms[cut.atoms[number], cip_label(atom)]
