@@ -195,6 +195,10 @@ def test_half_precision(dtype):
         network(make_batch(dag, network), x)
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.6."),
+    reason="torch 2.6 cannot read numbers of a plan that is made inside of a transform",
+)
 def test_transforms_of_torch_func():
     network = make_network(cells=[{"word": WordCell(), "pair": PairCell()}])
     builder = GraphBuilder(SCHEMA)
