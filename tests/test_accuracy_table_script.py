@@ -1,4 +1,4 @@
-"""The script that tables the accuracy of models of molecules."""
+"""The script that tables the accuracy of models."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "molecule_table.py"
+SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy_table.py"
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script with two rows, and a stand-in for a run, whose error is seed / 10."""
-    spec = importlib.util.spec_from_file_location("molecule_table", SCRIPT)
+    spec = importlib.util.spec_from_file_location("accuracy_table", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "molecule_table", module)
+    monkeypatch.setitem(sys.modules, "accuracy_table", module)
     spec.loader.exec_module(module)
     rows = (
-        module.Row("a", "random", "net", "rmse", "experiment=net", "other 0.5"),
-        module.Row("b", "given", "forest", "roc_auc", "experiment=f", variants=("v=1", "v=2")),
+        module.Row("a", "random", "net", ("rmse",), "experiment=net", "other 0.5"),
+        module.Row(
+            "b", "g", "forest", ("roc_auc", "rmse"), "experiment=f", variants=("v=1", "v=2")
+        ),
     )
-    monkeypatch.setattr(module, "ROWS", rows)
+    monkeypatch.setitem(module.TOPICS, "molecules", rows)
     calls: list[str] = []
 
     def train(row: object, seed: int, variant: str, overrides: list[str]) -> dict[str, object]:
         calls.append(f"{seed}{variant}")
-        found = {"value": seed / 10, "seconds": 7, "parameters": 1234}
+        found = {
+            "values": dict.fromkeys(("rmse", "roc_auc"), seed / 10),
+            "seconds": 7,
+            "parameters": 1234,
+        }
         key: dict[str, object] = module.key(row, seed, variant)
         return {**key, **found}
 
@@ -43,7 +49,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_table_stands_between_the_marks_of_the_page(script: ModuleType, tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", tmp_path / "results.json"
     page.write_text(f"before\n{script.BEGIN}\nold\n{script.END}\nafter\n")
-    words = ["--page", str(page), "--results", str(results)]
+    words = ["molecules", "--page", str(page), "--results", str(results)]
     script.main([*words, "--only", "b", "--seeds", "1"])
     assert script.calls == ["1v=1", "1v=2"]
     script.main([*words, "--seeds", "1", "3"])
@@ -57,7 +63,7 @@ def test_the_table_stands_between_the_marks_of_the_page(script: ModuleType, tmp_
     )
     assert lines[4:6] == [
         "| a | random | `net` | RMSE 0.200 ± 0.141 | 2 | 7 | 1,234 | other 0.5 |",
-        "| b | given | `forest` | ROC-AUC 0.200 ± 0.141 | 4 | 7 | 1,234 |  |",
+        "| b | g | `forest` | ROC-AUC 0.200 ± 0.141; RMSE 0.200 ± 0.141 | 4 | 7 | 1,234 |  |",
     ]
 
 
@@ -66,8 +72,8 @@ def test_what_is_not_measured_is_said(script: ModuleType, tmp_path: Path) -> Non
     results.write_text(json.dumps({"runs": []}))
     page = tmp_path / "page.md"
     page.write_text(f"{script.BEGIN}{script.END}")
-    script.main(["--page", str(page), "--results", str(results), "--seeds"])
+    script.main(["molecules", "--page", str(page), "--results", str(results), "--seeds"])
     assert "| a | random | `net` | not measured |" in page.read_text()
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="lacks the lines"):
-        script.main(["--page", str(page), "--results", str(results), "--seeds"])
+        script.main(["molecules", "--page", str(page), "--results", str(results), "--seeds"])

@@ -1,12 +1,13 @@
-"""How accurate are the models of molecules, on public data? Trains them and tables the errors.
+"""How accurate are the models, on public data? Trains them and tables the metrics.
 
-    python scripts/molecule_table.py --seeds 1 2 3 --only esol freesolv
+    python scripts/accuracy_table.py molecules --seeds 1 2 3 --only esol freesolv
+    python scripts/accuracy_table.py trees --only sst
 
-Each run is a `graphfold train` in this process; what came of it goes to docs/molecule_results.json,
-and the table of all of it into docs/molecules.md. A run whose result is there is not made again, so
-a broken table goes on where it stopped; `--seeds` without numbers trains nothing and only writes
-the table. Further words are overrides of every run: `trainer.accelerator=cpu`. Seconds are
-processor time, that of the processes that read a file included.
+Each run is a `graphfold train` in this process; what came of it goes to docs/TOPIC_accuracy.json,
+and the table of all of it into docs/TOPIC.md. A run whose result is there is not made again, so a
+broken table goes on where it stopped; `--seeds` without numbers trains nothing and only writes the
+table. Further words are overrides of every run: `trainer.accelerator=cpu`. Seconds are processor
+time, that of the processes that read a file included.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from graphfold.files import write_json, write_text
 from graphfold.training.run.trained import TrainedModel
 
 DOCS = Path(__file__).parents[1] / "docs"
-BEGIN, END = "<!-- figures of molecule_table.py -->", "<!-- end of figures -->"
+BEGIN, END = "<!-- figures of accuracy_table.py -->", "<!-- end of figures -->"
 
 #: seed, and which of the row's variants -> what came of a run.
 Results = list[dict[str, Any]]
@@ -40,7 +41,7 @@ class Row:
         corpus: the name of the data.
         split: the name of the split.
         model: what is trained.
-        metric: of the test part.
+        metrics: of the test part, in the order of the table.
         words: overrides that choose it.
         published: figures of others, each with its source.
         variants: words of which each run has one; the row shows means over all.
@@ -49,7 +50,7 @@ class Row:
     corpus: str
     split: str
     model: str
-    metric: str
+    metrics: tuple[str, ...]
     words: str
     published: str = ""
     variants: tuple[str, ...] = ("",)
@@ -68,67 +69,103 @@ _HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_
 _TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
 _NETWORK = "model=dmpnn trainer.max_epochs=50"
 
+RMSE, ROC_AUC = ("rmse",), ("roc_auc",)
 #: Published: MoleculeNet (Wu et al. 2018, table 3), its best network and its best other model;
 #: MoleculeACE from the results of CheMeleon (Burns et al. 2025), means over the same 20 sets.
-ROWS = (
-    Row("esol", "random", "esol_best", "rmse", "experiment=esol_best", "MPNN 0.58, XGBoost 0.99"),
-    Row("esol", "random", "dmpnn", "rmse", f"data=esol {_NETWORK}"),
-    Row("esol", "random", "forest", "rmse", f"data=esol {_FOREST}"),
+MOLECULES = (
+    Row("esol", "random", "esol_best", RMSE, "experiment=esol_best", "MPNN 0.58, XGBoost 0.99"),
+    Row("esol", "random", "dmpnn", RMSE, f"data=esol {_NETWORK}"),
+    Row("esol", "random", "forest", RMSE, f"data=esol {_FOREST}"),
     Row(
-        *("freesolv", "random", "freesolv_best", "rmse", "experiment=freesolv_best"),
+        *("freesolv", "random", "freesolv_best", RMSE, "experiment=freesolv_best"),
         published="MPNN 1.15, XGBoost 1.74",
     ),
-    Row("freesolv", "random", "dmpnn", "rmse", f"data=freesolv {_NETWORK}"),
-    Row("freesolv", "random", "forest", "rmse", f"data=freesolv {_FOREST}"),
+    Row("freesolv", "random", "dmpnn", RMSE, f"data=freesolv {_NETWORK}"),
+    Row("freesolv", "random", "forest", RMSE, f"data=freesolv {_FOREST}"),
     Row(
-        *("lipophilicity", "random", "lipophilicity_dmpnn", "rmse"),
+        *("lipophilicity", "random", "lipophilicity_dmpnn", RMSE),
         words="experiment=lipophilicity_dmpnn",
         published="GC 0.655, XGBoost 0.799",
     ),
-    Row("lipophilicity", "random", "forest", "rmse", f"data=lipophilicity {_FOREST}"),
+    Row("lipophilicity", "random", "forest", RMSE, f"data=lipophilicity {_FOREST}"),
     Row(
-        *("moleculeace", "given", "moleculeace_best", "rmse", "experiment=moleculeace_best"),
+        *("moleculeace", "given", "moleculeace_best", RMSE, "experiment=moleculeace_best"),
         published="CheMeleon 0.678, MiniMol 0.712",
         variants=_SETS,
     ),
     Row(
-        *("moleculeace", "given", "moleculeace_dmpnn", "rmse", "experiment=moleculeace_dmpnn"),
+        *("moleculeace", "given", "moleculeace_dmpnn", RMSE, "experiment=moleculeace_dmpnn"),
         published="chemprop 0.853",
         variants=_SETS,
     ),
     Row(
-        *("moleculeace", "given", "moleculeace_forest", "rmse", "experiment=moleculeace_forest"),
+        *("moleculeace", "given", "moleculeace_forest", RMSE, "experiment=moleculeace_forest"),
         published="forest on Morgan fingerprints 0.713",
         variants=_SETS,
     ),
     Row(
-        *("bbbp", "scaffold", "bbbp_best", "roc_auc", "experiment=bbbp_best"),
+        *("bbbp", "scaffold", "bbbp_best", ROC_AUC, "experiment=bbbp_best"),
         published="GC 0.690, kernel SVM 0.729",
     ),
-    Row("bbbp", "scaffold", "bbbp_fingerprint", "roc_auc", "experiment=bbbp_fingerprint"),
-    Row("hiv", "scaffold", "forest", "roc_auc", _HIV, published="GC 0.763, kernel SVM 0.792"),
-    Row("tox21", "random", "forest", "roc_auc", _TOX21, published="GC 0.829, kernel SVM 0.822"),
+    Row("bbbp", "scaffold", "bbbp_fingerprint", ROC_AUC, "experiment=bbbp_fingerprint"),
+    Row("hiv", "scaffold", "forest", ROC_AUC, _HIV, published="GC 0.763, kernel SVM 0.792"),
+    Row("tox21", "random", "forest", ROC_AUC, _TOX21, published="GC 0.829, kernel SVM 0.822"),
 )
+
+
+_SST = ("root_accuracy", "root_binary_accuracy", "node_accuracy")
+_NODES, _PEARSON, _ACCURACY = ("node_accuracy",), ("pearson",), ("accuracy",)
+
+#: Published: RNTN by Socher et al. (2013), without pre-trained vectors; with those of GloVe, Tai et
+#: al. (2015).
+TREES = (
+    Row("sst", "given", "sst_best", _SST, "experiment=sst_best", "RNTN 45.7, 85.4, 80.7 %"),
+    Row("sst", "given", "sst_blocks", _SST, "experiment=sst_blocks"),
+    Row(
+        "sst", "given", "sst_tree_lstm", _SST, "experiment=sst_tree_lstm", "with GloVe 51.0, 88.0 %"
+    ),
+    Row("sick", "given", "sick_best", _PEARSON, "experiment=sick_best", "with GloVe 0.868"),
+    Row("sick", "given", "sick_tree_lstm", _PEARSON, "experiment=sick_tree_lstm"),
+    Row("listops", "test_d20s", "listops_best", _ACCURACY, "experiment=listops_best"),
+    Row("ud_english_ewt", "given", "ud_upos", _NODES, "experiment=ud_upos"),
+    Row("ud_english_ewt", "given", "ud_mask", _NODES, "experiment=ud_mask"),
+    Row("ud_english_ewt", "given", "ud_relations", _NODES, "experiment=ud_relations"),
+    Row("python_stdlib", "by file", "python_names", _NODES, "experiment=python_names"),
+)
+
+TOPICS = {"molecules": MOLECULES, "trees": TREES}
+
+_NAMES = {
+    "rmse": "RMSE",
+    "roc_auc": "ROC-AUC",
+    "pearson": "Pearson",
+    "accuracy": "accuracy",
+    "root_accuracy": "roots",
+    "root_binary_accuracy": "roots, two classes",
+    "node_accuracy": "nodes",
+}
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Trains what is asked for and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("topic", choices=TOPICS)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", help="names of corpora or models; all by default")
-    parser.add_argument("--results", type=Path, default=DOCS / "molecule_results.json")
-    parser.add_argument("--page", type=Path, default=DOCS / "molecules.md")
+    parser.add_argument("--results", type=Path, help="docs/TOPIC_accuracy.json by default")
+    parser.add_argument("--page", type=Path, help="docs/TOPIC.md by default")
     args, overrides = parser.parse_known_args(words)
-    results = read_results(args.results)
-    for row in ROWS:
+    path = args.results or DOCS / f"{args.topic}_accuracy.json"
+    results, rows = read_results(path), TOPICS[args.topic]
+    for row in rows:
         if args.only and not {row.corpus, row.model} & set(args.only):
             continue
         for seed in args.seeds:
             for variant in row.variants:
                 if find(results, row, seed, variant) is None:
                     results.append(train(row, seed, variant, overrides))
-                    write_json(args.results, {"runs": results})
-    write_page(args.page, table(results))
+                    write_json(path, {"runs": results})
+    write_page(args.page or DOCS / f"{args.topic}.md", table(rows, results))
 
 
 def read_results(path: Path) -> Results:
@@ -151,7 +188,7 @@ def train(row: Row, seed: int, variant: str, overrides: Sequence[str]) -> dict[s
         trained = TrainedModel.load(Path(folder) / "checkpoints" / "best.ckpt")
         return {
             **key(row, seed, variant),
-            "value": metrics[f"test/{row.metric}"],
+            "values": {name: metrics[f"test/{name}"] for name in row.metrics},
             "seconds": round(seconds),
             "parameters": sum(weight.numel() for weight in trained.model.parameters()),
         }
@@ -174,13 +211,13 @@ def find(results: Results, row: Row, seed: int, variant: str) -> dict[str, Any] 
     return next((result for result in results if wanted <= result.items()), None)
 
 
-def table(results: Results) -> str:
+def table(rows: Sequence[Row], results: Results) -> str:
     """All rows as markdown."""
     lines = [
         "| data | split | model | test | runs | seconds | parameters | published |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [f"| {' | '.join(cells(row, results))} |" for row in ROWS]
+    lines += [f"| {' | '.join(cells(row, results))} |" for row in rows]
     return "\n".join(lines)
 
 
@@ -192,20 +229,24 @@ def cells(row: Row, results: Results) -> list[str]:
     first = [row.corpus, row.split, f"`{row.model}`"]
     if not whole:
         return [*first, "not measured", "", "", "", row.published]
-    values = [mean(run["value"] for run in runs) for runs in whole]
-    deviation = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
-    name = {"rmse": "RMSE", "roc_auc": "ROC-AUC"}[row.metric]
     runs = [run for runs in whole for run in runs]
     seconds = [run["seconds"] for run in runs if run["seconds"] is not None]
     parameters = max(run["parameters"] for run in runs)
     return [
         *first,
-        f"{name} {mean(values):.3f}{deviation}",
+        "; ".join(_figure(name, whole) for name in row.metrics),
         str(len(runs)),
         f"{mean(seconds):.0f}" if seconds else "",
         f"{parameters:,}" if parameters else "",
         row.published,
     ]
+
+
+def _figure(metric: str, by_seed: Sequence[Results]) -> str:
+    """Mean and deviation over seeds of the means over variants."""
+    values = [mean(run["values"][metric] for run in runs) for runs in by_seed]
+    deviation = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{_NAMES[metric]} {mean(values):.3f}{deviation}"
 
 
 def write_page(path: Path, text: str) -> None:
