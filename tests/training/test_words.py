@@ -126,7 +126,6 @@ def test_models_take_vectors_of_another_width(model: str, corpora: Path, vectors
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["model.encoder.size=5"], "model.encoder.size is 5, but the vectors have 4 numbers"),
         (["model=block_tree_lstm"], "needs a model with an encoder of words"),
         (
             ["data.characters=true", "+model.encoder.features={word: [characters]}"],

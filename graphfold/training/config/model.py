@@ -107,11 +107,6 @@ def _as_wide_as_vectors(config: Mapping[str, Any], size: int) -> dict[str, Any]:
             "data.vectors needs a model with an encoder of words, which this one has not. Choose "
             "another model, such as model=binary_tree_lstm."
         )
-    given = encoder.get("size")
-    if given not in (None, size, config.get("hidden_size")):
-        raise ConfigError(
-            f"model.encoder.size is {given}, but the vectors have {size} numbers. Leave it out."
-        )
     return {**encoder, "size": size}
 
 

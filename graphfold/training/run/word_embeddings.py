@@ -23,9 +23,7 @@ def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> N
     name, column = spec.words.type_name, spec.words.column
     table = vectors.embeddings(spec.vocabularies[f"type:{name}", column].words)
     own = getattr(model, "encoder", None)
-    encoder = None
-    if isinstance(own, FeatureEncoder) and name in own.encoders:
-        encoder = own.encoders[name]
+    encoder = dict(own.encoders.items()).get(name) if isinstance(own, FeatureEncoder) else None
     if not isinstance(encoder, ColumnEncoder) or all(c.name != column for c in encoder.codes):
         raise ConfigError(
             f"data.vectors gives vectors to '{column}' of the type '{name}', which the encoder of "
