@@ -17,7 +17,7 @@ from graphfold.batching.native.library import cache_folder
 settings.register_profile(
     "default",
     deadline=None,
-    max_examples=15,
+    max_examples=10,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)

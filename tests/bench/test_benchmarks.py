@@ -123,6 +123,7 @@ def test_sequence(bench: Bench) -> None:
     assert variants(rows, phase="train") == variants(rows, phase="inference") == names
 
 
+@pytest.mark.slow
 def test_molecules(bench: Bench) -> None:
     rows = bench("molecules", "--batch-size", "4", "--hidden-size", "8")
     pyg = ["pyg"] if has_geometric() else []
@@ -147,6 +148,7 @@ def test_schedule(bench: Bench) -> None:
     assert all(row["launches"] >= row["lower_bound"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_memory(bench: Bench) -> None:
     rows = bench("memory", "--batch-size", "3,9", "--hidden-size", "8")
     molecules = ["graphfold", "every_node"]

@@ -34,6 +34,7 @@ def parameters(folder: Path) -> dict[str, torch.Tensor]:
     return Checkpoint.load(folder / "checkpoints" / "last.ckpt").state_dict
 
 
+@pytest.mark.slow
 def test_same_gradients_and_same_metrics(tmp_path: Path) -> None:
     # 37 records: the last step is uneven, and so are the parts of val and test.
     sizes = ["data.train_size=37", "data.val_size=13", "data.test_size=11"]

@@ -199,7 +199,7 @@ def test_sharing_changes_neither_values_nor_gradients(engine, name, seed):
         torch.testing.assert_close(got[key], value, msg=lambda text, key=key: f"{key}: {text}")
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(name=st.sampled_from(sorted(PASSES)), seed=st.integers(0, 999), size=st.integers(0, 6))
 def test_the_quotient_gives_the_same_over_all_passes(name, seed, size):
     """Trees that are there twice, and others, so that classes have members in several graphs."""

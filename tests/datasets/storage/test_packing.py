@@ -124,7 +124,7 @@ def test_a_flipped_bit_is_seen(file: Path, tmp_path: Path, monkeypatch: pytest.M
     made = []
     original = packing._store
     monkeypatch.setattr(packing, "_store", lambda *a: made.append(1) or original(*a))
-    places = range(7, len(good), len(good) // 60)
+    places = range(7, len(good), len(good) // 20)
     for place in places:
         bad = bytearray(good)
         bad[place] ^= 1 << place % 8

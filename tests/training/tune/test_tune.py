@@ -89,6 +89,7 @@ def test_failed_and_stopped_trials_are_recorded(
     assert "5 trials: 2 finished, 1 stopped, 2 failed" in text
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_goes_on(
     tmp_path: Path, quick: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
