@@ -396,7 +396,8 @@ class _Lowering:
         return view.arranged(shape, view.steps, offset)
 
     def _slice(self, node: fx.Node) -> View:
-        view, args = self._view(node.args[0]), [*node.args, *[None] * 5]
+        view = self._view(node.args[0])
+        args: list[Any] = [*node.args, *[None] * 5]
         # x[:, 0] has a slice of all rows before the rest, in torch up to 2.6.
         if args[1:5] in ([0, 0, sys.maxsize, None], [0, 0, sys.maxsize, 1]):
             return view
