@@ -29,7 +29,7 @@ from graphfold.training.run.trained import TrainedModel
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- figures of accuracy_table.py -->", "<!-- end of figures -->"
 
-#: seed, and which of the row's variants -> what came of a run.
+#: What came of each run, with what it is known by (see `key`).
 Results = list[dict[str, Any]]
 
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy_table.py"
+from load_script import load_script
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script with two rows, and a stand-in for a run, whose error is seed / 10."""
-    spec = importlib.util.spec_from_file_location("accuracy_table", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "accuracy_table", module)
-    spec.loader.exec_module(module)
+    module = load_script("accuracy_table", monkeypatch)
     rows = (
         module.Row("a", "random", "net", ("rmse",), "experiment=net", "other 0.5"),
         module.Row(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "compare_chemprop.py"
+from load_script import load_script
 
 #: Predicts 1 more than the target of each test molecule, as chemprop writes it.
 CHEMPROP = f"""#!{sys.executable}
@@ -29,13 +27,7 @@ with open(output / "model_0" / "test_predictions.csv", "w") as file:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("compare_chemprop", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "compare_chemprop", module)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("compare_chemprop", monkeypatch)
 
 
 def test_both_have_the_same_split(

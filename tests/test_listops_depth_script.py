@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
+from load_script import load_script
 
 import graphfold
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "listops_depth.py"
 LINES = [
     "7\t7",
     "4\t( ( ( [MAX 2 ) 4 ) ] )",
@@ -26,22 +24,13 @@ class AlwaysFour:
         return [{"prediction": 4} for _ in lines]
 
 
-def load_script() -> Any:
-    spec = importlib.util.spec_from_file_location("listops_depth", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_table_has_a_row_for_each_depth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("\n".join(LINES) + "\n")
     monkeypatch.setattr(graphfold, "load", lambda run: AlwaysFour())
-    load_script().main(str(path), "runs/four")
+    load_script("listops_depth", monkeypatch).main(str(path), "runs/four")
     assert capsys.readouterr().out.splitlines() == [
         "| depth | expressions | four |",
         "|---|---|---|",

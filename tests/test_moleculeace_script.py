@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "moleculeace.py"
+from load_script import load_script
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with a stand-in for `graphfold` that writes an error of seed / 10."""
-    spec = importlib.util.spec_from_file_location("moleculeace", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("moleculeace", monkeypatch)
 
     def graphfold(words: list[str]) -> int:
         given = dict(word.split("=", 1) for word in words if "=" in word)
