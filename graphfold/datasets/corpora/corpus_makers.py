@@ -273,7 +273,7 @@ class _MadeFiles:
 
 def _sizes(*sizes: int) -> dict[str, int]:
     """The size of each of the first parts; raises ConfigError for one that is not positive."""
-    by_part = dict(zip(PARTS, sizes, strict=False))
+    by_part = dict(zip(PARTS[: len(sizes)], sizes, strict=True))
     for part, size in by_part.items():
         if size < 1:
             raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")

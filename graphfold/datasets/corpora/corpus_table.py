@@ -287,7 +287,7 @@ _CORPORA = (
     ),
     Corpus(
         "python_stdlib",
-        "Functions of the running Python's standard library: the name of a masked identifier",
+        "Functions of the running Python's standard library: the roles of masked variables",
         AdapterSpec("python"),
         maker="graphfold.datasets.corpora.corpus_makers:make_python_stdlib",
     ),
