@@ -12,8 +12,7 @@ from pathlib import Path
 
 from graphfold.commands.evaluate import add_run_arguments
 from graphfold.commands.loading import loading
-from graphfold.commands.options import positive
-from graphfold.commands.predict import add_parser
+from graphfold.commands.options import add_input, add_parser, positive
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -22,7 +21,7 @@ USAGE = "graphfold draw RUN INPUT [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold draw`."""
     add_run_arguments(parser)
-    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+    add_input(parser)
     parser.add_argument(
         "--output",
         type=Path,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from graphfold.commands.evaluate import add_run_arguments
 from graphfold.commands.loading import loading
+from graphfold.commands.options import add_input
 
 HELP = "write the embeddings of a file's records"
 USAGE = "graphfold fingerprint RUN INPUT [options]"
@@ -21,7 +22,7 @@ USAGE = "graphfold fingerprint RUN INPUT [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold fingerprint`."""
     add_run_arguments(parser)
-    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+    add_input(parser)
     parser.add_argument(
         "--output",
         type=Path,

@@ -36,6 +36,21 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """The argument INPUT of commands that apply a run to a file."""
+    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+
+
+def add_parser(parser: argparse.ArgumentParser) -> None:
+    """The option --parser, which gives `parser_name`."""
+    parser.add_argument(
+        "--parser",
+        dest="parser_name",
+        metavar="LIBRARY:MODEL",
+        help="parse INPUT, raw sentences, by spacy, stanza or benepar, if that is installed",
+    )
+
+
 def positive(text: str) -> int:
     """A whole number from 1 on."""
     if not text.isdecimal() or int(text) < 1:

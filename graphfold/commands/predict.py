@@ -13,6 +13,7 @@ from pathlib import Path
 
 from graphfold.commands.evaluate import add_run_arguments
 from graphfold.commands.loading import loading
+from graphfold.commands.options import add_input, add_parser
 
 HELP = "apply a trained model to a file"
 USAGE = "graphfold predict RUN INPUT [options]"
@@ -21,7 +22,7 @@ USAGE = "graphfold predict RUN INPUT [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold predict`."""
     add_run_arguments(parser)
-    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+    add_input(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: standard output)"
     )
@@ -40,16 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="give trees back as they came, with predicted labels or columns",
     )
     add_parser(parser)
-
-
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """The option --parser, which gives `parser_name`."""
-    parser.add_argument(
-        "--parser",
-        dest="parser_name",
-        metavar="LIBRARY:MODEL",
-        help="parse INPUT, raw sentences, by spacy, stanza or benepar, if that is installed",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

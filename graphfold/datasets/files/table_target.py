@@ -92,7 +92,7 @@ class TableTarget:
         bound = {">": ABOVE, "<": BELOW}.get(text[:1], 0)
         value = self.parse(text[1:].removeprefix("=") if bound else text)
         if bound and value is None:
-            raise self._refuse(text, "is a bound without a number", "Correct the cell, or empty it")
+            raise self.refuse(text, "is a bound without a number", "Correct the cell, or empty it")
         return {self.name: value, bound_column(self.name): bound}
 
     def parse(self, cell: str) -> float | int | None:
@@ -107,17 +107,17 @@ class TableTarget:
         if self.class_names:
             if cell not in self.class_names:
                 fault = f"is not one of the classes {', '.join(self.class_names)}"
-                raise self._refuse(cell, fault, "Correct the cell or class_names")
+                raise self.refuse(cell, fault, "Correct the cell or class_names")
             return self.class_names.index(cell)
         value = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
         if not abs(value) <= _LARGEST:
-            raise self._refuse(cell, "is not a finite number", "Correct the cell, or empty it")
+            raise self.refuse(cell, "is not a finite number", "Correct the cell, or empty it")
         if self.task == "regression":
             return value
         classes = self.num_classes or 2
         if value not in range(classes):
             fault = f"is not one of the classes 0 .. {classes - 1}"
-            raise self._refuse(cell, fault, "Correct the cell or num_classes")
+            raise self.refuse(cell, fault, "Correct the cell or num_classes")
         return int(value)
 
     @staticmethod
@@ -125,7 +125,14 @@ class TableTarget:
         """Tells numbers from text."""
         return _NUMBER.fullmatch(cell.strip()) is not None
 
-    def _refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
+    def refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
+        """The error of a cell, which is raised by who reads it.
+
+        Args:
+            cell: what stands there.
+            fault: what is wrong with it, after "which".
+            remedy: what to do.
+        """
         return RecordError(
             f"target '{self.name}' is '{shortened(cell)}', which {fault}",
             f"{remedy}, or set data.on_error=skip.",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from graphfold.dag import Column
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
-from graphfold.errors import RecordError, shortened
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,8 @@ class AtomTarget:
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, list) or any(isinstance(v, list | dict | bool) for v in values):
-            raise self._refuse(cell, "is no list of values", "Write it as [0.1, null, -0.4]")
+            raise self.target.refuse(cell, "is no list of values", "Write it as [0.1, null, -0.4]")
         if len(values) != num_atoms:
             fault = f"has {len(values)} values for {num_atoms} atoms"
-            raise self._refuse(cell, fault, "Give a value or null for each atom, in order")
+            raise self.target.refuse(cell, fault, "Give a value or null for each atom, in order")
         return [self.target.parse("" if value is None else str(value)) for value in values]
-
-    def _refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
-        return RecordError(
-            f"target '{self.name}' is '{shortened(cell)}', which {fault}",
-            f"{remedy}, or set data.on_error=skip.",
-        )
