@@ -66,7 +66,7 @@ _SETS = tuple(
     )
 )
 _FOREST = "model=forest model.extra=true data.descriptors=[rdkit2d,morgan]"
-_HIV = "data=hiv data.split=scaffold model=forest model.num_trees=60 model.max_features=0.03"
+_HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_features=0.03"
 _TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
 _NETWORK = "model=dmpnn trainer.max_epochs=50"
 

@@ -19,6 +19,9 @@ from graphfold.layers.heads.regression import RegressionHead
 #: Probabilities are kept so far from 0 and 1 that their logarithms are finite.
 LEAST = 2.0**-23
 
+#: The share of numbers that are not zero up to which scikit-learn is faster without the zeros.
+_SPARSE = 0.05
+
 
 class ForestModel(TargetModel):
     """Random forests (Breiman 2001, https://doi.org/10.1023/A:1010933404324), one per target.
@@ -78,7 +81,7 @@ class ForestModel(TargetModel):
         kind = "Regressor" if isinstance(self.head, RegressionHead) else "Classifier"
         name = ("ExtraTrees" if self.extra else "RandomForest") + kind
         options = {**self.options, "random_state": draw_seed(), "n_jobs": torch.get_num_threads()}
-        return getattr(ensemble, name)(**options).fit(x, y)
+        return getattr(ensemble, name)(**options).fit(as_sparse(x), y)
 
     def raw(self, fitted: Tensor) -> Tensor:
         """Numbers as they are, probabilities as logits or logarithms."""
@@ -87,6 +90,17 @@ class ForestModel(TargetModel):
         if self.num_outputs == 1:
             return torch.logit(fitted, LEAST)
         return fitted.clamp(min=LEAST).log()
+
+
+def as_sparse(x: NDArray[np.float32]) -> Any:
+    """The inputs column by column, without zeros, where few are anything else.
+
+    The same trees come of it, on counts of substructures some ten times as fast; not so with dense
+    columns beside them.
+    """
+    from scipy.sparse import csc_matrix
+
+    return csc_matrix(x) if np.count_nonzero(x) < _SPARSE * x.size else x
 
 
 def as_tensors(forest: Any, num_outputs: int) -> TreeEnsemble:

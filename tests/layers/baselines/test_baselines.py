@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 import torch
 from layers.baselines.input_graphs import graphs, inputs_of, predict, schema
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from scipy.sparse import csc_matrix
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -26,6 +31,7 @@ from graphfold.layers import (
     RegressionHead,
     RelatednessHead,
 )
+from graphfold.layers.baselines.forest import as_sparse
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine, min_max
 
 FOREST = partial(ForestModel, num_trees=10, max_features=1.0)
@@ -219,3 +225,21 @@ def test_scikit_learn_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         message = rf"model={name} is fitted by scikit-learn.*pip install 'graphfold\[baselines\]'"
         with pytest.raises(ConfigError, match=message):
             fitted(make, TWO, dag, RegressionHead, scalers=SCALERS)
+
+
+@pytest.mark.parametrize("kind", [RandomForestRegressor, ExtraTreesRegressor])
+def test_without_zeros_a_forest_has_the_same_trees(kind: Any) -> None:
+    dense = RNG.poisson(0.03, (200, 90)).astype(np.float32)
+    target = dense[:, :5].sum(1) + RNG.normal(0, 0.1, 200)
+    sparse = as_sparse(dense)
+    assert isinstance(sparse, csc_matrix)
+    trees = [kind(5, max_features=0.3, random_state=7).fit(x, target) for x in (dense, sparse)]
+    for one, other in zip(*(forest.estimators_ for forest in trees), strict=True):
+        assert one.tree_.feature.tolist() == other.tree_.feature.tolist()
+        assert one.tree_.threshold.tolist() == other.tree_.threshold.tolist()
+        np.testing.assert_allclose(one.tree_.value, other.tree_.value, rtol=1e-12)
+
+
+def test_many_columns_that_are_hardly_zero_stay_as_they_are() -> None:
+    dense = RNG.normal(size=(20, 4)).astype(np.float32)
+    assert as_sparse(dense) is dense
