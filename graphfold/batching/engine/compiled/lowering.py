@@ -24,6 +24,7 @@ from graphfold.batching.engine.compiled.values import (
     EDGES,
     NODES,
     PREVIOUS,
+    SOURCES,
     WHOLE,
     Untraceable,
     Value,
@@ -163,7 +164,16 @@ class _Lowering:
             elif node.op == "call_function":
                 self._views[node] = self._call(node)
         (returned,) = self._trace.graph.output_node().args
-        return [self._output(node) for node in returned]  # type: ignore[union-attr]
+        views: list[View] = []
+        for node in returned:  # type: ignore[union-attr]
+            view = self._output(node)
+            is_own = (
+                view.is_all and view.value.space == NODES and view.value.operation not in SOURCES
+            )
+            if not is_own or any(view.value is other.value for other in views):
+                view = self.to.copy(view)
+            views.append(view)
+        return views
 
     def finish(self, cell: Cell, outputs: dict[str, View]) -> Lowered:
         """The values, with the code of the constants."""
