@@ -34,7 +34,6 @@ from graphfold.batching.engine.compiled.values import (
     EDGES,
     FETCHES,
     GROUP,
-    NODES,
     PREVIOUS,
     Value,
     View,
@@ -304,7 +303,7 @@ class _Assembly:
         return Rows(key, 0, math.prod(view.shape), of_edges)
 
     def _keep(self, own: Sequence[Value]) -> list[Value]:
-        """Lets forward keep what backward reads; what is cheap, and given here, is computed again."""
+        """Lets forward keep what backward reads; gives what is computed again."""
         read, again = {view.value for value in own for view in value.inputs}, []
         for value in reversed(self._lowered.values):
             if value in read and value.operation in _CHEAP:

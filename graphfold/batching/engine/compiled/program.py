@@ -29,7 +29,6 @@ from graphfold.batching.engine.compiled.values import (
     Untraceable,
     Value,
     View,
-    contiguous,
 )
 from graphfold.batching.native.library import operations
 

@@ -133,7 +133,7 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
 
     _operations()
     with torch.set_grad_enabled(signature.differentiate), _as_untraceable(), mode:
-        found = record(run, list(given.values()))
+        found = record(run, list(given.values()), (sizes.nodes, signature.count_edges(sizes)))
         if found.has_hooks:
             raise Untraceable("it registers hooks on tensors")
     return Trace(found.graph, tuple(given), found.constants, found.counted, sizes)
