@@ -26,7 +26,6 @@ from graphfold.batching.engine.compiled.program import (
     needed_values,
     write_program,
 )
-from graphfold.batching.engine.compiled.stages import lasting
 from graphfold.batching.engine.compiled.trace import Signature, trace
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
@@ -38,6 +37,7 @@ from graphfold.batching.engine.compiled.values import (
     Value,
     View,
     X,
+    lasting,
 )
 
 #: Where sources lie, and where their gradients go.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from graphfold.batching.engine.compiled.builder import ValueBuilder
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGE,
@@ -22,6 +21,7 @@ from graphfold.batching.engine.compiled.values import (
     PREVIOUS,
     WHOLE,
     Value,
+    ValueBuilder,
     View,
     X,
 )

@@ -8,8 +8,13 @@ from typing import Any
 
 import torch
 
-from graphfold.batching.engine.compiled.builder import Operand, ValueBuilder
-from graphfold.batching.engine.compiled.values import WHOLE, Untraceable, View
+from graphfold.batching.engine.compiled.values import (
+    WHOLE,
+    Operand,
+    Untraceable,
+    ValueBuilder,
+    View,
+)
 
 aten = torch.ops.aten
 

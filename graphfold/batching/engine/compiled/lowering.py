@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, fx
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.compiled.builder import ValueBuilder
 from graphfold.batching.engine.compiled.elementwise import elementwise
 from graphfold.batching.engine.compiled.recorder import gives_views, shares_memory
-from graphfold.batching.engine.compiled.statistics import RunningStatistics
-from graphfold.batching.engine.compiled.tensors import TensorOf, find_tensors
+from graphfold.batching.engine.compiled.tensors import RunningStatistics, TensorOf, find_tensors
 from graphfold.batching.engine.compiled.trace import Signature, Trace
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
@@ -28,6 +26,7 @@ from graphfold.batching.engine.compiled.values import (
     WHOLE,
     Untraceable,
     Value,
+    ValueBuilder,
     View,
     X,
 )

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.stages import known_in, stages_of
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGES,
@@ -29,6 +28,8 @@ from graphfold.batching.engine.compiled.values import (
     Untraceable,
     Value,
     View,
+    known_in,
+    stages_of,
 )
 from graphfold.batching.native.library import operations
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from graphfold._torch import HOOKS, has_global_hooks
 from graphfold.batching.engine.watched import code
 from graphfold.batching.engine.watched.kinds import ARRAYS, is_constant, is_plain, is_stateless
-from graphfold.batching.engine.watched.names import names_of
 from graphfold.batching.engine.watched.parts import Hidden, Parts, bytes_of, parts_of
 
 #: Beyond so many parts a look at all of them takes longer than what a program saves.
@@ -138,7 +137,7 @@ class Walk:
             self._add(code.closure_of(function, get), path)
         if code.is_constant_function(function):
             return
-        names = names_of(function.__code__)
+        names = code.names_of(function.__code__)
         if what := code.why_changing_names(names, function):
             raise Unwatchable(f"it calls {path}, which reads {what}: that cannot be watched")
         self._names |= names.named
