@@ -107,7 +107,7 @@ def _open(path: Path) -> ctypes.CDLL:
         ("packed_size", "ii", integer),
         ("pack", "piipiip", None),
         ("multiply", "piipipiii", None),
-        ("sum_products", "piippiiippiii", integer),
+        ("sum_products", "piippiiippii", integer),
         ("operation_name", "i", ctypes.c_char_p),
     ):
         function = getattr(library, name)
