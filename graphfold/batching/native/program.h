@@ -57,7 +57,6 @@ typedef struct {
   const int64_t *reader_ptr;    /* [num_rows + 2] where the readers of row 0, 1, ... begin */
   const int64_t *reader_edge;   /* the edges sorted by the row that they read */
   const int64_t *reader_row;    /* the rows that read, minus one, in the same order */
-  const int64_t *reader_of_row; /* 1 + the only edge that reads a row, or 0; NULL if several do */
   const int64_t *next_ptr;      /* [num_rows + 2] in rounds: where the rows that follow each begin */
   const int64_t *next_row;      /* these rows, minus one */
 } links;
@@ -208,24 +207,32 @@ typedef struct {
   const real *weighted, *weight; /* by the nodes that read a row, times the weight of the edge */
 } asked;
 
+/* Copies the first of what is added up; adds the others. */
+static inline void put_row(real *to, const real *from, int64_t n, int64_t *is_set) {
+  if (*is_set) add_row(to, from, n);
+  else copy_row(to, from, n);
+  *is_set = 1;
+}
+
 /* to = all that is asked of a row. */
 static void pull_row(const links *l, int64_t row, int64_t n, const asked *a, real *to) {
   const int64_t where = a->outside == NULL ? -1 : a->place == NULL ? row : a->place[row];
-  const int64_t one_reader = l->reader_of_row != NULL && a->of_nodes == NULL && row > 0;
-  const int64_t edge = !one_reader || a->of_edges == NULL ? -1 : l->reader_of_row[row] - 1;
-  const real *first = where >= 0 ? a->outside + where * n : edge >= 0 ? a->of_edges + edge * n : NULL;
-  if (first == NULL) memset(to, 0, n * sizeof(real));
-  else copy_row(to, first, n);
-  if (where >= 0 && edge >= 0) add_row(to, a->of_edges + edge * n, n);
-  for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++) {
-    const int64_t e = l->reader_edge[r], node = l->reader_row[r] + 1;
-    if (a->of_edges != NULL && !one_reader) add_row(to, a->of_edges + e * n, n);
-    if (a->of_nodes != NULL) add_row(to, a->of_nodes + node * n, n);
-    if (a->weighted != NULL) add_times(to, a->weight[e], a->weighted + node * n, n);
-  }
-  if (a->of_next == NULL || l->next_ptr == NULL) return;
-  for (int64_t r = l->next_ptr[row]; r < l->next_ptr[row + 1]; r++)
-    add_row(to, a->of_next + (l->next_row[r] + 1) * n, n);
+  int64_t is_set = 0;
+  if (where >= 0) put_row(to, a->outside + where * n, n, &is_set);
+  if (a->of_edges != NULL || a->of_nodes != NULL || a->weighted != NULL)
+    for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++) {
+      const int64_t edge = l->reader_edge[r], node = l->reader_row[r] + 1;
+      if (a->of_edges != NULL) put_row(to, a->of_edges + edge * n, n, &is_set);
+      if (a->of_nodes != NULL) put_row(to, a->of_nodes + node * n, n, &is_set);
+      if (a->weighted == NULL) continue;
+      if (!is_set) memset(to, 0, n * sizeof(real));
+      add_times(to, a->weight[edge], a->weighted + node * n, n);
+      is_set = 1;
+    }
+  if (a->of_next != NULL && l->next_ptr != NULL)
+    for (int64_t r = l->next_ptr[row]; r < l->next_ptr[row + 1]; r++)
+      put_row(to, a->of_next + (l->next_row[r] + 1) * n, n, &is_set);
+  if (!is_set) memset(to, 0, n * sizeof(real));
 }
 
 static void pull(const block *b, const instruction *i) {
