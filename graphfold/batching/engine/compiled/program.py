@@ -228,8 +228,8 @@ class _Writer:
         elif name == "look_up_add":
             table = _Operand(self._buffer(ONE, 0, 0, ("table_grad", value.name)), 0, 0, ())
             sizes = self._index(("table_size", value.name)), 1, value.size
-            operands = [table.of_row, self._operand(value.inputs[0]).of_row]
-            self._emit(name, EDGES, sizes, operands, self._index(("kind", "")))
+            rows = [table.of_row, self._operand(value.inputs[0]).of_row]
+            self._emit(name, EDGES, sizes, rows, self._index(("kind", "")))
         else:
             self._elementwise(name, out, value.inputs)
 

@@ -71,7 +71,7 @@ def parts_of(value: object) -> Iterator[Parts]:
 
 def _contents(value: Any, kind: type) -> Iterator[Parts]:
     """The items of containers and references; nothing for objects that only have attributes."""
-    base = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
+    base: Any = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
     if base in _MAPPINGS:
         keys = [*base.__iter__(value)]
         names = [f"'s key {k!r:.40}" for k in keys] + [f"[{k!r:.40}]" for k in keys]
