@@ -109,9 +109,9 @@ class _Lowering:
             aten.stack: self._cat,
             aten.mm: self._product,
             aten.addmm: self._product,
-            aten.sum: self._sum,
+            aten.sum: lambda n: self._reduce(n, "reduce_sum"),
             aten.mean: self._mean,
-            aten.amax: self._max,
+            aten.amax: lambda n: self._reduce(n, "reduce_max"),
             aten._softmax: self._softmax,
             aten.native_layer_norm: self._layer_norm,
             aten.native_batch_norm: self._batch_norm,
@@ -358,6 +358,8 @@ class _Lowering:
             if packet != aten.expand:
                 raise Untraceable("it makes rows of a parameter")
             return self.to.add("copy", space, shape, [self._view(source).expanded(shape)])
+        if tensor.dtype != source.meta["val"].dtype:
+            raise Untraceable(f"it takes numbers for {tensor.dtype}")
         if source not in self._whole:
             view = self._view(source)
             if not source.meta["val"].is_contiguous():
@@ -374,12 +376,8 @@ class _Lowering:
         offset = tensor.storage_offset()
         return View(whole.value, space, shape, tensor.stride()[1:], offset, row if size else 0)
 
-    def _dim(self, node: fx.Node, place: int, default: int = 0) -> int:
+    def _after_rows(self, source: Any, dim: Any) -> int:
         """A dimension that an operation names, counted after the rows."""
-        dim: Any = node.args[place] if len(node.args) > place else node.kwargs.get("dim", default)
-        return self._after_rows(node.args[0], dim)
-
-    def _after_rows(self, source: Any, dim: int) -> int:
         dim = dim % source.meta["val"].dim()
         if dim == 0:
             raise Untraceable("it works across the nodes of a group")
@@ -388,11 +386,8 @@ class _Lowering:
     def _cat(self, node: fx.Node) -> View:
         """Rows side by side; of a stack, each with a dimension of its own."""
         parts: Any = node.args[0]
-        dims = node.meta["val"].dim()
-        dim: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-        if dim % dims == 0:
-            raise Untraceable("it works across the nodes of a group")
-        at, space = dim % dims - 1, self._space(node)
+        dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        at, space = self._after_rows(node, dim), self._space(node)
         if self._packet(node) == aten.stack:
             views = [self._view(part) for part in parts]
             views = [
@@ -402,7 +397,9 @@ class _Lowering:
                 for view in views
             ]
         else:
-            views = [self._view(part) for part in parts if part.meta["val"].dim() == dims]
+            # What has no row, torch leaves out.
+            parts = [part for part in parts if part.meta["val"].dim() == node.meta["val"].dim()]
+            views = [self._view(part) for part in parts]
         if any(view.space != space for view in views):
             raise Untraceable("it joins rows with a parameter")
         return self.to.add(f"cat:{at}", space, node.meta["val"].shape[1:], views)
@@ -428,30 +425,21 @@ class _Lowering:
         dims: Any = node.args[1] if len(node.args) > 1 else ()
         if not dims:
             raise Untraceable("it works across the nodes of a group")
-        return self._reduced(view, [self._after_rows(node.args[0], d) for d in dims], operation)
+        dims = [self._after_rows(node.args[0], dim) for dim in dims]
+        return self.to.reshape(self._reduced(view, dims, operation), node.meta["val"].shape[1:])
 
     def _reduced(self, view: View, dims: Sequence[int], operation: str) -> View:
         """Reduced over dimensions, which stay as ones."""
         shape = [1 if dim in dims else size for dim, size in enumerate(view.shape)]
         return self.to.add(operation, view.space, shape, [view])
 
-    def _sum(self, node: fx.Node) -> View:
-        return self._reshaped(node, self._reduce(node, "reduce_sum"))
-
     def _mean(self, node: fx.Node) -> View:
         total = self._reduce(node, "reduce_sum")
-        count = self._view(node.args[0]).shape
-        factor = math.prod(total.shape) / max(math.prod(count), 1)
-        return self._reshaped(node, self.to.apply("mul", total, factor))
-
-    def _max(self, node: fx.Node) -> View:
-        return self._reshaped(node, self._reduce(node, "reduce_max"))
-
-    def _reshaped(self, node: fx.Node, view: View) -> View:
-        return self.to.reshape(view, tuple(node.meta["val"].shape[1:]))
+        count = math.prod(self._view(node.args[0]).shape)
+        return self.to.apply("mul", total, math.prod(total.shape) / max(count, 1))
 
     def _softmax(self, node: fx.Node) -> View:
-        view, dim = self._view(node.args[0]), self._dim(node, 1)
+        view, dim = self._view(node.args[0]), self._after_rows(*node.args[:2])
         highest = self._reduced(view, [dim], "reduce_max")
         highest = self.to.add("detach", highest.space, highest.shape, [highest])
         weight = self.to.apply("exp", self.to.apply("sub", view, highest))

@@ -121,11 +121,6 @@ class View:
         new = [0 if size == 1 and wanted != 1 else step for wanted, size, step in sizes]
         return self.arranged(shape, [*[0] * missing, *new])
 
-    def reshaped(self, shape: Sequence[int]) -> Self | None:
-        """The same numbers in another shape; None if they do not lie so."""
-        steps = _reshaped_steps(self.shape, self.steps, shape)
-        return None if steps is None else self.arranged(shape, steps)
-
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """The steps of a tensor whose numbers lie side by side."""
@@ -134,33 +129,6 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
         steps.append(step)
         step *= size
     return tuple(reversed(steps))
-
-
-def _reshaped_steps(
-    old: Sequence[int], steps: Sequence[int], new: Sequence[int]
-) -> list[int] | None:
-    """Steps for another shape of the same numbers, as in `torch.Tensor.view`."""
-    if 0 in old:
-        return list(contiguous(new))
-    dims = [(size, step) for size, step in zip(old, steps, strict=True) if size != 1]
-    found: list[int] = []
-    chunk: tuple[int, int] | None = None  # (numbers left, step of the innermost) of merged dims
-    for size in reversed(new):
-        if size == 1:
-            found.append(1)
-            continue
-        if chunk is None or chunk[0] == 1:
-            if not dims:
-                return None
-            length, step = dims.pop()
-            while dims and dims[-1][1] == length * step:
-                length *= dims.pop()[0]
-            chunk = length, step
-        if chunk[0] % size:
-            return None
-        found.append(chunk[1])
-        chunk = chunk[0] // size, chunk[1] * size
-    return found[::-1]
 
 
 #: What an elementwise operation takes.
@@ -236,9 +204,10 @@ class ValueBuilder:
         return view if view.is_contiguous else self.copy(view)
 
     def reshape(self, view: View, shape: Sequence[int]) -> View:
-        """The same numbers in another shape, copied if need be."""
-        found = view.reshaped(shape)
-        return self.copy(view).reshaped(shape) if found is None else found  # type: ignore[return-value]
+        """The same numbers in another shape, copied unless they lie side by side."""
+        if view.shape == tuple(shape):
+            return view
+        return self.contiguous(view).arranged(shape, contiguous(shape))
 
     def in_space(self, view: View, space: str) -> View:
         """The edges of a node side by side as a row of it, or the other way round.
