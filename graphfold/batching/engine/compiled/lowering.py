@@ -213,14 +213,12 @@ class _Lowering:
         if not self._has_rows(node) and all(source in self._fixed for source in inputs):
             self._fixed[node] = None
             return None
-        if node.target is operator.getitem:
-            made: Any = node.args[0]
-            if gives_views(made.target):
-                return self._arranged(node, made.args[0])
+        made: Any = node.args[0] if node.target is operator.getitem else node
+        if gives_views(made.target):
+            is_read = node.users and isinstance(node.meta["val"], Tensor)  # autograd detaches, too
+            return self._arranged(node, made.args[0]) if is_read else None
+        if made is not node:
             return self._views[made][node.args[1]]
-        if gives_views(node.target):
-            is_one = isinstance(node.meta["val"], Tensor)
-            return self._arranged(node, node.args[0]) if is_one else None
         packet, view = self._packet(node), None
         if packet in _HANDLES:
             return self._handle(node)
