@@ -45,6 +45,14 @@ class StateReader(ABC):
     def child_count(self) -> Tensor:
         """[num_child_edges] how many children each child has in the same pass."""
 
+    def count(self) -> Tensor:
+        """[group_size] how many children each node has."""
+        return self.ptr[1:] - self.ptr[:-1]
+
+    def position(self) -> Tensor:
+        """[num_child_edges] the place of each child among its node's children."""
+        return torch.arange(len(self.parent), device=self.parent.device) - self.ptr[self.parent]
+
 
 class Children:
     """The children of the nodes of one group, in child order.
@@ -89,7 +97,7 @@ class Children:
     @property
     def count(self) -> Tensor:
         """[group_size] how many children each node has."""
-        return self.ptr[1:] - self.ptr[:-1]
+        return self._reader.count()
 
     @property
     def child_count(self) -> Tensor:
@@ -99,7 +107,7 @@ class Children:
     @property
     def position(self) -> Tensor:
         """[num_child_edges] the place of each child among its node's children, from 0 on."""
-        return torch.arange(len(self.parent), device=self.parent.device) - self.ptr[self.parent]
+        return self._reader.position()
 
     def rows(self, field: str) -> Tensor:
         """[num_child_edges, width] the child's state on every edge."""
@@ -120,10 +128,7 @@ class Children:
 
     def previous(self, field: str) -> Tensor:
         """[group_size, width] the nodes' own state before this pass or round; a copy."""
-        return self._own(field).clone()
-
-    def _own(self, field: str) -> Tensor:
-        return self._reader.previous(field)
+        return self._reader.previous(field).clone()
 
     def sum(
         self,
@@ -155,12 +160,12 @@ class Children:
         if own is None:
             return total
         if isinstance(own, Tensor):
-            return torch.addcmul(total, self._own(field), own.unsqueeze(1))
-        return torch.add(total, self._own(field), alpha=own)
+            return torch.addcmul(total, self._reader.previous(field), own.unsqueeze(1))
+        return torch.add(total, self._reader.previous(field), alpha=own)
 
     def mean(self, field: str | Tensor) -> Tensor:
         """[group_size, width] means over children."""
-        return segment.to_mean(self.sum(field), self.ptr)
+        return segment.to_mean(self.sum(field), self.count)
 
     def max(self, field: str | Tensor) -> Tensor:
         """[group_size, width] elementwise maxima over children."""
@@ -169,7 +174,8 @@ class Children:
 
     def softmax(self, score: Tensor) -> Tensor:
         """[num_child_edges, ...] `score` normalised over the children of each node."""
-        return segment.segment_softmax(score, self.ptr, self.parent)
+        weight = torch.exp(score - self.expand(self.max(score.detach())))
+        return weight / self.expand(self.sum(weight))
 
     def attend(self, field: str | Tensor, score: Tensor) -> Tensor:
         """[group_size, width] means over children, weighted by the softmax of `score`.
@@ -178,9 +184,8 @@ class Children:
             score: [num_child_edges] or [num_child_edges, 1]
         """
         rows = self._reader.rows(field) if isinstance(field, str) else field
-        weight = self.softmax(score.reshape(-1, 1))
-        return self._kernel.sum(weight * rows, self.ptr, self.parent)
+        return self.sum(self.softmax(score.reshape(-1, 1)) * rows)
 
     def expand(self, values: Tensor) -> Tensor:
         """[num_child_edges, ...] the parent's row of `values` on every edge."""
-        return segment.expand(values, self.ptr, self.parent)
+        return self._kernel.expand(values, self.ptr, self.parent)

@@ -14,9 +14,9 @@ from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.engine.compiled.choice import find_compiled
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
-from graphfold.batching.engine.compiled.round_trial import RoundTrial
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
+from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.reference import ReferenceInputs, run_reference

@@ -16,8 +16,13 @@ from torch import Tensor
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.group_states import GroupStates, LevelStates, RoundStates
-from graphfold.batching.engine.lazy_columns import LazyColumns, select_columns
-from graphfold.batching.engine.pass_inputs import PassInputs, check_state, parts
+from graphfold.batching.engine.pass_inputs import (
+    LazyColumns,
+    PassInputs,
+    check_state,
+    parts,
+    select_columns,
+)
 from graphfold.batching.engine.refusals import refuse_group_statistics
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.errors import ShapeError
@@ -126,3 +127,32 @@ def describe(cell: Cell) -> str:
     """The cell's name with its widths, for messages."""
     widths = ", ".join(f"{name}={width}" for name, width in cell.fields.items())
     return f"{type(cell).__name__}({widths})"
+
+
+class LazyColumns(Mapping[str, Tensor]):
+    """Columns by name; what a cell does not read costs nothing.
+
+    Args:
+        names: of the columns.
+        find: gives a column by its name, once.
+    """
+
+    def __init__(self, names: Collection[str], find: Callable[[str], Tensor]) -> None:
+        self._names, self._find = names, find
+        self._known: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def select_columns(columns: Mapping[str, Tensor], rows: Tensor) -> LazyColumns:
+    """Some rows, [num_rows], of columns, name -> [any, ...]."""
+    return LazyColumns(columns.keys(), lambda name: select_rows(columns[name], rows))

@@ -12,8 +12,12 @@ from functools import cached_property
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput, makes_tables
-from graphfold.batching.engine.lazy_columns import select_columns
-from graphfold.batching.engine.pass_inputs import PassInputs, cell_dtype, check_state
+from graphfold.batching.engine.pass_inputs import (
+    PassInputs,
+    cell_dtype,
+    check_state,
+    select_columns,
+)
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.kinds import find_kinds

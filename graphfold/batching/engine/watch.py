@@ -44,9 +44,9 @@ class Watch:
         self._dead = walk.dead
         self._hooks = walk.hooks
         tensors = _Tensors(walk.modules, walk.tensors)
-        self._facts: list[Callable[[], object]] = [tensors, torch.get_default_dtype, *walk.facts]
+        self._facts, self._tensors = walk.facts, tensors
         try:
-            self._found = [read() for read in self._facts]
+            self._found = self._compared()
         except RuntimeError as error:  # such as a lazy module's parameters before its first call
             raise Unwatchable(f"it has tensors of no kind: {error}") from None
 
@@ -55,11 +55,16 @@ class Watch:
         if self._dead or any(self._hooks) or has_global_hooks():
             return False
         try:
-            parts = [read() for read in self._reads]
+            parts = [read(get()) for get, read in self._reads]
             is_equal = list(map(len, parts)) == self._lengths and self._are_same(parts)
-            return is_equal and [read() for read in self._facts] == self._found
+            return is_equal and self._compared() == self._found
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
             return False  # something is gone, or changes at this moment
+
+    def _compared(self) -> list[object]:
+        """All that is compared by value."""
+        facts = [read(get()) for get, read in self._facts]
+        return [self._tensors(), torch.get_default_dtype(), *facts]
 
     def _are_same(self, parts: Sequence[Sequence[object]]) -> bool:
         ids = list(map(id, chain.from_iterable(parts)))

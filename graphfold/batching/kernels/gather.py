@@ -73,43 +73,18 @@ def gather_rows(values: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: 
         reader_edge: [num_edges] the edges sorted by the row that they read.
         reader_ptr: [num_rows + 1] where the edges of each row begin among them.
     """
-    return _linear(values, index, reader_edge, reader_ptr, False)
+    rows: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
+        values, index, None, reader_edge, reader_ptr, None, reader_edge
+    )
+    return rows
 
 
 def scatter_rows(rows: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor) -> Tensor:
     """[num_rows, width] the transpose of `gather_rows`: the sum of the edges that read each row."""
-    return _linear(rows, index, reader_edge, reader_ptr, True)
-
-
-def _linear(*arguments: Tensor | bool) -> Tensor:
-    rows: Tensor = _GatherRows.apply(*arguments)  # type: ignore[no-untyped-call]
-    return rows
-
-
-class _GatherRows(torch.autograd.Function):
-    """`gather_rows` or `scatter_rows`, each of which is the gradient of the other.
-
-    So the gradient sums the rows of each reader instead of adding one by one.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        values: Tensor,
-        index: Tensor,
-        reader_edge: Tensor,
-        reader_ptr: Tensor,
-        is_transposed: bool,
-    ) -> Tensor:
-        ctx.save_for_backward(index, reader_edge, reader_ptr)
-        ctx.is_transposed = is_transposed
-        if is_transposed:
-            return gather_sum(values, reader_edge, reader_ptr)
-        return values.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _linear(grad, *ctx.saved_tensors, not ctx.is_transposed), None, None, None, None
+    total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
+        rows, reader_edge, reader_ptr, index, None, None, reader_edge
+    )
+    return total
 
 
 class GatherSum(torch.autograd.Function):
@@ -124,9 +99,9 @@ class GatherSum(torch.autograd.Function):
         ctx: Any,
         values: Tensor,
         index: Tensor,
-        ptr: Tensor,
+        ptr: Tensor | None,
         reader: Tensor,
-        reader_ptr: Tensor,
+        reader_ptr: Tensor | None,
         weight: Tensor | None,
         reader_edge: Tensor,
     ) -> Tensor:
@@ -135,22 +110,24 @@ class GatherSum(torch.autograd.Function):
         Shape:
             values: [num_rows, width]
             index: [num_edges] the row that each edge reads, sorted by segment
-            ptr: [num_segments + 1]
+            ptr: [num_segments + 1], or None if each edge is a segment
             reader: [num_edges] the segment that reads, sorted by the row that is read
-            reader_ptr: [num_rows + 1] where the readers of each row begin
+            reader_ptr: [num_rows + 1] where the readers of each row begin, or None if each has one
             weight: [num_edges] sorted by segment, or None for ones
             reader_edge: [num_edges] the edge of each reader, sorted by the row that is read
             returns: [num_segments, width]
         """
         kept = values if ctx.needs_input_grad[5] else None
         ctx.save_for_backward(index, ptr, reader, reader_ptr, weight, reader_edge, kept)
+        if ptr is None:
+            return values.index_select(0, index)
         return gather_sum(values, index, ptr, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         index, ptr, reader, reader_ptr, weight, reader_edge, kept = ctx.saved_tensors
         back = None if weight is None else weight.index_select(0, reader_edge)
-        if torch.is_grad_enabled():  # only a second backward looks for the way back
+        if back is not None and torch.is_grad_enabled():  # a second backward looks for the way back
             reader_edge = _inverse(reader_edge)
         grad_values = GatherSum.apply(  # type: ignore[no-untyped-call]
             grad, reader, reader_ptr, index, ptr, back, reader_edge

@@ -19,7 +19,8 @@ from graphfold.batching.kernels.gather import gather_rows, parents, scatter_rows
 #: For fewer numbers plain operations are quicker on a CPU: they are launched sooner.
 SMALL = 1 << 16
 
-#: (values [num_rows, ...], ptr [num_segments + 1], parent [num_rows]) -> [num_segments, ...]
+#: (values [num_rows, ...], ptr [num_segments + 1], parent [num_rows]) -> [num_segments, ...], or
+#: from values of segments to rows.
 Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -54,12 +55,12 @@ def expand(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
 
 def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> Tensor:
     """[num_segments, ...] the mean of each segment's rows."""
-    return to_mean(segment_sum(values, ptr, parent), ptr)
+    return to_mean(segment_sum(values, ptr, parent), ptr.diff())
 
 
-def to_mean(total: Tensor, ptr: Tensor) -> Tensor:
-    """[num_segments, ...] means from sums; an empty segment keeps its zeros."""
-    count = (ptr[1:] - ptr[:-1]).clamp(min=1).to(total.dtype)
+def to_mean(total: Tensor, count: Tensor) -> Tensor:
+    """[num_segments, ...] means from sums of so many rows; those of none keep their zeros."""
+    count = count.clamp(min=1).to(total.dtype)
     return total / count.view(-1, *[1] * (total.dim() - 1))
 
 

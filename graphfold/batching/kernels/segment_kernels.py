@@ -7,15 +7,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from graphfold.batching.kernels.segment import Reduction, segment_max, segment_sum
+from graphfold.batching.kernels.segment import Reduction, expand, segment_max, segment_sum
 from graphfold.errors import ConfigError, did_you_mean
 
 
 class Kernel(NamedTuple):
-    """Reductions over runs of rows, differentiable; an empty run gives zeros."""
+    """Reductions over runs of rows, and back, differentiable; an empty run gives zeros."""
 
     sum: Reduction
     max: Reduction
+    expand: Reduction = expand
 
 
 NATIVE = Kernel(segment_sum, segment_max)

@@ -15,53 +15,53 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
   static void run_##name(int64_t n, real *o, int64_t so, const real *a, int64_t sa, const real *b, \
                          int64_t sb, const real *c, int64_t sc)
 
-/* The operations, with their numbers in programs: unary of x, binary of x and y, ternary with z. */
+/* The operations: unary of x, binary of x and y, ternary with z. */
 #define UNARY_OPERATIONS(do)                            \
-  do(0, copy, x)                                        \
-  do(1, neg, -x)                                        \
-  do(2, abs, real_abs(x))                               \
-  do(3, exp, real_exp(x))                               \
-  do(4, log, OF_C(log)(x))                              \
-  do(5, sqrt, OF_C(sqrt)(x))                            \
-  do(6, rsqrt, 1 / OF_C(sqrt)(x))                       \
-  do(7, reciprocal, 1 / x)                              \
-  do(8, sigmoid, real_sigmoid(x))                       \
-  do(9, tanh, real_tanh(x))                             \
-  do(10, relu, x < 0 ? 0 : x)                           \
-  do(11, sign, (real)(x > 0) - (real)(x < 0))           \
-  do(12, logical_not, (real)(x == 0))                   \
-  do(13, erf, OF_C(erf)(x))                             \
-  do(14, sin, OF_C(sin)(x))                             \
-  do(15, cos, OF_C(cos)(x))                             \
-  do(16, log1p, OF_C(log1p)(x))                         \
-  do(17, expm1, OF_C(expm1)(x))
+  do(copy, x)                                        \
+  do(neg, -x)                                        \
+  do(abs, real_abs(x))                               \
+  do(exp, real_exp(x))                               \
+  do(log, OF_C(log)(x))                              \
+  do(sqrt, OF_C(sqrt)(x))                            \
+  do(rsqrt, 1 / OF_C(sqrt)(x))                       \
+  do(reciprocal, 1 / x)                              \
+  do(sigmoid, real_sigmoid(x))                       \
+  do(tanh, real_tanh(x))                             \
+  do(relu, x < 0 ? 0 : x)                           \
+  do(sign, (real)(x > 0) - (real)(x < 0))           \
+  do(logical_not, (real)(x == 0))                   \
+  do(erf, OF_C(erf)(x))                             \
+  do(sin, OF_C(sin)(x))                             \
+  do(cos, OF_C(cos)(x))                             \
+  do(log1p, OF_C(log1p)(x))                         \
+  do(expm1, OF_C(expm1)(x))
 
 #define BINARY_OPERATIONS(do)                                                \
-  do(32, add, x + y)                                                         \
-  do(33, sub, x - y)                                                         \
-  do(34, mul, x * y)                                                         \
-  do(35, div, x / y)                                                         \
-  do(36, maximum, ((x > y) | (x != x)) ? x : y)                              \
-  do(37, minimum, ((x < y) | (x != x)) ? x : y)                              \
-  do(38, eq, (real)(x == y))                                                 \
-  do(39, ne, (real)(x != y))                                                 \
-  do(40, lt, (real)(x < y))                                                  \
-  do(41, le, (real)(x <= y))                                                 \
-  do(42, gt, (real)(x > y))                                                  \
-  do(43, ge, (real)(x >= y))                                                 \
-  do(44, logical_and, (real)((x != 0) & (y != 0)))                           \
-  do(45, logical_or, (real)((x != 0) | (y != 0)))                            \
-  do(46, pow, OF_C(pow)(x, y))                                               \
-  do(47, sigmoid_grad, x *(1 - y) * y) /* x: of the output y */              \
-  do(48, tanh_grad, x *(1 - y * y))                                          \
-  do(49, relu_grad, y > 0 ? x : 0)
+  do(add, x + y)                                                         \
+  do(sub, x - y)                                                         \
+  do(mul, x * y)                                                         \
+  do(div, x / y)                                                         \
+  do(maximum, ((x > y) | (x != x)) ? x : y)                              \
+  do(minimum, ((x < y) | (x != x)) ? x : y)                              \
+  do(eq, (real)(x == y))                                                 \
+  do(ne, (real)(x != y))                                                 \
+  do(lt, (real)(x < y))                                                  \
+  do(le, (real)(x <= y))                                                 \
+  do(gt, (real)(x > y))                                                  \
+  do(ge, (real)(x >= y))                                                 \
+  do(logical_and, (real)((x != 0) & (y != 0)))                           \
+  do(logical_or, (real)((x != 0) | (y != 0)))                            \
+  do(pow, OF_C(pow)(x, y))                                               \
+  do(sigmoid_grad, x *(1 - y) * y) /* x: of the output y */              \
+  do(tanh_grad, x *(1 - y * y))                                          \
+  do(relu_grad, y > 0 ? x : 0)
 
 #define TERNARY_OPERATIONS(do)          \
-  do(64, where, x != 0 ? y : z)         \
-  do(65, fma, x *y + z)                            \
-  do(66, standardise, (x - y) * z)
+  do(where, x != 0 ? y : z)         \
+  do(fma, x *y + z)                            \
+  do(standardise, (x - y) * z)
 
-#define DEFINE_UNARY(number, name, value)                       \
+#define DEFINE_UNARY(name, value)                       \
   RUN(name) {                                                   \
     if (sa) {                                                   \
       SIMD for (int64_t i = 0; i < n; i++) {                    \
@@ -80,7 +80,7 @@ UNARY_OPERATIONS(DEFINE_UNARY)
     const real x = first, y = second;       \
     o[i] = value;                           \
   }
-#define DEFINE_BINARY(number, name, value)                              \
+#define DEFINE_BINARY(name, value)                              \
   RUN(name) {                                                           \
     if (sa && sb) {                                                     \
       BINARY_LOOP(a[i], b[i], value)                                    \
@@ -94,7 +94,7 @@ UNARY_OPERATIONS(DEFINE_UNARY)
   }
 BINARY_OPERATIONS(DEFINE_BINARY)
 
-#define DEFINE_TERNARY(number, name, value)                     \
+#define DEFINE_TERNARY(name, value)                     \
   RUN(name) {                                                   \
     if (sa && sb && sc) {                                       \
       SIMD for (int64_t i = 0; i < n; i++) {                    \
@@ -129,8 +129,9 @@ RUN(accumulate_max) {
   }
 }
 
-#define ENTRY(number, name, value) [number] = run_##name,
-static const elementwise ELEMENTWISE[] = {
-    UNARY_OPERATIONS(ENTRY) BINARY_OPERATIONS(ENTRY) TERNARY_OPERATIONS(ENTRY)
-    [80] = run_accumulate, [81] = run_accumulate_max,
-};
+#define ELEMENTWISE_OPERATIONS(do)                                                \
+  UNARY_OPERATIONS(do) BINARY_OPERATIONS(do) TERNARY_OPERATIONS(do) do(accumulate, ) \
+  do(accumulate_max, )
+#define ENTRY(name, value) run_##name,
+static const elementwise ELEMENTWISE[] = {ELEMENTWISE_OPERATIONS(ENTRY)};
+#define NUM_ELEMENTWISE ((int64_t)(sizeof ELEMENTWISE / sizeof *ELEMENTWISE))

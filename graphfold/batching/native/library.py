@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import itertools
 import os
 import tempfile
 import threading
@@ -89,6 +90,13 @@ def why_missing(dtype: torch.dtype) -> str | None:
     return None
 
 
+@functools.cache
+def operations(dtype: torch.dtype) -> dict[str, int]:
+    """The operations of native programs, by name."""
+    names = iter(map(load(dtype).operation_name, itertools.count()).__next__, None)
+    return {name.decode(): number for number, name in enumerate(names)}
+
+
 def _open(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     integer, address = ctypes.c_int64, ctypes.c_void_p
@@ -99,7 +107,8 @@ def _open(path: Path) -> ctypes.CDLL:
         ("packed_size", "ii", integer),
         ("pack", "piipiip", None),
         ("multiply", "piipipiii", None),
-        ("sum_products", "piippiiippiii", integer),
+        ("sum_products", "piippiiippii", integer),
+        ("operation_name", "i", ctypes.c_char_p),
     ):
         function = getattr(library, name)
         function.argtypes = [kinds[kind] for kind in arguments]

@@ -137,7 +137,6 @@ def sum_products(left: Tensor, x: Tensor, sums: Tensor | None = None) -> Tensor:
         total.data_ptr(),
         None if sums is None else sums.data_ptr(),
         num_rows,
-        False,
         _num_threads(num_rows * k * m),
     )
     if not is_done:

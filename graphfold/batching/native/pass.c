@@ -72,7 +72,7 @@ typedef struct {
 static int64_t run_block(stage s, const links *l, const group *g, int64_t first, int64_t num_rows,
                          int64_t thread) {
   const program *p = s.program;
-  block b = {p, l, g->first_row + first, num_rows, 0, 0, thread, {0}};
+  block b = {p, l, g->first_row + first, num_rows, .thread = thread};
   b.first_edge = l->edge_ptr[b.first_row - 1];
   b.num_edges = l->edge_ptr[b.first_row - 1 + num_rows] - b.first_edge;
   const int64_t node_numbers = p->node_scratch * num_rows;
@@ -112,10 +112,9 @@ static int64_t run_blocks(stage s, const links *l, const group *g, int64_t num_t
 /* An instruction that computes one row for the group. */
 static void run_once(const program *p, const links *l, const group *g, const instruction *i,
                      int64_t num_threads) {
-  block b = {p, l, g->first_row, 1, 0, 0, 0, {0}};
+  block b = {p, l, g->first_row, 1, .num_threads = num_threads, .group_size = g->num_rows};
   for (int64_t k = 0; k < p->num_buffers; k++) b.at[k] = (real *)p->address[k];
-  if (i->operation == END_OF_STAGE) end_stage(&b, i, g->num_rows, num_threads);
-  else run_instruction(&b, i);
+  run_instruction(&b, i);
 }
 
 /* Runs the stages of a program one after the other. */
@@ -148,14 +147,10 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
   return is_done;
 }
 
-/* [num_rows, n] what is asked of some rows by the edges and the nodes that read them, and by the rows
- * that follow them. */
+/* [num_rows, n] what is asked of some rows within the pass. */
 void pull_rows(const links *l, int64_t first_row, int64_t num_rows, int64_t n, const real *of_edges,
                const real *of_nodes, const real *of_next, const real *weighted,
                const real *weight, real *to) {
-  for (int64_t r = 0; r < num_rows; r++) {
-    pull_row(l, first_row + r, n, NULL, NULL, of_edges, of_nodes, to + r * n);
-    add_next(l, first_row + r, n, of_next, to + r * n);
-    add_weighted(l, first_row + r, n, weighted, weight, to + r * n);
-  }
+  const asked a = {NULL, NULL, of_edges, of_nodes, of_next, weighted, weight};
+  for (int64_t r = 0; r < num_rows; r++) pull_row(l, first_row + r, n, &a, to + r * n);
 }

@@ -339,11 +339,11 @@ static void pack_strip(const real *from, int64_t stride, int64_t num_rows, int64
     }
 }
 
-/* total += left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; total is written
- * to unless it `adds`, and sums may be NULL. Returns whether there was memory for it. */
+/* total = left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; sums may be NULL.
+ * Returns whether there was memory for it. */
 int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns,
                      const real *start, const int64_t *index, int64_t stride, int64_t num_parts,
-                     int64_t width, real *total, real *sums, int64_t num_rows, int64_t adds,
+                     int64_t width, real *total, real *sums, int64_t num_rows,
                      int64_t num_threads) {
   const apart x = {start, index, stride, num_parts, width};
   const int64_t num_columns = num_parts * width, num_strips = pieces(left_columns, MAX_ROWS);
@@ -372,7 +372,7 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
       for (int64_t s = 0; s < num_strips; s++) {
         const int64_t i = s * MAX_ROWS;
         const tile t = {panels, panel_size, total + i * num_columns + column, num_columns,
-                        smaller(MAX_ROWS, left_columns - i), num_here, adds || row > 0};
+                        smaller(MAX_ROWS, left_columns - i), num_here, row > 0};
         (num_here > LANES ? sum_2 : sum_1)(&t, strips + s * strip_size, num_terms);
       }
     }

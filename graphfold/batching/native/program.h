@@ -5,7 +5,8 @@
  * each of them. What only the block needs lies in scratch memory, small enough to stay in a cache;
  * the rest lies in buffers of the whole pass.
  *
- * The numbers of operations and spaces, and the order of the fields, are those of program.py. */
+ * The numbers of spaces, and the order of the fields, are those of program.py; operations are asked for
+ * by name. */
 
 /* Where the rows of a buffer are counted from. */
 enum {
@@ -33,7 +34,7 @@ typedef struct {
   int64_t operation, rows_of; /* what it computes a row for: each node, each edge, or the group */
   int64_t size[3];
   int64_t index; /* which array of integers it reads, if any */
-  operand out, in[3];
+  operand out, in[6];
 } instruction;
 
 typedef struct {
@@ -50,37 +51,12 @@ static inline const int64_t *index_of(const program *p, int64_t number) {
 
 enum { OF_NODES, OF_EDGES, OF_GROUP };
 
-/* Operations beside those of elementwise.h. */
-enum {
-  ACCUMULATE = 80,
-  ACCUMULATE_MAX = 81,
-  MULTIPLY,     /* out = in[0] @ packed weight in[1] */
-  GATHER,       /* edge: the row of in[0] that the edge reads */
-  GATHER_SUM,   /* node: the sum of the rows of in[0] that its edges read */
-  SUM_EDGES,    /* node: the sum over its edges */
-  MAX_EDGES,    /* node: the maximum over its edges, 0 without edges */
-  EXPAND,       /* edge: the row of its node */
-  COUNT_EDGES,  /* node: how many edges it has */
-  INTEGER,      /* the number in an array of integers, one for each row of the pass */
-  PULL,         /* node: gradients from outside (in[0]), of edges (in[1]) and of nodes (in[2]) that
-                   read it */
-  PULL_NEXT,    /* node: in[0] of the rows that follow it in the next round is added */
-  LOOK_UP,      /* edge: the row of a table in[0] that its number names */
-  LOOK_UP_ADD,  /* in[0] of an edge is added to that row */
-  SUM_OF_GROUP, /* the rows of in[0] are added to a sum of the thread */
-  END_OF_STAGE, /* all blocks of the group end here; out is the sum of all threads, in[0], divided by
-                   the number of rows */
-  GATHER_WEIGHTED, /* node: the sum of the rows of in[0] that its edges read, each times in[1] */
-  PULL_WEIGHTED,   /* node: in[0] of the rows that read it, times in[1] of the edge, is added */
-};
-
 /* What all programs of a pass read. Rows begin with 1; row 0 is an absent child. */
 typedef struct {
   const int64_t *edge_ptr;      /* [num_rows + 1] where the edges of row 1, 2, ... begin */
   const int64_t *reader_ptr;    /* [num_rows + 2] where the readers of row 0, 1, ... begin */
   const int64_t *reader_edge;   /* the edges sorted by the row that they read */
   const int64_t *reader_row;    /* the rows that read, minus one, in the same order */
-  const int64_t *reader_of_row; /* 1 + the only edge that reads a row, or 0; NULL if several do */
   const int64_t *next_ptr;      /* [num_rows + 2] in rounds: where the rows that follow each begin */
   const int64_t *next_row;      /* these rows, minus one */
 } links;
@@ -88,7 +64,7 @@ typedef struct {
 typedef struct {
   const program *p;
   const links *links;
-  int64_t first_row, num_rows, first_edge, num_edges, thread;
+  int64_t first_row, num_rows, first_edge, num_edges, thread, num_threads, group_size;
   real *at[MAX_BUFFERS]; /* where the block's rows begin in each buffer */
 } block;
 
@@ -136,6 +112,19 @@ static inline void add_row(real *to, const real *from, int64_t n) {
   for (int64_t node = 0, begin = 0, end; node < (b)->num_rows; node++, begin = end)          \
     if ((end = (b)->links->edge_ptr[(b)->first_row + node] - (b)->first_edge), 1)
 
+static inline void add_times(real *to, real factor, const real *from, int64_t n) {
+  SIMD for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
+}
+
+/* Operations on rows, beside those of elementwise.h. */
+
+/* out = in[0] @ packed weight in[1] */
+static void multiply_block(const block *b, const instruction *i) {
+  multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], find(b, &i->in[1]), i->size[2],
+                find(b, &i->out), i->out.row, count_rows(b, i));
+}
+
+/* The row of in[0] that an array of integers names. */
 static void gather(const block *b, const instruction *i) {
   const int64_t n = i->size[2], *row = index_of(b->p, i->index);
   const int64_t first = first_row(b, i), count = count_rows(b, i);
@@ -145,41 +134,34 @@ static void gather(const block *b, const instruction *i) {
     copy_row(to + e * i->out.row, from + row[first + e] * i->in[0].row, n);
 }
 
-static void gather_sum(const block *b, const instruction *i) {
-  const int64_t n = i->size[2], *row = index_of(b->p, i->index) + b->first_edge;
-  const real *from = find(b, &i->in[0]);
-  EACH_NODE(b, node) {
-    real *to = find(b, &i->out) + node * i->out.row;
-    memset(to, 0, n * sizeof(real));
-    for (int64_t e = begin; e < end; e++) add_row(to, from + row[e] * i->in[0].row, n);
-  }
-}
-
-static inline void add_times(real *to, real factor, const real *from, int64_t n) {
-  SIMD for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
-}
-
-static void gather_weighted(const block *b, const instruction *i) {
-  const int64_t n = i->size[2], *row = index_of(b->p, i->index) + b->first_edge;
-  const real *from = find(b, &i->in[0]), *weight = find(b, &i->in[1]);
-  EACH_NODE(b, node) {
-    real *to = find(b, &i->out) + node * i->out.row;
-    memset(to, 0, n * sizeof(real));
-    for (int64_t e = begin; e < end; e++)
-      add_times(to, weight[e * i->in[1].row], from + row[e] * i->in[0].row, n);
-  }
-}
-
-static void sum_edges(const block *b, const instruction *i) {
+/* Node: the sum over its edges of the rows of in[0] that they read, or that are theirs without `row`;
+ * each times a number of its edge, if there is a weight. */
+static inline void add_edges(const block *b, const instruction *i, const int64_t *row,
+                             const real *weight) {
   const int64_t n = i->size[2];
   const real *from = find(b, &i->in[0]);
   EACH_NODE(b, node) {
     real *to = find(b, &i->out) + node * i->out.row;
     memset(to, 0, n * sizeof(real));
-    for (int64_t e = begin; e < end; e++) add_row(to, from + e * i->in[0].row, n);
+    for (int64_t e = begin; e < end; e++) {
+      const real *read = from + (row == NULL ? e : row[e]) * i->in[0].row;
+      if (weight == NULL) add_row(to, read, n);
+      else add_times(to, weight[e * i->in[1].row], read, n);
+    }
   }
 }
 
+static void sum_edges(const block *b, const instruction *i) { add_edges(b, i, NULL, NULL); }
+
+static void gather_sum(const block *b, const instruction *i) {
+  add_edges(b, i, index_of(b->p, i->index) + b->first_edge, NULL);
+}
+
+static void gather_weighted(const block *b, const instruction *i) {
+  add_edges(b, i, index_of(b->p, i->index) + b->first_edge, find(b, &i->in[1]));
+}
+
+/* Node: the maximum over its edges, 0 without edges. */
 static void max_edges(const block *b, const instruction *i) {
   const int64_t n = i->size[2];
   const real *from = find(b, &i->in[0]);
@@ -192,6 +174,7 @@ static void max_edges(const block *b, const instruction *i) {
   }
 }
 
+/* Edge: the row of its node. */
 static void expand(const block *b, const instruction *i) {
   const int64_t n = i->size[2];
   real *to = find(b, &i->out);
@@ -201,79 +184,66 @@ static void expand(const block *b, const instruction *i) {
   }
 }
 
+/* Node: how many edges it has. */
 static void count_edges(const block *b, const instruction *i) {
   real *to = find(b, &i->out);
   EACH_NODE(b, node) to[node * i->out.row] = (real)(end - begin);
 }
 
-static void integers(const block *b, const instruction *i) {
+/* The number in an array of integers, one for each row of the pass. */
+static void integer(const block *b, const instruction *i) {
   const int64_t count = count_rows(b, i), *number = index_of(b->p, i->index) + first_row(b, i);
   real *to = find(b, &i->out);
   for (int64_t r = 0; r < count; r++) to[r * i->out.row] = (real)number[r];
 }
 
-/* to = what is asked of a row from outside, by the edges and by the nodes that read it. */
-static void pull_row(const links *l, int64_t row, int64_t n, const real *outside,
-                     const int64_t *place, const real *of_edges, const real *of_nodes, real *to) {
-  const int64_t where = outside == NULL ? -1 : place == NULL ? row : place[row];
-  int64_t is_set = where >= 0;
-  if (is_set) copy_row(to, outside + where * n, n);
-  if (l->reader_of_row != NULL && of_nodes == NULL && row > 0) {
-    const int64_t edge = of_edges == NULL ? -1 : l->reader_of_row[row] - 1;
-    if (edge >= 0 && is_set) add_row(to, of_edges + edge * n, n);
-    else if (edge >= 0) copy_row(to, of_edges + edge * n, n);
-    else if (!is_set) memset(to, 0, n * sizeof(real));
-    return;
-  }
+/* What is asked of the rows of a field; NULL for nothing. */
+typedef struct {
+  const real *outside; /* from outside of the pass */
+  const int64_t *place; /* the row of `outside` for each row of the field, or -1; NULL: the same */
+  const real *of_edges; /* by the edges that read a row */
+  const real *of_nodes; /* by the nodes that read a row */
+  const real *of_next;  /* by the rows that follow a row in the next round */
+  const real *weighted, *weight; /* by the nodes that read a row, times the weight of the edge */
+} asked;
+
+/* Copies the first of what is added up; adds the others. */
+static inline void put_row(real *to, const real *from, int64_t n, int64_t *is_set) {
+  if (*is_set) add_row(to, from, n);
+  else copy_row(to, from, n);
+  *is_set = 1;
+}
+
+/* to = all that is asked of a row. */
+static void pull_row(const links *l, int64_t row, int64_t n, const asked *a, real *to) {
+  const int64_t where = a->outside == NULL ? -1 : a->place == NULL ? row : a->place[row];
+  int64_t is_set = 0;
+  if (where >= 0) put_row(to, a->outside + where * n, n, &is_set);
+  if (a->of_edges != NULL || a->of_nodes != NULL || a->weighted != NULL)
+    for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++) {
+      const int64_t edge = l->reader_edge[r], node = l->reader_row[r] + 1;
+      if (a->of_edges != NULL) put_row(to, a->of_edges + edge * n, n, &is_set);
+      if (a->of_nodes != NULL) put_row(to, a->of_nodes + node * n, n, &is_set);
+      if (a->weighted == NULL) continue;
+      if (!is_set) memset(to, 0, n * sizeof(real));
+      add_times(to, a->weight[edge], a->weighted + node * n, n);
+      is_set = 1;
+    }
+  if (a->of_next != NULL && l->next_ptr != NULL)
+    for (int64_t r = l->next_ptr[row]; r < l->next_ptr[row + 1]; r++)
+      put_row(to, a->of_next + (l->next_row[r] + 1) * n, n, &is_set);
   if (!is_set) memset(to, 0, n * sizeof(real));
-  for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++) {
-    if (of_edges != NULL) add_row(to, of_edges + l->reader_edge[r] * n, n);
-    if (of_nodes != NULL) add_row(to, of_nodes + (l->reader_row[r] + 1) * n, n);
-  }
 }
 
 static void pull(const block *b, const instruction *i) {
-  const int64_t *place = index_of(b->p, i->index);
+  const asked a = {find(b, &i->in[0]), index_of(b->p, i->index), find(b, &i->in[1]),
+                   find(b, &i->in[2]), find(b, &i->in[3]), find(b, &i->in[4]), find(b, &i->in[5])};
   for (int64_t r = 0; r < b->num_rows; r++)
-    pull_row(b->links, b->first_row + r, i->size[2], find(b, &i->in[0]), place,
-             find(b, &i->in[1]), find(b, &i->in[2]), find(b, &i->out) + r * i->out.row);
+    pull_row(b->links, b->first_row + r, i->size[2], &a, find(b, &i->out) + r * i->out.row);
 }
 
-/* to += what the rows that follow a row in the next round ask of it. */
-static void add_next(const links *l, int64_t row, int64_t n, const real *of_next, real *to) {
-  if (of_next == NULL || l->next_ptr == NULL) return;
-  for (int64_t i = l->next_ptr[row]; i < l->next_ptr[row + 1]; i++)
-    add_row(to, of_next + (l->next_row[i] + 1) * n, n);
-}
-
-static void pull_next(const block *b, const instruction *i) {
-  for (int64_t r = 0; r < b->num_rows; r++)
-    add_next(b->links, b->first_row + r, i->size[2], find(b, &i->in[0]),
-             find(b, &i->out) + r * i->out.row);
-}
-
-/* to += what the rows that read a row ask of it, each times the weight of its edge. */
-static void add_weighted(const links *l, int64_t row, int64_t n, const real *of_nodes,
-                         const real *weight, real *to) {
-  if (of_nodes == NULL) return;
-  for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++)
-    add_times(to, weight[l->reader_edge[r]], of_nodes + (l->reader_row[r] + 1) * n, n);
-}
-
-static void pull_weighted(const block *b, const instruction *i) {
-  for (int64_t r = 0; r < b->num_rows; r++)
-    add_weighted(b->links, b->first_row + r, i->size[2], find(b, &i->in[0]), find(b, &i->in[1]),
-                 find(b, &i->out) + r * i->out.row);
-}
-
-static void look_up(const block *b, const instruction *i) {
-  const int64_t n = i->size[2], *number = index_of(b->p, i->index) + b->first_edge;
-  const real *table = find(b, &i->in[0]);
-  for (int64_t e = 0; e < b->num_edges; e++)
-    copy_row(find(b, &i->out) + e * i->out.row, table + number[e] * n, n);
-}
-
-/* Every thread has a table of its own; how many numbers it has is the first of another array. */
+/* in[0] of an edge is added to the row of a table that its number names. Every thread has a table of
+ * its own; how many numbers it has is the first of another array. */
 static void look_up_add(const block *b, const instruction *i) {
   const int64_t n = i->size[2], *number = index_of(b->p, i->index) + b->first_edge;
   real *table = find(b, &i->out) + b->thread * index_of(b->p, i->size[0])[0];
@@ -281,7 +251,8 @@ static void look_up_add(const block *b, const instruction *i) {
     add_row(table + number[e] * n, find(b, &i->in[0]) + e * i->in[0].row, n);
 }
 
-/* The rows of a block are added up apart, so that the sum of many loses few digits. */
+/* The rows of in[0] are added to a sum of the thread; those of a block apart, so that the sum of many
+ * loses few digits. */
 static void sum_of_group(const block *b, const instruction *i) {
   enum { WIDTH = 4 * VECTOR_BYTES / sizeof(real) };
   const int64_t n = i->size[2], row = i->in[0].row;
@@ -297,37 +268,33 @@ static void sum_of_group(const block *b, const instruction *i) {
   }
 }
 
-static void end_stage(const block *b, const instruction *i, int64_t num_rows,
-                      int64_t num_threads) {
+/* All blocks of the group end here; out is the sum of all threads, in[0], divided by the number of
+ * rows. */
+static void end_of_stage(const block *b, const instruction *i) {
   const int64_t n = i->size[2];
   const real *sums = find(b, &i->in[0]);
   real *mean = find(b, &i->out);
   memset(mean, 0, n * sizeof(real));
-  for (int64_t t = 0; t < num_threads; t++) add_row(mean, sums + t * n, n);
-  for (int64_t j = 0; j < n; j++) mean[j] /= (real)num_rows;
+  for (int64_t t = 0; t < b->num_threads; t++) add_row(mean, sums + t * n, n);
+  for (int64_t j = 0; j < n; j++) mean[j] /= (real)b->group_size;
+}
+
+#define ROW_OPERATIONS(do)                                                                         \
+  do(multiply, multiply_block) do(gather, gather) do(gather_sum, gather_sum)                       \
+  do(gather_weighted, gather_weighted) do(sum_edges, sum_edges) do(max_edges, max_edges)           \
+  do(expand, expand) do(count_edges, count_edges) do(integer, integer) do(pull, pull)              \
+  do(look_up_add, look_up_add) do(sum_of_group, sum_of_group) do(end_of_stage, end_of_stage)
+#define FUNCTION(name, function) function,
+static void (*const ON_ROWS[])(const block *, const instruction *) = {ROW_OPERATIONS(FUNCTION)};
+
+/* The name of an operation; NULL behind the last. */
+const char *operation_name(int64_t number) {
+#define NAME(name, value) #name,
+  static const char *const names[] = {ELEMENTWISE_OPERATIONS(NAME) ROW_OPERATIONS(NAME) NULL};
+  return names[number];
 }
 
 static void run_instruction(const block *b, const instruction *i) {
-  const int64_t num_rows = count_rows(b, i);
-  switch (i->operation) {
-    case MULTIPLY:
-      multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], find(b, &i->in[1]), i->size[2],
-                    find(b, &i->out), i->out.row, num_rows);
-      break;
-    case GATHER: gather(b, i); break;
-    case GATHER_SUM: gather_sum(b, i); break;
-    case SUM_EDGES: sum_edges(b, i); break;
-    case MAX_EDGES: max_edges(b, i); break;
-    case EXPAND: expand(b, i); break;
-    case COUNT_EDGES: count_edges(b, i); break;
-    case INTEGER: integers(b, i); break;
-    case PULL: pull(b, i); break;
-    case PULL_NEXT: pull_next(b, i); break;
-    case GATHER_WEIGHTED: gather_weighted(b, i); break;
-    case PULL_WEIGHTED: pull_weighted(b, i); break;
-    case LOOK_UP: look_up(b, i); break;
-    case LOOK_UP_ADD: look_up_add(b, i); break;
-    case SUM_OF_GROUP: sum_of_group(b, i); break;
-    default: run_elementwise(b, i, ELEMENTWISE[i->operation]);
-  }
+  if (i->operation < NUM_ELEMENTWISE) run_elementwise(b, i, ELEMENTWISE[i->operation]);
+  else ON_ROWS[i->operation - NUM_ELEMENTWISE](b, i);
 }

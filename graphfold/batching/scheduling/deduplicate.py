@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphfold.batching.scheduling.classes import Classes
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.row_numbers import (
+    Classes,
     Numbers,
     edge_numbers,
     merge_equal,

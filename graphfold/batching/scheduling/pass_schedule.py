@@ -71,7 +71,6 @@ class PassSchedule:
     reader_ptr: Tensor  # [num_rows + 2] int64, where the readers of each row begin; row 0 first
     reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
     reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
-    reader_of_row: Tensor | None  # [num_rows + 1] 1 + the row's only edge or 0; None if several
     # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
     # equal then. Equal nodes have one row already; these are equal in early rounds only.
     equal_rows: tuple[Tensor, ...] = ()
@@ -172,13 +171,12 @@ class PassSchedule:
 
     @cached_property
     def link_table(self) -> Tensor:
-        """[7] where native code finds who reads whom, see native/program.h."""
+        """[6] where native code finds who reads whom, see native/program.h."""
         arrays = (
             self.child_ptr,
             self.reader_ptr,
             self.reader_edge,
             self.reader,
-            self.reader_of_row,
             *self.following,
         )
         return torch.tensor([0 if array is None else array.data_ptr() for array in arrays])

@@ -36,7 +36,7 @@ def plan_pass(
     is_group = size.nonzero()[0]
     size = size[is_group]
     first = (size.cumsum() - size).repeat(size)  # position of the first row of each row's group
-    readers = find_readers(edges.child, len(order))
+    reader_edge, reader_ptr = find_readers(edges.child, len(order))
     return PassSchedule(
         groups=_groups(is_group % num_types, size, edges),
         row=torch.from_numpy(row[:-1]),
@@ -47,10 +47,9 @@ def plan_pass(
         edge=torch.from_numpy(edges.number),
         type_order=inputs.in_order(order),
         read_types=_read_types(op_type[order], edges, num_types),
-        reader_ptr=torch.from_numpy(readers.ptr),
-        reader_edge=torch.from_numpy(readers.edge),
-        reader=torch.from_numpy(edges.parent[readers.edge]),
-        reader_of_row=None if readers.of_row is None else torch.from_numpy(readers.of_row),
+        reader_ptr=torch.from_numpy(reader_ptr),
+        reader_edge=torch.from_numpy(reader_edge),
+        reader=torch.from_numpy(edges.parent[reader_edge]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers that tell rows apart: equal numbers mean equal rows. Nothing is hashed."""
+"""Numbers that tell rows apart, and classes of equal ones. Nothing is hashed."""
 
 from __future__ import annotations
 
@@ -101,3 +101,38 @@ def _byte_numbers(rows: npt.NDArray[Any]) -> Numbers:
     whole = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize))).reshape(-1)
     found, number = np.unique(whole, return_inverse=True)
     return Numbers(number.reshape(-1).astype(np.int64), len(found))
+
+
+class Classes(NamedTuple):
+    """Nodes in classes of equal ones; the first node of each class represents it."""
+
+    representative: IntArray  # [num_classes] ascending
+    inverse: IntArray  # [num_nodes] the class of each node
+
+    @staticmethod
+    def of_first(first: IntArray) -> Classes:
+        """From the first of the nodes that each node equals."""
+        is_first = first == np.arange(len(first))
+        return Classes(is_first.nonzero()[0], (is_first.cumsum() - 1)[first])
+
+    @property
+    def first(self) -> IntArray:
+        """[num_nodes] the first of the nodes that each node equals."""
+        return self.representative[self.inverse]
+
+    @property
+    def are_single(self) -> bool:
+        """True if no two nodes are equal."""
+        return len(self.representative) == len(self.inverse)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The class of each node, as a number that must agree."""
+        return Numbers(self.inverse, len(self.representative))
+
+    def among(self, nodes: IntArray) -> Classes:
+        """The classes of some nodes alone, numbered anew."""
+        first = np.arange(len(nodes))
+        own = Numbers(self.inverse[nodes], len(self.representative))
+        merge_equal(first.copy(), [own], first)
+        return Classes.of_first(first)

@@ -117,7 +117,8 @@ def unroll(plan: PassSchedule) -> UnrolledRounds:
         for op_type, row in enumerate(own)
         if row
     ]
-    readers, numpy = find_readers(child, len(rows.row)), torch.from_numpy
+    reader_edge, reader_ptr = find_readers(child, len(rows.row))
+    numpy = torch.from_numpy
     group_start = np.array([0, *sorted(group.start - 1 for group in groups)])
     unrolled = PassSchedule(
         groups=tuple(groups),
@@ -129,10 +130,9 @@ def unroll(plan: PassSchedule) -> UnrolledRounds:
         edge=plan.edge[numpy(edge)],
         type_order=(None,) * (num_types * (num_rounds + 1)),
         read_types=frozenset(),
-        reader_ptr=numpy(readers.ptr),
-        reader_edge=numpy(readers.edge),
-        reader=numpy(parent[readers.edge]),
-        reader_of_row=None if readers.of_row is None else numpy(readers.of_row),
+        reader_ptr=numpy(reader_ptr),
+        reader_edge=numpy(reader_edge),
+        reader=numpy(parent[reader_edge]),
         following=(
             numpy(count_pointers(before, len(rows.row) + 1)),
             numpy(stable_order(before) - 1),

@@ -82,7 +82,7 @@ class MeanReadout(Pooling):
         return segment.segment_mean(rows, ptr)
 
     def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
-        return segment.to_mean(states.sum(self.field, nodes, ptr), ptr)
+        return segment.to_mean(states.sum(self.field, nodes, ptr), ptr.diff())
 
 
 class MaxReadout(Pooling):

@@ -142,13 +142,6 @@ def test_readers_are_the_edges_sorted_by_what_they_read(item, policy, seed):
         assert edges == [e for e, read in enumerate(plan.child_row.tolist()) if read == row]
         assert plan.reader[own].tolist() == owner[edges].tolist()
     assert plan.reader_ptr[-1] == len(plan.child_row)
-    count = plan.reader_ptr.diff()[1:]
-    assert (plan.reader_of_row is not None) == (count <= 1).all()
-    if plan.reader_of_row is not None:
-        ones = torch.zeros(plan.num_rows + 1, dtype=torch.int64)
-        present = plan.child_row > 0
-        ones[plan.child_row[present]] = torch.nonzero(present).view(-1) + 1
-        assert plan.reader_of_row.tolist() == ones.tolist()
 
 
 def perfect_trees(depths):
@@ -177,7 +170,6 @@ def assert_consecutive(plan):
 
 def assert_read_in_one_piece(dag, item, policy):
     (plan,) = build_schedule(dag, [item], policy).passes
-    assert plan.reader_of_row is not None
     assert_consecutive(plan)
 
 

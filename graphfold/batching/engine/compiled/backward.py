@@ -137,7 +137,6 @@ class CompiledBackward:
             weight.data_ptr(),
             None if product.bias is None else bias.data_ptr(),
             num_rows,
-            False,
             run.num_threads if num_rows * k * m >= FEW_MULTIPLICATIONS else 1,
         )
         if not is_done:

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from graphfold._torch import is_transformed
 from graphfold.batching.cell import Cell
 from graphfold.batching.engine.compiled.check import check
 from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
-from graphfold.batching.engine.compiled.signature import signature_of
 from graphfold.batching.engine.compiled.trace import Signature
 from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.compiled.values import Untraceable
-from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.watch import Unwatchable, Watch
 from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
 from graphfold.batching.native.library import why_missing
@@ -109,7 +109,7 @@ def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str
 
 def _find(inputs: PassInputs, op_type: int, cell: Cell, trial: type[Trial]) -> Known:
     """The result of compiling a cell, which is compiled now if it is new or has changed."""
-    signature = signature_of(inputs, op_type, torch.is_grad_enabled(), trial.in_rounds)
+    signature = _signature(inputs, op_type, torch.is_grad_enabled(), trial.in_rounds)
     key = signature, frozenset(inputs.fields)
     known = _KNOWN.get(cell, {}).get(key)
     if known is not None and (known.watch is None or known.watch.is_unchanged()):
@@ -122,6 +122,37 @@ def _find(inputs: PassInputs, op_type: int, cell: Cell, trial: type[Trial]) -> K
             del own[next(iter(own))]
         own[key] = found
         return found
+
+
+def _signature(
+    inputs: PassInputs, op_type: int, differentiate: bool, in_rounds: bool = False
+) -> Signature:
+    """The signature of a cell in a pass: all that its program depends on."""
+    widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
+    table = inputs.tables.get(op_type)
+
+    def kind(name: str, value: Tensor) -> tuple[str, tuple[int, ...], torch.dtype, bool]:
+        return name, tuple(value.shape[1:]), value.dtype, differentiate and value.requires_grad
+
+    return Signature(
+        dtype=inputs.dtype(next(iter(inputs.fields))),
+        arity=None if in_rounds else inputs.cells[op_type].arity,
+        x=tuple(kind(name, value) for name, value in parts(inputs.x[op_type])),
+        edge=tuple(
+            kind(name, value) for name, value in (inputs.edge if table is None else table).items()
+        ),
+        fields=tuple(widths.items()),
+        given=tuple(
+            (name, differentiate and value.requires_grad) for name, value in inputs.given.items()
+        ),
+        shared=tuple(
+            (name, tuple(value.shape), value.dtype, differentiate and value.requires_grad)
+            for name, value in inputs.shared.items()
+        ),
+        differentiate=differentiate,
+        has_tables=table is not None,
+        in_rounds=in_rounds,
+    )
 
 
 def _compile(

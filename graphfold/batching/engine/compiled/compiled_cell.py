@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from graphfold.batching.engine.compiled.program import (
     ALL_EDGES,
     ONE,
     ROWS,
+    SINKS,
     TYPE_EDGES,
     TYPE_ROWS,
     Key,
@@ -25,7 +26,6 @@ from graphfold.batching.engine.compiled.program import (
     needed_values,
     write_program,
 )
-from graphfold.batching.engine.compiled.stages import lasting
 from graphfold.batching.engine.compiled.trace import Signature, trace
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
@@ -33,11 +33,11 @@ from graphfold.batching.engine.compiled.values import (
     EDGES,
     FETCHES,
     GROUP,
-    NODES,
     PREVIOUS,
     Value,
     View,
     X,
+    lasting,
 )
 
 #: Where sources lie, and where their gradients go.
@@ -154,53 +154,25 @@ def compile_cell(
     Raises:
         Untraceable: if it cannot be traced, or does something that native code does not.
     """
-    found = trace(cell, signature, is_known)
-    lowered = lower(cell, found, signature)
-    places = _output_places(lowered)
-    results = _copied_outputs(lowered, places)
-    sources = {
-        value: _source_place(value) for value in lowered.values if value.operation in _SOURCES
-    }
-    of_groups = _group_places(lowered.values)
-    if not signature.differentiate:
-        values = _computed(lowered, [])
-        saved = _saved_places(value for value in lasting(values) if value not in places)
-        kept = _sizes(of_groups | saved)
-        given = sources | places | of_groups | saved
-        program = write_program(signature.dtype, values, given, results)
-        return CompiledCell(lowered, program, kept=kept)
-    needed = _needed(signature, written, lowered)
-    gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
-    assembly = _Assembly(lowered, gradients, sources | places | of_groups, results)
-    return assembly.build(signature.dtype)
-
-
-def _source_place(value: Value) -> Place:
-    kind, space = _SOURCES[value.operation]
-    return Place((kind, value.name), space, value.size)
-
-
-def _output_places(lowered: Lowered) -> dict[Value, Place]:
-    """The values that are computed where the state of their field lies."""
-    places: dict[Value, Place] = {}
+    lowered = lower(cell, trace(cell, signature, is_known), signature)
+    places = _group_places(lowered.values)
+    for value in lowered.values:
+        if value.operation in _SOURCES:
+            kind, space = _SOURCES[value.operation]
+            places[value] = Place((kind, value.name), space, value.size)
     for name, view in lowered.outputs.items():
-        own = view.value
-        if view.is_all and own.space == NODES and own.operation not in (*_SOURCES, CONSTANT):
-            places.setdefault(own, Place(("state", name), ROWS, own.size))
-    return places
+        places[view.value] = Place(("state", name), ROWS, view.value.size)
+    gradients = Gradients([])
+    if signature.differentiate:
+        needed = _needed(signature, written, lowered)
+        gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
+    return _Assembly(lowered, gradients, places).build(signature.dtype, signature.differentiate)
 
 
 def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
     """The places of the values of a group: there is one row of each."""
-    return {v: Place(("group", v.name), ONE, v.size) for v in values if v.space == GROUP}
-
-
-def _saved_places(values: Iterable[Value], kind: str = "saved") -> dict[Value, Place]:
-    """Places with a row for each node or edge of the type."""
-    return {
-        value: Place((kind, str(number)), _own_space(value.space), value.size)
-        for number, value in enumerate(values)
-    }
+    own = (v for v in values if v.space == GROUP and v.operation not in SINKS)
+    return {value: Place(("group", value.name), ONE, value.size) for value in own}
 
 
 def _sizes(places: Mapping[Value, Place]) -> dict[Key, tuple[int, int]]:
@@ -210,22 +182,6 @@ def _sizes(places: Mapping[Value, Place]) -> dict[Key, tuple[int, int]]:
 
 def _own_space(space: str) -> int:
     return TYPE_EDGES if space == EDGES else TYPE_ROWS
-
-
-def _copied_outputs(lowered: Lowered, places: Mapping[Value, Place]) -> list[tuple[View, Place]]:
-    """The outputs that are copied to where the state of their field lies."""
-    found = []
-    for name, view in lowered.outputs.items():
-        place = Place(("state", name), ROWS, math.prod(view.shape))
-        if places.get(view.value) != place:
-            found.append((view, place))
-    return found
-
-
-def _computed(lowered: Lowered, more: Sequence[Value]) -> list[Value]:
-    """The values that outputs, and some others, are computed from."""
-    wanted = [*(view.value for view in lowered.outputs.values()), *more]
-    return [v for v in needed_values(lowered.values, wanted) if v.operation not in _SOURCES]
 
 
 def _needed(
@@ -254,93 +210,75 @@ class _Assembly:
     """Decides what lies where, so that forward, backward and the gradients of weights meet."""
 
     def __init__(
-        self,
-        lowered: Lowered,
-        gradients: Gradients,
-        places: Mapping[Value, Place],
-        results: Sequence[tuple[View, Place]],
+        self, lowered: Lowered, gradients: Gradients, places: Mapping[Value, Place]
     ) -> None:
         self._lowered, self._gradients = lowered, gradients
+        self._forward, self._backward = list(lowered.values), gradients.values
         self._forward_places = dict(places)
-        self._places = dict(places)  # of backward
-        self._results: list[tuple[View, Place]] = []
-        self._forward_results = list(results)
         self._own = set(gradients.values)
         self._kept = _sizes(_group_places(lowered.values))
-        self._places |= (of_groups := _group_places(gradients.values))
+        self._places = {**places, **(of_groups := _group_places(gradients.values))}  # of backward
         self._buffers = _sizes(of_groups)
-        self._again: list[Value] = []
-        self._saved: list[Value] = []
 
-    def build(self, dtype: torch.dtype) -> CompiledCell:
+    def build(self, dtype: torch.dtype, with_backward: bool) -> CompiledCell:
         """The programs."""
-        gradients = self._gradients
-        tables = {n: view for (kind, n), view in gradients.sources.items() if kind == "look_up"}
+        gradients, backward = self._gradients, None
         for (operation, name), view in gradients.sources.items():
             if operation in _GRADIENTS:
                 kind, space = _GRADIENTS[operation]
                 self._put(view, (kind, name), space)
         self._keep_weights()
         products = [self._product(number) for number in range(len(gradients.products))]
-        wanted = [view.value for view, _ in self._results]
-        wanted += [value for value in self._places if value in self._own]
-        wanted += [grad.value for pairs in gradients.constants.values() for _, grad in pairs]
-        wanted += [view.value for view in tables.values()]
-        own = needed_values(gradients.values, wanted)
-        kept = self._keep(own)
-        values = _computed(self._lowered, kept)
-        for value in lasting(values):
+        own = self._wanted(self._backward, self._places)
+        again = self._keep(own)
+        forward = self._wanted(self._forward, self._forward_places)
+        for value in lasting(forward):
             if value not in self._forward_places:
                 self._save(value)
-        forward = write_program(dtype, values, self._forward_places, self._forward_results)
-        values = [*self._again, *own]
-        again = [value for value in lasting(values) if value not in self._places]
-        lasts = _saved_places(again, "lasting")
-        self._places |= lasts
-        self._buffers |= _sizes(lasts)
-        backward = write_program(
-            dtype, values, self._places, self._results, gradients.constants, tables
-        )
-        sizes = {int(value.name): value.size for value in gradients.constants}
+        if with_backward:
+            for value in lasting([*again, *own]):
+                if value not in self._places:
+                    key = "lasting", str(len(self._buffers))
+                    self._place(value, key, _own_space(value.space), value.size)
+            backward = write_program(dtype, [*again, *own], self._places)
         return CompiledCell(
             self._lowered,
-            forward,
+            write_program(dtype, forward, self._forward_places),
             backward,
             self._kept,
             self._buffers,
             products,
-            sizes,
-            tuple(tables),
+            {int(v.name): v.number.value.size for v in own if v.operation == "accumulate"},
+            tuple(v.name for v in own if v.operation == "look_up_add"),
         )
+
+    @staticmethod
+    def _wanted(values: Sequence[Value], places: Mapping[Value, Place]) -> list[Value]:
+        """Those of some values that are asked for, or that others are computed from."""
+        wanted = [value for value in values if value in places or value.operation in SINKS]
+        return [v for v in needed_values(values, wanted) if v.operation not in _SOURCES]
 
     def _keep_weights(self) -> None:
         """Lets forward leave the weights of weighted sums where the rows find them that pull."""
         for value in self._lowered.values:
-            if (value.operation, value.name) not in self._gradients.sources:
-                continue
-            if value.operation == "gather_weighted":
+            is_asked = (value.operation, value.name) in self._gradients.sources
+            if value.operation == "gather_weighted" and is_asked:
                 (weight,) = value.inputs
+                if not weight.is_all or weight.value in self._forward_places:
+                    weight = _copied(weight, self._forward)
                 place = Place(("edge_weight", value.name), ALL_EDGES, 1)
+                self._forward_places[weight.value] = self._places[weight.value] = place
                 self._kept[place.key] = ALL_EDGES, 1
-                if weight.is_all and weight.value not in self._forward_places:
-                    self._forward_places[weight.value] = self._places[weight.value] = place
-                else:
-                    self._forward_results.append((weight, place))
+
+    def _place(self, value: Value, key: Key, space: int, size: int) -> None:
+        self._places[value] = Place(key, space, size)
+        self._buffers[key] = space, size
 
     def _put(self, view: View, key: Key, space: int) -> None:
         """Lets a view of backward be computed in a buffer, or be copied there."""
-        place = Place(key, space, math.prod(view.shape))
-        if view.is_all and view.value in self._own and view.value not in self._places:
-            self._places[view.value] = place
-            self._buffers[key] = space, place.size
-        else:
-            self._put_copy(view, key, space)
-
-    def _put_copy(self, view: View, key: Key, space: int) -> None:
-        """Lets a view be copied to a buffer."""
-        size = math.prod(view.shape)
-        self._results.append((view, Place(key, space, size)))
-        self._buffers[key] = space, size
+        if not view.is_all or view.value not in self._own or view.value in self._places:
+            view = _copied(view, self._backward)
+        self._place(view.value, key, space, math.prod(view.shape))
 
     def _product(self, number: int) -> WeightGradient:
         product = self._gradients.products[number]
@@ -355,42 +293,36 @@ class _Assembly:
         if value.operation == "gather" and view.is_all:
             parts = view.row // value.size
             return Rows(("read", value.name), 0, value.size, of_edges, parts)
-        space = _own_space(view.space)
-        place = self._places.get(value)
-        if place is None and value in self._own and view.is_all:
-            self._put(view, key, space)
-            return Rows(key, 0, view.row, of_edges)
-        is_kept = place is None and value not in self._own and value.operation not in _CHEAP
-        if is_kept and value.operation != CONSTANT and view.space == value.space:
-            place = self._save(value)
-        if place is not None and place.space == space and view.space == value.space:
-            return Rows(place.key, view.offset, view.row, of_edges)
-        self._put_copy(view, key, space)
+        space, place = _own_space(view.space), self._places.get(value)
+        if view.space == value.space and (place or value not in self._own):
+            if place is None and value.operation not in (*_CHEAP, CONSTANT):
+                place = self._save(value)
+            if place is not None and place.space == space:
+                return Rows(place.key, view.offset, view.row, of_edges)
+        self._put(view, key, space)
         return Rows(key, 0, math.prod(view.shape), of_edges)
 
     def _keep(self, own: Sequence[Value]) -> list[Value]:
-        """The values that forward keeps; the cheap ones are computed again."""
-        views = [view for value in own for view in value.inputs]
-        views += [view for view, _ in self._results]
-        views += [grad for pairs in self._gradients.constants.values() for _, grad in pairs]
-        views += [v for (kind, _), v in self._gradients.sources.items() if kind == "look_up"]
-        read = dict.fromkeys(
-            view.value
-            for view in views
-            if view.value not in self._own and view.value.operation != CONSTANT
-        )
-        again = {value for value in read if value.operation in _CHEAP}
-        for value in read:
-            if value not in again and value not in self._forward_places:
+        """Lets forward keep what backward reads; gives what is computed again."""
+        read, again = {view.value for value in own for view in value.inputs}, []
+        for value in reversed(self._lowered.values):
+            if value in read and value.operation in _CHEAP:
+                read |= {view.value for view in value.inputs}
+                again.append(value)
+            elif value in read and value not in self._places:
                 self._save(value)
-        self._again = [value for value in self._lowered.values if value in again]
-        return self._saved
+        return again[::-1]
 
     def _save(self, value: Value) -> Place:
         """Lets forward keep a value for backward."""
-        space = _own_space(value.space)
-        place = Place(("saved", str(len(self._saved))), space, value.size)
+        place = Place(("saved", str(len(self._kept))), _own_space(value.space), value.size)
         self._forward_places[value] = self._places[value] = place
-        self._kept[place.key] = space, value.size
-        self._saved.append(value)
+        self._kept[place.key] = place.space, value.size
         return place
+
+
+def _copied(view: View, values: list[Value]) -> View:
+    """A copy of a view, which is computed behind some values."""
+    value = Value("copy", view.space, view.shape, (view,))
+    values.append(value)
+    return value.view

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from graphfold.batching.engine.compiled.builder import ValueBuilder
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
     EDGE,
@@ -22,6 +21,7 @@ from graphfold.batching.engine.compiled.values import (
     PREVIOUS,
     WHOLE,
     Value,
+    ValueBuilder,
     View,
     X,
 )
@@ -45,16 +45,15 @@ class Gradients:
     """The computation of backward.
 
     Args:
-        values: in the order in which they are computed.
-        sources: (operation, name) of what the cell reads -> its gradient.
+        values: in the order in which they are computed; the gradients of tables, and of constants
+            that are no weights, are added up there.
+        sources: (operation, name) of what else the cell reads -> its gradient.
         products: the gradients of weights.
-        constants: of constants that are no weights, what is added up over all rows.
     """
 
     values: list[Value]
     sources: dict[tuple[str, str], View] = field(default_factory=dict)
     products: list[Product] = field(default_factory=list)
-    constants: dict[Value, list[tuple[View, View]]] = field(default_factory=dict)
 
 
 def differentiate(
@@ -97,15 +96,14 @@ class _Backward:
             if value not in self._active or value not in self._asked:
                 continue
             grad = self._assembled(value)
-            if value.operation in (X, EDGE, PREVIOUS, *FETCHES) and self._needed(value):
+            if value.operation == "look_up" and self._needed(value):
+                self.to.add("look_up_add", EDGES, grad.shape, [grad], value.name)
+            elif value.operation in (X, EDGE, PREVIOUS, *FETCHES) and self._needed(value):
                 self._found.sources[value.operation, value.name] = grad
             if value.operation.partition(":")[0] in _RULES:
                 rule = _RULES[value.operation.partition(":")[0]]
                 for view, asked in rule(self, value, grad):
                     self._ask(view, asked)
-        self._found.constants = {
-            value: asked for value, asked in self._asked.items() if value.operation == CONSTANT
-        }
         return self._found
 
     def _find_active(self) -> set[Value]:
@@ -124,8 +122,14 @@ class _Backward:
         return value in active or (value.operation == CONSTANT and self._needed(value))
 
     def _ask(self, view: View, asked: View) -> None:
-        if self.wants(view):
-            self._asked.setdefault(view.value, []).append((view, asked))
+        value = view.value
+        if not self.wants(view):
+            return
+        if value.operation == CONSTANT:
+            sink = self.to.add("accumulate", asked.space, asked.shape, [asked], value.name)
+            sink.value.name, sink.value.number = value.name, view
+        else:
+            self._asked.setdefault(value, []).append((view, asked))
 
     def wants(self, view: View) -> bool:
         """True if the gradient of an input is wanted."""

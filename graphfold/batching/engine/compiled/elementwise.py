@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from graphfold.batching.engine.compiled.builder import Operand, ValueBuilder
-from graphfold.batching.engine.compiled.values import WHOLE, Untraceable, View
+from graphfold.batching.engine.compiled.values import (
+    WHOLE,
+    Operand,
+    Untraceable,
+    ValueBuilder,
+    View,
+)
 
 aten = torch.ops.aten
 
-#: Operations of torch that are one native operation of the same arguments.
-SAME: Mapping[Any, str] = {
-    aten.neg: "neg",
-    aten.abs: "abs",
-    aten.exp: "exp",
-    aten.log: "log",
-    aten.log1p: "log1p",
-    aten.expm1: "expm1",
-    aten.sqrt: "sqrt",
-    aten.rsqrt: "rsqrt",
-    aten.reciprocal: "reciprocal",
-    aten.sigmoid: "sigmoid",
-    aten.tanh: "tanh",
-    aten.relu: "relu",
-    aten.erf: "erf",
-    aten.sin: "sin",
-    aten.cos: "cos",
-    aten.sign: "sign",
-    aten.mul: "mul",
-    aten.maximum: "maximum",
-    aten.minimum: "minimum",
-    aten.eq: "eq",
-    aten.ne: "ne",
-    aten.lt: "lt",
-    aten.le: "le",
-    aten.gt: "gt",
-    aten.ge: "ge",
-    aten.logical_and: "logical_and",
-    aten.logical_or: "logical_or",
-    aten.logical_not: "logical_not",
-    aten.where: "where",
-}
+#: Operations of torch that are one native operation of the same name and arguments.
+SAME = (
+    *("neg", "abs", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sigmoid"),
+    *("tanh", "relu", "erf", "sin", "cos", "sign", "mul", "maximum", "minimum", "where"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"),
+)
 
 
 class Composed:
@@ -162,4 +141,4 @@ def elementwise(to: ValueBuilder) -> dict[Any, Callable[..., View]]:
         for name in vars(Composed)
         if not name.startswith("_")
     }
-    return {**{packet: same(name) for packet, name in SAME.items()}, **named}
+    return {**{getattr(aten, name): same(name) for name in SAME}, **named}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +12,9 @@ import torch
 from torch import Tensor, fx
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.compiled.builder import ValueBuilder
 from graphfold.batching.engine.compiled.elementwise import elementwise
-from graphfold.batching.engine.compiled.statistics import RunningStatistics
-from graphfold.batching.engine.compiled.tensors import TensorOf, find_tensors
+from graphfold.batching.engine.compiled.recorder import gives_views, shares_memory
+from graphfold.batching.engine.compiled.tensors import RunningStatistics, TensorOf, find_tensors
 from graphfold.batching.engine.compiled.trace import Signature, Trace
 from graphfold.batching.engine.compiled.values import (
     CONSTANT,
@@ -24,9 +22,11 @@ from graphfold.batching.engine.compiled.values import (
     EDGES,
     NODES,
     PREVIOUS,
+    SOURCES,
     WHOLE,
     Untraceable,
     Value,
+    ValueBuilder,
     View,
     X,
 )
@@ -34,15 +34,7 @@ from graphfold.batching.engine.compiled.values import (
 aten = torch.ops.aten
 
 #: Operations that give what they are given.
-_HANDLES = (
-    aten.detach,
-    aten.alias,
-    aten.clone,
-    aten.lift_fresh_copy,
-    aten.lift_fresh,
-    aten._to_copy,
-    aten.contiguous,
-)
+_HANDLES = (aten.clone, aten.lift_fresh_copy, aten._to_copy)
 #: Where values are filled with one number: the number, or the name of its argument.
 _FILLS: Mapping[Any, float | str] = {
     aten.zeros_like: 0,
@@ -103,6 +95,7 @@ class _Lowering:
         self._nodes, self._edges = trace.sizes.nodes, signature.count_edges(trace.sizes)
         self.to = ValueBuilder(signature.arity)
         self._views: dict[fx.Node, Any] = {}
+        self._whole: dict[fx.Node, View] = {}  # what a node looks at, contiguous
         self._fixed: dict[fx.Node, None] = {}  # nodes that depend on parameters alone
         self._constants: dict[fx.Node, Value] = {}
         self._changed: set[fx.Node] = set()
@@ -112,28 +105,13 @@ class _Lowering:
         self._learned_shared = {name for name, *_, wanted in signature.shared if wanted}
         self._elementwise = elementwise(self.to)
         self._others: dict[Any, Callable[[fx.Node], Any]] = {
-            aten.view: self._reshape,
-            aten._unsafe_view: self._reshape,
-            aten.reshape: self._reshape,
-            aten.unsqueeze: self._reshape,
-            aten.squeeze: self._reshape,
-            aten.expand: self._expand,
-            aten.slice: self._slice,
-            aten.select: self._select,
-            aten.split: self._split,
-            aten.split_with_sizes: self._split,
-            aten.unsafe_split: self._split,
-            aten.unsafe_split_with_sizes: self._split,
-            aten.unbind: self._unbind,
-            aten.permute: self._permute,
-            aten.transpose: self._permute,
             aten.cat: self._cat,
-            aten.stack: self._stack,
+            aten.stack: self._cat,
             aten.mm: self._product,
             aten.addmm: self._product,
-            aten.sum: self._sum,
+            aten.sum: lambda n: self._reduce(n, "reduce_sum"),
             aten.mean: self._mean,
-            aten.amax: self._max,
+            aten.amax: lambda n: self._reduce(n, "reduce_max"),
             aten._softmax: self._softmax,
             aten.native_layer_norm: self._layer_norm,
             aten.native_batch_norm: self._batch_norm,
@@ -163,7 +141,15 @@ class _Lowering:
             elif node.op == "call_function":
                 self._views[node] = self._call(node)
         (returned,) = self._trace.graph.output_node().args
-        return [self._output(node) for node in returned]  # type: ignore[union-attr]
+        views: list[View] = []
+        for node in returned:  # type: ignore[union-attr]
+            view = self._output(node)
+            value = view.value
+            is_own = view.is_all and value.space == NODES and value.operation not in SOURCES
+            if not is_own or any(value is other.value for other in views):
+                view = self.to.copy(view)
+            views.append(view)
+        return views
 
     def finish(self, cell: Cell, outputs: dict[str, View]) -> Lowered:
         """The values, with the code of the constants."""
@@ -227,8 +213,12 @@ class _Lowering:
         if not self._has_rows(node) and all(source in self._fixed for source in inputs):
             self._fixed[node] = None
             return None
-        if node.target is operator.getitem:
-            return self._views[node.args[0]][node.args[1]]  # type: ignore[index]
+        made: Any = node.args[0] if node.target is operator.getitem else node
+        if gives_views(made.target):
+            is_read = node.users and isinstance(node.meta["val"], Tensor)  # autograd detaches, too
+            return self._arranged(node, made.args[0]) if is_read else None
+        if made is not node:
+            return self._views[made][node.args[1]]
         packet, view = self._packet(node), None
         if packet in _HANDLES:
             return self._handle(node)
@@ -343,8 +333,6 @@ class _Lowering:
 
     def _handle(self, node: fx.Node) -> View:
         view, value = self._view(node.args[0]), node.meta["val"]
-        if self._packet(node) == aten.detach and self._signature.differentiate and node.users:
-            return self.to.add("detach", view.space, view.shape, [view])
         source: Any = node.args[0]
         is_cut = source.meta["val"].is_floating_point() and not value.is_floating_point()
         if is_cut or value.dtype not in (self._signature.dtype, torch.int64, torch.bool):
@@ -360,116 +348,58 @@ class _Lowering:
             "fill", self._space(node), shape, [self.to.number(float(number)).expanded(shape)]
         )
 
-    def _reshape(self, node: fx.Node) -> View:
-        """All that changes the shape and leaves the order."""
-        view, space = self._view(node.args[0]), self._space(node)
-        shape = tuple(node.meta["val"].shape[1:])
-        if view.space == WHOLE:
-            raise Untraceable("it makes rows of a parameter")
-        if view.space == space:
-            return self.to.reshape(view, shape)
-        if space == NODES:
-            return self.to.reshape(self.to.in_space(view, NODES), shape)
-        arity = self._signature.arity or 0
-        return self.to.in_space(self.to.reshape(view, (arity, *shape)), EDGES)
+    def _arranged(self, node: fx.Node, source: Any) -> View:
+        """A view, which torch describes by strides: slices, reshapes, stretched dimensions."""
+        tensor, packet = node.meta["val"], getattr(node.target, "overloadpacket", None)
+        space, shape = self._space(node), tuple(tensor.shape[1:])
+        if source in self._fixed:
+            if packet != aten.expand:
+                raise Untraceable("it makes rows of a parameter")
+            return self.to.add("copy", space, shape, [self._view(source).expanded(shape)])
+        if tensor.dtype != source.meta["val"].dtype:
+            raise Untraceable(f"it takes numbers for {tensor.dtype}")
+        if source not in self._whole:
+            view = self._view(source)
+            if not source.meta["val"].is_contiguous():
+                raise Untraceable("it takes a view of what it has changed in place")
+            self._whole[source] = view if view.is_all else self.to.copy(view)
+        whole = self._whole[source]
+        if packet == aten.detach and self._signature.differentiate and node.users:
+            whole = self.to.add("detach", whole.space, whole.shape, [whole])
+        self._whole[node] = whole
+        size, row = math.prod(whole.shape), tensor.stride(0)
+        count = self._nodes if whole.space == NODES else self._edges
+        if size and row * tensor.shape[0] != count * size:
+            raise Untraceable("it works across the nodes of a group")
+        offset = tensor.storage_offset()
+        return View(whole.value, space, shape, tensor.stride()[1:], offset, row if size else 0)
 
-    def _expand(self, node: fx.Node) -> View:
-        view, shape = self._view(node.args[0]), tuple(node.meta["val"].shape[1:])
-        if view.space == WHOLE:  # one row for all
-            return self.to.add("copy", self._space(node), shape, [view.expanded(shape)])
-        return view.expanded(shape)
-
-    def _dim(self, node: fx.Node, place: int, default: int = 0) -> int:
+    def _after_rows(self, source: Any, dim: Any) -> int:
         """A dimension that an operation names, counted after the rows."""
-        dim: Any = node.args[place] if len(node.args) > place else node.kwargs.get("dim", default)
-        return self._after_rows(node.args[0], dim)
-
-    def _after_rows(self, source: Any, dim: int) -> int:
         dim = dim % source.meta["val"].dim()
         if dim == 0:
             raise Untraceable("it works across the nodes of a group")
         return dim - 1
 
-    def _cut(self, view: View, dim: int, start: int, size: int) -> View:
-        shape, offset = list(view.shape), view.offset + start * view.steps[dim]
-        shape[dim] = size
-        return view.arranged(shape, view.steps, offset)
-
-    def _slice(self, node: fx.Node) -> View:
-        view = self._view(node.args[0])
-        args: list[Any] = [*node.args, *[None] * 5]
-        # x[:, 0] has a slice of all rows before the rest, in torch up to 2.6.
-        if args[1:5] in ([0, 0, sys.maxsize, None], [0, 0, sys.maxsize, 1]):
-            return view
-        dim = self._dim(node, 1)
-        start, stop, step = slice(args[2], args[3], args[4]).indices(view.shape[dim])
-        found = self._cut(view, dim, start, len(range(start, stop, step)))
-        steps = list(found.steps)
-        steps[dim] *= step
-        return found.arranged(found.shape, steps)
-
-    def _select(self, node: fx.Node) -> View:
-        view, dim = self._view(node.args[0]), self._dim(node, 1)
-        index: Any = node.args[2]
-        return self._without(self._cut(view, dim, index % view.shape[dim], 1), dim)
-
-    def _without(self, view: View, dim: int) -> View:
-        shape = view.shape[:dim] + view.shape[dim + 1 :]
-        return view.arranged(shape, view.steps[:dim] + view.steps[dim + 1 :])
-
-    def _split(self, node: fx.Node) -> list[View]:
-        view, dim = self._view(node.args[0]), self._dim(node, 2)
-        sizes = [part.shape[dim + 1] for part in node.meta["val"]]
-        starts = [sum(sizes[:number]) for number in range(len(sizes))]
-        return [self._cut(view, dim, *part) for part in zip(starts, sizes, strict=True)]
-
-    def _unbind(self, node: fx.Node) -> list[View]:
-        view, dim = self._view(node.args[0]), self._dim(node, 1)
-        parts = (self._cut(view, dim, number, 1) for number in range(view.shape[dim]))
-        return [self._without(part, dim) for part in parts]
-
-    def _permute(self, node: fx.Node) -> View:
-        view, source = self._view(node.args[0]), node.args[0]
-        if self._packet(node) == aten.transpose:
-            order = list(range(len(view.shape)))
-            one, other = (self._after_rows(source, dim) for dim in node.args[1:3])  # type: ignore[arg-type]
-            order[one], order[other] = order[other], order[one]
-        else:
-            dims: Any = node.args[1]
-            if dims[0] % len(dims) != 0:
-                raise Untraceable("it works across the nodes of a group")
-            order = [self._after_rows(source, dim) for dim in dims[1:]]
-        return view.arranged([view.shape[d] for d in order], [view.steps[d] for d in order])
-
     def _cat(self, node: fx.Node) -> View:
+        """Rows side by side; of a stack, each with a dimension of its own."""
         parts: Any = node.args[0]
-        dims = node.meta["val"].dim()
-        dim: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-        if dim % dims == 0:
-            raise Untraceable("it works across the nodes of a group")
-        views = [self._view(part) for part in parts if part.meta["val"].dim() == dims]
-        space, shape = self._space(node), node.meta["val"].shape[1:]
-        made = self.to.add(f"cat:{dim % dims - 1}", space, shape, views)
+        dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        at, space = self._after_rows(node, dim), self._space(node)
+        if self._packet(node) == aten.stack:
+            views = [self._view(part) for part in parts]
+            views = [
+                view.arranged(
+                    (*view.shape[:at], 1, *view.shape[at:]), (*view.steps[:at], 1, *view.steps[at:])
+                )
+                for view in views
+            ]
+        else:
+            # What has no row, torch leaves out.
+            parts = [part for part in parts if part.meta["val"].dim() == node.meta["val"].dim()]
+            views = [self._view(part) for part in parts]
         if any(view.space != space for view in views):
             raise Untraceable("it joins rows with a parameter")
-        return made
-
-    def _stack(self, node: fx.Node) -> View:
-        parts: Any = node.args[0]
-        dims = node.meta["val"].dim()
-        dim: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-        if dim % dims == 0:
-            raise Untraceable("it works across the nodes of a group")
-        at, space = dim % dims - 1, self._space(node)
-        views = [self._view(part) for part in parts]
-        if any(view.space != space for view in views):
-            raise Untraceable("it joins rows with a parameter")
-        views = [
-            view.arranged(
-                (*view.shape[:at], 1, *view.shape[at:]), (*view.steps[:at], 1, *view.steps[at:])
-            )
-            for view in views
-        ]
         return self.to.add(f"cat:{at}", space, node.meta["val"].shape[1:], views)
 
     def _product(self, node: fx.Node) -> View:
@@ -493,30 +423,21 @@ class _Lowering:
         dims: Any = node.args[1] if len(node.args) > 1 else ()
         if not dims:
             raise Untraceable("it works across the nodes of a group")
-        return self._reduced(view, [self._after_rows(node.args[0], d) for d in dims], operation)
+        dims = [self._after_rows(node.args[0], dim) for dim in dims]
+        return self.to.reshape(self._reduced(view, dims, operation), node.meta["val"].shape[1:])
 
     def _reduced(self, view: View, dims: Sequence[int], operation: str) -> View:
         """Reduced over dimensions, which stay as ones."""
         shape = [1 if dim in dims else size for dim, size in enumerate(view.shape)]
         return self.to.add(operation, view.space, shape, [view])
 
-    def _sum(self, node: fx.Node) -> View:
-        return self._reshaped(node, self._reduce(node, "reduce_sum"))
-
     def _mean(self, node: fx.Node) -> View:
         total = self._reduce(node, "reduce_sum")
-        count = self._view(node.args[0]).shape
-        factor = math.prod(total.shape) / max(math.prod(count), 1)
-        return self._reshaped(node, self.to.apply("mul", total, factor))
-
-    def _max(self, node: fx.Node) -> View:
-        return self._reshaped(node, self._reduce(node, "reduce_max"))
-
-    def _reshaped(self, node: fx.Node, view: View) -> View:
-        return self.to.reshape(view, tuple(node.meta["val"].shape[1:]))
+        count = math.prod(self._view(node.args[0]).shape)
+        return self.to.apply("mul", total, math.prod(total.shape) / max(count, 1))
 
     def _softmax(self, node: fx.Node) -> View:
-        view, dim = self._view(node.args[0]), self._dim(node, 1)
+        view, dim = self._view(node.args[0]), self._after_rows(*node.args[:2])
         highest = self._reduced(view, [dim], "reduce_max")
         highest = self.to.add("detach", highest.space, highest.shape, [highest])
         weight = self.to.apply("exp", self.to.apply("sub", view, highest))
@@ -598,10 +519,7 @@ def _may_share_memory(node: fx.Node) -> bool:
     """True if a node may have the memory of what it is computed from."""
     if node.target is operator.getitem:
         return _may_share_memory(node.all_input_nodes[0])
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or schema.is_mutable:
-        return False
-    return any(result.alias_info is not None for result in schema.returns)
+    return shares_memory(node.target)
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:

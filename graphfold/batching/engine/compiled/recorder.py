@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ class Recorder:
 
     Args:
         arguments: the tensors that stand for the graph's arguments.
+        num_rows: the first sizes of what has a row for each node or edge. It is contiguous, unless
+            it is a view, so views are told by their strides.
 
     Attributes:
         graph: what has been recorded.
@@ -29,12 +31,13 @@ class Recorder:
         counted: tensors of the code that count its calls, each with what a call adds.
     """
 
-    def __init__(self, arguments: Sequence[Tensor]) -> None:
+    def __init__(self, arguments: Sequence[Tensor], num_rows: Collection[int]) -> None:
         self.graph = fx.Graph()
         self.constants: dict[str, Tensor] = {}
         self.counted: list[tuple[Tensor, int]] = []
         self._held: list[Tensor] = []  # so that no other tensor gets the identity of one
         self._nodes: dict[int, fx.Node] = {}
+        self._num_rows = num_rows
         for number, tensor in enumerate(arguments):
             self._note(tensor, self.graph.placeholder(f"argument_{number}"))
 
@@ -47,6 +50,8 @@ class Recorder:
             return self._count(func, changed, args[1:])
         map_aggregate((args, kwargs), self._refuse_computed)
         result = func(*args, **kwargs)
+        if changed is None and not gives_views(func):
+            result = map_aggregate(result, self._contiguous)
         parts = result if isinstance(result, (list, tuple)) else [result]
         if not any(isinstance(part, Tensor) for part in parts):
             return result  # a size, a device
@@ -80,6 +85,10 @@ class Recorder:
             )
         return value
 
+    def _contiguous(self, value: Any) -> Any:
+        has_rows = isinstance(value, Tensor) and value.dim() and value.shape[0] in self._num_rows
+        return value.contiguous() if has_rows else value
+
     @property
     def has_hooks(self) -> bool:
         """True if hooks have been registered on tensors that are computed."""
@@ -104,10 +113,32 @@ class Recorder:
         node.meta["val"] = tensor
 
 
-def record(function: Callable[..., Sequence[Tensor]], arguments: Sequence[Tensor]) -> Recorder:
-    """The graph of a function of tensors without numbers."""
-    recorder = Recorder(arguments)
+def record(
+    function: Callable[..., Sequence[Tensor]],
+    arguments: Sequence[Tensor],
+    num_rows: Collection[int],
+) -> Recorder:
+    """The graph of a function of tensors without numbers; see `Recorder`."""
+    recorder = Recorder(arguments, num_rows)
     with handling_operations(recorder.record):
         returned = function(*arguments)
     recorder.graph.output([recorder.node_of(tensor) for tensor in returned])
     return recorder
+
+
+#: Operations that give views and do not say so.
+_UNDECLARED = ("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes")
+
+
+def shares_memory(operation: Any) -> bool:
+    """True if an operation says that it may give what it is given in another arrangement."""
+    schema = getattr(operation, "_schema", None)
+    if schema is None or schema.is_mutable:
+        return False
+    return any(result.alias_info is not None for result in schema.returns)
+
+
+def gives_views(operation: Any) -> bool:
+    """True if what an operation gives lies where its first argument does."""
+    packet = getattr(operation, "overloadpacket", None)
+    return shares_memory(operation) or getattr(packet, "__name__", "") in _UNDECLARED

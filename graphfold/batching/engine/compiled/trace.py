@@ -19,9 +19,10 @@ from torch import Tensor, fx
 
 from graphfold._torch import fake_tensors
 from graphfold.batching.cell import Cell, NodeInput
-from graphfold.batching.children import Children
+from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.compiled.recorder import record
 from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.batching.kernels.segment_kernels import Kernel
 from graphfold.errors import GraphfoldError
 
 
@@ -123,17 +124,19 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
     def run(*tensors: Tensor) -> list[Tensor]:
         read = dict(zip(given, tensors, strict=True))
         x: NodeInput = {name: t for (how, name), t in read.items() if how == "x"}
-        state = cell.forward(
-            x[""] if list(x) == [""] else x,  # type: ignore[index]
-            TracedChildren(read, signature, sizes),
+        edge, shared = (
+            {name: t for (how, name), t in read.items() if how == wanted}
+            for wanted in ("edge", "shared")
         )
+        children = Children(TracedReader(read), sizes.nodes, signature.arity, edge, shared, _KERNEL)
+        state = cell.forward(x[""] if list(x) == [""] else x, children)  # type: ignore[index]
         returned = [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
         _refuse_own_derivatives(returned)
         return returned
 
     _operations()
     with torch.set_grad_enabled(signature.differentiate), _as_untraceable(), mode:
-        found = record(run, list(given.values()))
+        found = record(run, list(given.values()), (sizes.nodes, signature.count_edges(sizes)))
         if found.has_hooks:
             raise Untraceable("it registers hooks on tensors")
     return Trace(found.graph, tuple(given), found.constants, found.counted, sizes)
@@ -233,96 +236,46 @@ def _operations() -> torch.library.Library:
     return library  # type: ignore[no-any-return]
 
 
-class TracedChildren(Children):
-    """The children of a trace: what a cell reads of them becomes an argument of the graph.
+class TracedReader(StateReader):
+    """What stands for the children: all that a cell reads of them is an argument of the graph.
 
     Args:
         given: (how, name) -> what stands for it.
-        signature: what there is to read.
-        sizes: of the trace.
     """
 
-    def __init__(
-        self, given: Mapping[tuple[str, str], Tensor], signature: Signature, sizes: Sizes
-    ) -> None:
+    def __init__(self, given: Mapping[tuple[str, str], Tensor]) -> None:
         self._given = given
-        self._num_edges = signature.count_edges(sizes)
-        self.group_size = sizes.nodes
-        self.arity = signature.arity
-        self.edge = {name: tensor for (how, name), tensor in given.items() if how == "edge"}
-        self.shared = {name: tensor for (how, name), tensor in given.items() if how == "shared"}
-
-    @property
-    def ptr(self) -> Tensor:
-        return self._given["ptr", ""]
-
-    @property
-    def parent(self) -> Tensor:
-        return self._given["parent", ""]
-
-    @property
-    def count(self) -> Tensor:
-        return self._given["count", ""]
-
-    @property
-    def child_count(self) -> Tensor:
-        return self._given["child_count", ""]
-
-    @property
-    def position(self) -> Tensor:
-        return self._given["position", ""]
+        self.ptr, self.parent = given["ptr", ""], given["parent", ""]
 
     def rows(self, field: str) -> Tensor:
         return self._read("rows", field)
 
-    def stack(self, field: str) -> Tensor:
-        if self.arity is None:
-            return super().stack(field)
-        rows = self.rows(field)
-        return rows.view(self.group_size, self.arity, rows.shape[1])
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        if weight is None:
+            return self._read("sum", field)
+        return _KERNEL.sum(self.rows(field) * weight.unsqueeze(-1), self.ptr, self.parent)
 
     def previous(self, field: str) -> Tensor:
-        return self._own(field)
-
-    def _own(self, field: str) -> Tensor:
         return self._read("previous", field)
 
-    def sum(
-        self,
-        field: str | Tensor,
-        weight: Tensor | None = None,
-        own: Tensor | float | None = None,
-    ) -> Tensor:
-        if isinstance(field, str) and weight is None:
-            return self._add_own(self._read("sum", field), field, own)
-        values = self.rows(field) if isinstance(field, str) else field
-        values = values if weight is None else values * weight.unsqueeze(-1)
-        total: Tensor = torch.ops.graphfold.sum_edges(values, self.ptr)
-        return self._add_own(total, field, own) if isinstance(field, str) else total
+    def count(self) -> Tensor:
+        return self._given["count", ""]
 
-    def mean(self, field: str | Tensor) -> Tensor:
-        total = self.sum(field)
-        count = self.count.clamp(min=1).to(total.dtype)
-        return total / count.view(-1, *[1] * (total.dim() - 1))
+    def child_count(self) -> Tensor:
+        return self._given["child_count", ""]
 
-    def max(self, field: str | Tensor) -> Tensor:
-        values = self.rows(field) if isinstance(field, str) else field
-        highest: Tensor = torch.ops.graphfold.max_edges(values, self.ptr)
-        return highest
-
-    def softmax(self, score: Tensor) -> Tensor:
-        weight = torch.exp(score - self.expand(self.max(score.detach())))
-        return weight / self.expand(self.sum(weight))
-
-    def attend(self, field: str | Tensor, score: Tensor) -> Tensor:
-        rows = self.rows(field) if isinstance(field, str) else field
-        return self.sum(self.softmax(score.reshape(-1, 1)) * rows)
-
-    def expand(self, values: Tensor) -> Tensor:
-        rows: Tensor = torch.ops.graphfold.expand_nodes(values, self.parent)
-        return rows
+    def position(self) -> Tensor:
+        return self._given["position", ""]
 
     def _read(self, how: str, field: str) -> Tensor:
         if (how, field) not in self._given:
             raise Untraceable(f"it reads the field '{field}', which is not there")
         return self._given[how, field]
+
+
+#: Reductions that a trace names.
+_KERNEL = Kernel(
+    lambda values, ptr, parent: torch.ops.graphfold.sum_edges(values, ptr),
+    lambda values, ptr, parent: torch.ops.graphfold.max_edges(values, ptr),
+    lambda values, ptr, parent: torch.ops.graphfold.expand_nodes(values, parent),
+)

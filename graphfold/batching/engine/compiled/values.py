@@ -3,14 +3,18 @@
 A cell is a graph of `Value`s. Each has memory of its own, one contiguous row for every node or edge
 of a block; or, if it is `whole`, one row for all. A `View` only arranges a value: slices, reshapes
 and expanded dimensions cost nothing.
+
+What is computed before a mean over a group is known, and after, are stages: all blocks of a group
+end a stage before one of them begins the next. Scratch memory does not last so long: what a later
+stage reads lies in a buffer of the pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
@@ -117,11 +121,6 @@ class View:
         new = [0 if size == 1 and wanted != 1 else step for wanted, size, step in sizes]
         return self.arranged(shape, [*[0] * missing, *new])
 
-    def reshaped(self, shape: Sequence[int]) -> Self | None:
-        """The same numbers in another shape; None if they do not lie so."""
-        steps = _reshaped_steps(self.shape, self.steps, shape)
-        return None if steps is None else self.arranged(shape, steps)
-
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """The steps of a tensor whose numbers lie side by side."""
@@ -132,28 +131,160 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
-def _reshaped_steps(
-    old: Sequence[int], steps: Sequence[int], new: Sequence[int]
-) -> list[int] | None:
-    """Steps for another shape of the same numbers, as in `torch.Tensor.view`."""
-    if 0 in old:
-        return list(contiguous(new))
-    dims = [(size, step) for size, step in zip(old, steps, strict=True) if size != 1]
-    found: list[int] = []
-    chunk: tuple[int, int] | None = None  # (numbers left, step of the innermost) of merged dims
-    for size in reversed(new):
-        if size == 1:
-            found.append(1)
-            continue
-        if chunk is None or chunk[0] == 1:
-            if not dims:
-                return None
-            length, step = dims.pop()
-            while dims and dims[-1][1] == length * step:
-                length *= dims.pop()[0]
-            chunk = length, step
-        if chunk[0] % size:
-            return None
-        found.append(chunk[1])
-        chunk = chunk[0] // size, chunk[1] * size
-    return found[::-1]
+#: What an elementwise operation takes.
+Operand: TypeAlias = View | float
+
+
+class ValueBuilder:
+    """Values in the order in which they are computed.
+
+    Args:
+        arity: the number of edges of each node, or None if it differs.
+        label: tells what is of groups in one direction from that in the other.
+    """
+
+    def __init__(self, arity: int | None, label: str = "") -> None:
+        self.arity = arity
+        self.values: list[Value] = []
+        self._label, self._num_of_groups = label, 0
+        self._numbers: dict[float, Value] = {}
+
+    def add(
+        self,
+        operation: str,
+        space: str,
+        shape: Sequence[int],
+        inputs: Sequence[View] = (),
+        name: str = "",
+    ) -> View:
+        """A new value, seen as a whole."""
+        if space == GROUP:
+            self._num_of_groups += 1
+            name = f"{self._label}{self._num_of_groups}"
+        value = Value(operation, space, tuple(shape), tuple(inputs), name)
+        self.values.append(value)
+        return value.view
+
+    def number(self, number: float) -> View:
+        """A number of the code."""
+        number = float(number)
+        if number not in self._numbers or number == 0:  # 0.0 equals -0.0
+            self._numbers[number] = Value(CONSTANT, WHOLE, (), number=number)
+        return self._numbers[number].view
+
+    def apply(self, operation: str, *operands: Operand) -> View:
+        """An elementwise operation, its operands stretched to a common shape."""
+        views = [x if isinstance(x, View) else self.number(x) for x in operands]
+        spaces = {view.space for view in views}
+        space = next((own for own in (NODES, EDGES, GROUP) if own in spaces), None)
+        if space is None:
+            raise Untraceable(f"it computes {operation} of numbers alone")
+        if {NODES, EDGES} <= spaces:
+            views = [self.in_space(v, NODES) if v.space == EDGES else v for v in views]
+        rows = [view for view in views if view.space == space]
+        shape = _common_shape(rows, [view for view in views if view.space != space])
+        return self.add(operation, space, shape, [view.expanded(shape) for view in views])
+
+    def mean_of_group(self, view: View) -> View:
+        """The mean over all nodes of the group.
+
+        Raises:
+            Untraceable: of what belongs to edges.
+        """
+        if view.space != NODES:
+            raise Untraceable("it takes a mean over all edges of a group")
+        return self.add(MEAN_OF_GROUP, GROUP, view.shape, [self.contiguous(view)])
+
+    def copy(self, view: View) -> View:
+        """The same numbers side by side, in memory of their own."""
+        return self.add("copy", view.space, view.shape, [view])
+
+    def contiguous(self, view: View) -> View:
+        """The same, copied unless the numbers of a row lie side by side."""
+        return view if view.is_contiguous else self.copy(view)
+
+    def reshape(self, view: View, shape: Sequence[int]) -> View:
+        """The same numbers in another shape, copied unless they lie side by side."""
+        if view.shape == tuple(shape):
+            return view
+        return self.contiguous(view).arranged(shape, contiguous(shape))
+
+    def in_space(self, view: View, space: str) -> View:
+        """The edges of a node side by side as a row of it, or the other way round.
+
+        Raises:
+            Untraceable: if nodes have any number of edges.
+        """
+        if view.space == space:
+            return view
+        if self.arity is None or view.space == WHOLE:
+            raise Untraceable("it joins rows of nodes with rows of edges")
+        if space == NODES:
+            return View(
+                view.value,
+                NODES,
+                (self.arity, *view.shape),
+                (view.row, *view.steps),
+                view.offset,
+                self.arity * view.row,
+            )
+        if view.shape[:1] != (self.arity,):
+            raise Untraceable("it takes rows of nodes for rows of edges")
+        if self.arity * view.steps[0] != view.row:
+            view = self.copy(view)
+        return View(view.value, EDGES, view.shape[1:], view.steps[1:], view.offset, view.steps[0])
+
+
+def _common_shape(rows: Sequence[View], whole: Sequence[View]) -> tuple[int, ...]:
+    """The shape of a row to which all operands can be stretched."""
+    num_dims = max(len(view.shape) for view in rows)
+    if any(len(view.shape) != num_dims for view in rows):
+        raise Untraceable("it stretches rows over each other")
+    shapes = [view.shape for view in rows]
+    for view in whole:
+        own = view.shape
+        if len(own) == num_dims + 1 and own[0] == 1:
+            own = own[1:]
+        if len(own) > num_dims:
+            raise Untraceable("it stretches a tensor to fewer dimensions")
+        shapes.append((1,) * (num_dims - len(own)) + own)
+    sizes = []
+    for dim in zip(*shapes, strict=True):
+        found = {size for size in dim if size != 1}
+        if len(found) > 1:
+            raise Untraceable("it joins tensors of different shapes")
+        sizes.append(found.pop() if found else 1)
+    return tuple(sizes)
+
+
+def stages_of(values: Sequence[Value]) -> dict[Value, int]:
+    """The stage in which each of some values, in order, is computed.
+
+    As early as can be; but what is computed from buffers alone waits until it is read.
+    """
+    found: dict[Value, int] = {}
+    read_in: dict[Value, int] = {}
+    for value in values:
+        found[value] = max((known_in(view.value, found) for view in value.inputs), default=0)
+        for view in value.inputs:
+            read_in[view.value] = min(read_in.get(view.value, found[value]), found[value])
+    for value, first in read_in.items():
+        rests = all(view.value not in found or view.space == GROUP for view in value.inputs)
+        if value in found and rests and value.operation != MEAN_OF_GROUP:
+            found[value] = max(found[value], first)
+    return found
+
+
+def known_in(value: Value, stages: Mapping[Value, int]) -> int:
+    """The first stage in which a value can be read; what is computed elsewhere is there."""
+    return stages.get(value, 0) + (value.operation == MEAN_OF_GROUP and value in stages)
+
+
+def lasting(values: Sequence[Value]) -> list[Value]:
+    """Those of some values, in order, that later stages read."""
+    stages = stages_of(values)
+    read_in: dict[Value, int] = {}
+    for value in values:
+        for view in value.inputs:
+            read_in[view.value] = max(read_in.get(view.value, 0), stages[value])
+    return [v for v in values if v.space != GROUP and read_in.get(v, 0) > known_in(v, stages)]

@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime
+import dis
 import io
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 
 import numpy as np
 import torch
 
 from graphfold.batching.engine.watched.kinds import is_constant
-from graphfold.batching.engine.watched.names import CodeNames
 from graphfold.batching.engine.watched.parts import ABSENT, Parts
+
+_BUILTINS = frozenset(vars(builtins))
+#: Of functions, and of the bodies of classes within them.
+_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+
+
+@dataclass(frozen=True)
+class CodeNames:
+    """The names in the code of a function, and of the functions within it.
+
+    Attributes:
+        loaded: names looked up among the globals of its module, then among Python's own.
+        imported: modules that it imports when it runs.
+        named: all of them, the names of attributes, and strings, which may be given to `getattr`.
+    """
+
+    loaded: frozenset[str]
+    imported: frozenset[str]
+    named: frozenset[str]
+
+    def builtins_of(self, function: FunctionType) -> frozenset[str]:
+        """Those among the loaded that no global of the function's module hides at present."""
+        return (self.loaded & _BUILTINS).difference(function.__globals__)
+
+    def modules_of(self, function: FunctionType) -> Iterator[tuple[str, ModuleType | None]]:
+        """The modules that it imports, by name; None for one that nobody has imported yet."""
+        package = str(function.__globals__.get("__package__") or "")
+        for name in self.imported:
+            # A relative import tells of the package no more than a number, so all are tried.
+            prefixes = [package.rsplit(".", up)[0] for up in range(package.count(".") + 1)]
+            places = [name, *(f"{prefix}.{name}".strip(".") for prefix in prefixes)]
+            found = [sys.modules[place] for place in places if place in sys.modules]
+            yield from ((name, module) for module in found)
+            if not found:
+                yield name, None
+            elif "." in name:  # `import a.b` makes `a` known
+                yield name, sys.modules.get(name.partition(".")[0], found[0])
+
+
+@lru_cache(maxsize=1024)
+def names_of(code: CodeType) -> CodeNames:
+    """The names in a function's code."""
+    loaded, imported, named = set[str](), set[str](), set[str]()
+    stack = [code]
+    while stack:
+        code = stack.pop()
+        steps = list(dis.get_instructions(code))
+        loaded.update(step.argval for step in steps if step.opname in _LOADS)
+        imported.update(step.argval for step in steps if step.opname == "IMPORT_NAME")
+        named.update(code.co_names, (const for const in code.co_consts if isinstance(const, str)))
+        stack += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return CodeNames(frozenset(loaded), frozenset(imported), frozenset(named))
+
 
 #: What gives other results from call to call, though nothing in the program changes.
 _CHANGING: Mapping[str, Sequence[object]] = {
@@ -77,29 +134,26 @@ def is_constant_function(function: FunctionType) -> bool:
     return is_constant(function.__globals__.get("__name__"))
 
 
-def closure_of(function: FunctionType, get: Callable[[], FunctionType]) -> Parts:
+def closure_of(function: FunctionType) -> Parts:
     """The variables that a function closes over."""
     names = function.__code__.co_freevars
     # What `super()` closes over is the class of an object that is known already.
     order = sorted(range(len(names)), key=lambda n: names[n] != "__class__")
 
-    def read() -> list[object]:
-        cells = get().__closure__ or ()
+    def read(now: FunctionType) -> list[object]:
+        cells = now.__closure__ or ()
         return [_content(cells[number]) for number in order]
 
     follow = [names[number] for number in order if names[number] != "__class__"]
     return Parts(read, [f"'s variable {name}" for name in follow])
 
 
-def parts_of_function(
-    function: FunctionType, get: Callable[[], FunctionType], names: CodeNames
-) -> Parts:
+def parts_of_function(function: FunctionType, names: CodeNames) -> Parts:
     """The things that a function reads outside of itself, apart from its closure."""
     loaded = sorted(name for name in names.loaded if name in function.__globals__)
     hidden = names.loaded.difference(loaded)  # Python's own, until a global gets such a name
 
-    def read() -> list[object]:
-        now = get()
+    def read(now: FunctionType) -> list[object]:
         known, own = now.__globals__, now.__dict__
         return [
             now.__code__,
@@ -115,15 +169,8 @@ def parts_of_function(
     return Parts(read, [*follow, *(f".{name}" for name in function.__dict__)])
 
 
-def parts_of_class(kind: type, get: Callable[[], type]) -> Parts:
-    """The entries of a class, none of which is followed yet."""
-
-    def read() -> list[object]:
-        now = get()
-        own = vars(now)
-        return [now.__mro__, *own, *own.values()]
-
-    return Parts(read, [])
+#: The entries of a class, none of which is followed yet.
+CLASS_PARTS = Parts(lambda now: [now.__mro__, *vars(now), *vars(now).values()], [])
 
 
 def entries_to_follow(kind: type, names: Collection[str], is_made: bool) -> list[str]:
@@ -153,16 +200,16 @@ def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def parts_of_module(
-    module: ModuleType, get: Callable[[], ModuleType], names: Iterable[str]
-) -> Parts:
+def parts_of_module(module: ModuleType, names: Iterable[str]) -> Parts:
     """Some attributes of a module of Python; of a constant one, only code is followed."""
     own, takes_all = vars(module), not is_constant(module.__name__)
     named = [name for name in names if name in own]
     is_code = {name: isinstance(own[name], _CODE) or why_changing(own[name]) for name in named}
     follow = [name for name in named if takes_all or is_code[name]]
     order = [name for name in named if name not in follow] + follow
-    return Parts(lambda: list(map(vars(get()).__getitem__, order)), [f".{name}" for name in follow])
+    return Parts(
+        lambda now: list(map(vars(now).__getitem__, order)), [f".{name}" for name in follow]
+    )
 
 
 def _content(cell: CellType) -> object:

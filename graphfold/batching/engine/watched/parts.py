@@ -31,8 +31,6 @@ MAX_BYTES = 4096
 #: Stands for what an object lacks: a slot or a variable without a value.
 ABSENT = object()
 
-Get = Callable[[], Any]
-
 
 class Hidden(Exception):
     """An object with state that cannot be compared; the message says what it is."""
@@ -42,63 +40,52 @@ class Parts(NamedTuple):
     """Some parts of an object.
 
     Attributes:
-        read: gives them: the same objects again, as long as nothing has changed.
+        read: from the object; gives the same objects again, as long as nothing has changed.
         names: what messages call the last of them; only these can have parts that change.
     """
 
-    read: Callable[[], Sequence[object]]
+    read: Callable[[Any], Sequence[object]]
     names: Sequence[str]
 
 
-def parts_of(value: object, get: Get) -> Iterator[Parts]:
+def parts_of(value: object) -> Iterator[Parts]:
     """The parts of an object that is not plain, stateless, a class or a module of Python.
-
-    Args:
-        value: the object.
-        get: gives it, without keeping it alive if that can be.
 
     Raises:
         Hidden: if it has state that cannot be compared.
     """
     kind = type(value)
     if kind is functools.cached_property:  # whose lock is of no interest
-        yield Parts(lambda: (get().func,), [".func"])
+        yield Parts(lambda now: (now.func,), [".func"])
     elif kind is types.BuiltinFunctionType:
-        yield Parts(lambda: (get().__self__,), ["'s object"])
+        yield Parts(lambda now: (now.__self__,), ["'s object"])
     elif issubclass(kind, nn.Module):
-        yield _module(value, get)  # type: ignore[arg-type]
+        yield _module(value)  # type: ignore[arg-type]
         if members_of(kind):
-            yield _attributes(value, get)
+            yield _attributes(value)
     else:
-        yield from _contents(value, kind, get)
+        yield from _contents(value, kind)
         if kind.__dictoffset__ or members_of(kind) or not is_constant(kind.__module__):
-            yield _attributes(value, get)
+            yield _attributes(value)
 
 
-def _contents(value: Any, kind: type, get: Get) -> Iterator[Parts]:
+def _contents(value: Any, kind: type) -> Iterator[Parts]:
     """The items of containers and references; nothing for objects that only have attributes."""
-    base = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
+    base: Any = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
     if base in _MAPPINGS:
-        yield _mapping(value, get, base)
+        keys = [*base.__iter__(value)]
+        names = [f"'s key {k!r:.40}" for k in keys] + [f"[{k!r:.40}]" for k in keys]
+        yield Parts(lambda now: [*base.__iter__(now), *base.values(now)], names)
     elif base is not None:
         names = [f"[{number}]" for number in range(len(value))]
-        yield Parts(lambda: [*base.__iter__(get())], names)
+        yield Parts(lambda now: [*base.__iter__(now)], names)
     elif issubclass(kind, weakref.ref):
-        yield Parts(lambda: (weakref.ref.__call__(get()),), ["'s object"])
+        yield Parts(lambda now: (weakref.ref.__call__(now),), ["'s object"])
     elif has_hidden_state(kind) and not shows_its_state(kind):
         raise Hidden(f"a {name_of(kind)}")
 
 
-def _mapping(value: Any, get: Get, base: Any) -> Parts:
-    def read() -> list[object]:
-        now = get()
-        return [*base.__iter__(now), *base.values(now)]
-
-    keys = [*base.__iter__(value)]
-    return Parts(read, [f"'s key {k!r:.40}" for k in keys] + [f"[{k!r:.40}]" for k in keys])
-
-
-def _module(module: nn.Module, get: Callable[[], nn.Module]) -> Parts:
+def _module(module: nn.Module) -> Parts:
     """The parts of a module apart from its tensors, whose names are enough here."""
     names = ["training", *(name for name in vars(module) if name not in _COMMON)]
     read_own = itemgetter(*names)  # the mode is named twice, so there are two at least
@@ -106,8 +93,7 @@ def _module(module: nn.Module, get: Callable[[], nn.Module]) -> Parts:
     found = next(vars(base)["forward"] for base in type(module).__mro__ if "forward" in vars(base))
     forward = "forward" if type(found) is types.FunctionType else "__name__"
 
-    def read() -> list[object]:
-        now = get()
+    def read(now: nn.Module) -> list[object]:
         kind, own = type(now), now.__dict__
         modules = own["_modules"]
         return [
@@ -119,16 +105,14 @@ def _module(module: nn.Module, get: Callable[[], nn.Module]) -> Parts:
     return Parts(read, ["'s class.forward", *own])
 
 
-def _attributes(value: object, get: Get) -> Parts:
+def _attributes(value: object) -> Parts:
     """The class of an object, its slots, and its dictionary if it has one."""
     members = members_of(type(value))
     has_dict = type(value).__dictoffset__ != 0
 
-    def read() -> list[object]:
-        now = get()
+    def read(now: Any) -> list[object]:
         own = now.__dict__ if has_dict else {}
-        slots = [_slot(member, now) for member in members]
-        return [*own, type(now), *slots, *own.values()]
+        return [*own, type(now), *(_slot(member, now) for member in members), *own.values()]
 
     own = vars(value) if has_dict else {}
     names = [*(member.__name__ for member in members), *own]
@@ -142,7 +126,7 @@ def _slot(member: types.MemberDescriptorType, value: object) -> object:
         return ABSENT
 
 
-def bytes_of(value: Any, get: Get) -> Get:
+def bytes_of(value: Any) -> Callable[[Any], object]:
     """A reader of an array: its kind and its bytes.
 
     Raises:
@@ -155,10 +139,5 @@ def bytes_of(value: Any, get: Get) -> Get:
     if size > MAX_BYTES:
         raise Hidden(f"a {name_of(type(value))} of {size} bytes")
     if not is_array:
-        return lambda: bytes(memoryview(get()))
-
-    def read() -> object:
-        now = get()
-        return now.dtype, now.shape, now.strides, now.tobytes()
-
-    return read
+        return lambda now: bytes(memoryview(now))
+    return lambda now: (now.dtype, now.shape, now.strides, now.tobytes())

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from graphfold._torch import HOOKS, has_global_hooks
 from graphfold.batching.engine.watched import code
 from graphfold.batching.engine.watched.kinds import ARRAYS, is_constant, is_plain, is_stateless
-from graphfold.batching.engine.watched.names import names_of
 from graphfold.batching.engine.watched.parts import Hidden, Parts, bytes_of, parts_of
 
 #: Beyond so many parts a look at all of them takes longer than what a program saves.
@@ -33,14 +32,14 @@ class Walk:
         cell: the cell.
 
     Attributes:
-        reads: each gives some parts.
+        reads: each gives an object, with what reads some parts of it.
         lengths: how many each gives.
         ids: identities of all parts, one after the other.
         plain: the plain values among them, by their place.
         held: what holds the others, by identity.
         dead: filled as soon as one of them is gone.
         hooks: what must stay empty.
-        facts: reads of what is compared by value.
+        facts: the same of what is compared by value.
         modules: the modules whose parameters and buffers count, by their kinds.
         tensors: further tensors.
 
@@ -49,14 +48,14 @@ class Walk:
     """
 
     def __init__(self, cell: nn.Module) -> None:
-        self.reads: list[Callable[[], Sequence[object]]] = []
+        self.reads: list[tuple[Callable[[], Any], Callable[[Any], Sequence[object]]]] = []
         self.lengths: list[int] = []
         self.ids: list[int] = []
         self.plain: dict[int, object] = {}
         self.held: dict[int, Callable[[], Any]] = {}
         self.dead: list[object] = []
         self.hooks: list[object] = []
-        self.facts: list[Callable[[], object]] = []
+        self.facts: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
         self.modules: list[Callable[[], nn.Module]] = []
         self.tensors: list[Callable[[], Tensor]] = []
         self._stack: list[tuple[object, str]] = [(cell, "self")]
@@ -109,9 +108,9 @@ class Walk:
         if issubclass(kind, nn.Module):
             self._visit_module(value, get, path)
         if issubclass(kind, ARRAYS):
-            self.facts.append(bytes_of(value, get))
-        for parts in parts_of(value, get):
-            self._add(parts, path)
+            self.facts.append((get, bytes_of(value)))
+        for parts in parts_of(value):
+            self._add(value, parts, path)
 
     def _visit_module(self, module: nn.Module, get: Callable[[], nn.Module], path: str) -> None:
         hooks = [module.__dict__.get(name) for name in HOOKS]
@@ -130,19 +129,18 @@ class Walk:
         for base in (type(kind), *kind.__mro__):
             if not is_constant(base.__module__) and id(base) not in self._followed:
                 self._followed[id(base)] = set()
-                self._add(code.parts_of_class(base, self._hold(base)), base.__qualname__)
+                self._add(base, code.CLASS_PARTS, base.__qualname__)
 
     def _visit_function(self, function: FunctionType, path: str) -> None:
-        get = self._hold(function)
         if function.__closure__:
-            self._add(code.closure_of(function, get), path)
+            self._add(function, code.closure_of(function), path)
         if code.is_constant_function(function):
             return
-        names = names_of(function.__code__)
+        names = code.names_of(function.__code__)
         if what := code.why_changing_names(names, function):
             raise Unwatchable(f"it calls {path}, which reads {what}: that cannot be watched")
         self._names |= names.named
-        self._add(code.parts_of_function(function, get, names), path)
+        self._add(function, code.parts_of_function(function, names), path)
         for name, module in names.modules_of(function):
             if module is None:
                 raise Unwatchable(f"it calls {path}, which imports {name} when it runs")
@@ -155,8 +153,7 @@ class Walk:
             if isinstance(found, ModuleType):
                 names = [n for n in self._names if n in vars(found) and n not in followed]
                 if names:
-                    parts = code.parts_of_module(found, self.held[identity], names)
-                    self._add(parts, found.__name__)
+                    self._add(found, code.parts_of_module(found, names), found.__name__)
             else:
                 wanted = code.entries_to_follow(found, self._names, identity in self._made)
                 names = [name for name in wanted if name not in followed]
@@ -165,8 +162,8 @@ class Walk:
             followed.update(names)
         return bool(self._stack)
 
-    def _add(self, parts: Parts, path: str) -> None:
-        found = parts.read()
+    def _add(self, value: Any, parts: Parts, path: str) -> None:
+        get, found = self._hold(value), parts.read(value)
         for place, part in enumerate(found, len(self.ids)):
             if is_plain(part):
                 self.plain[place] = part
@@ -175,7 +172,7 @@ class Walk:
         self.ids += map(id, found)
         if len(self.ids) > MAX_PARTS:
             raise Unwatchable(f"it reads {path}, which has too many parts to watch")
-        self.reads.append(parts.read)
+        self.reads.append((get, parts.read))
         self.lengths.append(len(found))
         followed = found[len(found) - len(parts.names) :]
         new = [(p, path + n) for p, n in zip(followed, parts.names, strict=True)]

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from graphfold.batching.engine.compiled.builder import ValueBuilder
-from graphfold.batching.engine.compiled.stages import known_in, lasting, stages_of
-from graphfold.batching.engine.compiled.values import NODES, PREVIOUS, Value, View
+from graphfold.batching.engine.compiled.values import (
+    NODES,
+    PREVIOUS,
+    Value,
+    ValueBuilder,
+    View,
+    known_in,
+    lasting,
+    stages_of,
+)
 
 
 def built(first: str) -> tuple[ValueBuilder, View]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from watch_cells import SCALE, SIZE, TABLE, by_call, closing
 
-from graphfold.batching.engine.watched.names import names_of
+from graphfold.batching.engine.watched.code import names_of
 
 
 def with_names(x: Any) -> Any:
