@@ -13,6 +13,7 @@ from graphfold.blocks.layers import FC
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import Model
 from graphfold.layers.dropout import StateDropout
+from graphfold.layers.normalisation import is_batch_norm
 
 #: All of torch's modules that drop out.
 _DROPOUTS = (
@@ -56,7 +57,7 @@ def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
         return _is_known(part)
     if type(part).__module__.split(".")[0] not in ("torch", "graphfold"):
         return False
-    if hasattr(part, "track_running_stats"):  # any kind of batch normalisation
+    if is_batch_norm(part):
         return not training and getattr(part, "running_mean", None) is not None
     functions = (value for value in vars(part).values() if callable(value))
     return not (training and _draws(part)) and all(map(_is_known, functions))
