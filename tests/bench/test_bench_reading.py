@@ -9,7 +9,8 @@ import pytest
 from graphfold.bench.reading import OneByOne, make_variants, require_equal
 from graphfold.dag import collate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 
 RECORDS = [
     Record(line, MoleculeRow(smiles))

@@ -126,7 +126,7 @@ def build_graphs(
     graph_columns: Mapping[str, list[Any]],
     file: str,
 ) -> TypedDAG:
-    """The graphs of all molecules, as `add_molecule` writes them; bonds are nodes if a type is.
+    """The graphs that `MoleculeGraphs.add` would write; bonds are nodes if there is such a type.
 
     Args:
         schema: of the graphs.

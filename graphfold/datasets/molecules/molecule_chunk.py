@@ -33,7 +33,7 @@ Facts = TypeVar("Facts", AtomFacts, BondFacts)
 
 
 class MoleculeChunk:
-    """Collects molecules, and builds the graphs that `add_molecule` would, bit for bit.
+    """Collects molecules, and builds the graphs that `MoleculeGraphs.add` would, bit for bit.
 
     An atom is a number here: that of its facts among the different ones of the chunk, less what its
     neighbours and rings add. So each distinct row of features is made once, and all else is done

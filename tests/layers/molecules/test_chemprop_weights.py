@@ -17,7 +17,8 @@ from torch import Tensor
 from graphfold.batching import Rounds
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 from graphfold.errors import ConfigError
 from graphfold.layers import (
     DMPNNAtomCell,
