@@ -19,7 +19,6 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.molecule_columns import MoleculeRow
-from graphfold.errors import ConfigError
 from graphfold.layers import (
     DMPNNAtomCell,
     DMPNNBondCell,
@@ -28,7 +27,7 @@ from graphfold.layers import (
     MeanReadout,
     RegressionHead,
 )
-from graphfold.layers.molecules.chemprop_weights import load_chemprop_weights
+from graphfold.training.run.chemprop_encoder import take_encoder
 
 SMILES = ("C", "CO", "C[C@H](N)C(=O)[O-].[Na+]", "c1ccc2[nH]ccc2c1", "F/C=C/I")
 SIZE, DEPTH = 3, 3
@@ -99,14 +98,20 @@ def model_of(dag: TypedDAG, size: int) -> GraphModel:
     )
 
 
-def ours(smiles: Sequence[str], weights: Mapping[str, Tensor], features: str) -> Tensor:
-    """[num_molecules, size] the means over the atoms."""
+def ours(smiles: Sequence[str], file: Path, features: str) -> Tensor:
+    """[num_molecules, size] the means over the atoms, with the weights in a file."""
     dag = read(smiles, features)
-    model = model_of(dag, len(weights["W_o.bias"])).double()
-    load_chemprop_weights(model, weights)
+    size = len(torch.load(file)["state_dict"]["W_o.bias"])
+    model = model_of(dag, size).double()
+    take_encoder(model, file)
     batch = model.plan(dag)
     with torch.no_grad():
         return model.rows(model.states(batch), batch)
+
+
+def save(folder: Path, weights: Mapping[str, Tensor]) -> Path:
+    torch.save({"hyper_parameters": {}, "state_dict": dict(weights)}, folder / "encoder.pt")
+    return folder / "encoder.pt"
 
 
 def side_by_side(columns: Mapping[str, Tensor]) -> Tensor:
@@ -146,8 +151,9 @@ def lipophilicity(data_root: Path, count: int) -> list[str]:
 WIDTHS = {"V1": 133, "V2": 72}
 
 
-def test_it_gives_the_numbers_that_chemprop_gave():
-    found = ours(SMILES, weights_of(SIZE, WIDTHS["V2"], 14), "chemprop-v2")
+def test_it_gives_the_numbers_that_chemprop_gave(tmp_path: Path):
+    file = save(tmp_path, weights_of(SIZE, WIDTHS["V2"], 14))
+    found = ours(SMILES, file, "chemprop-v2")
     torch.testing.assert_close(found, torch.tensor(MEANS, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
@@ -163,11 +169,13 @@ def test_the_features_are_those_that_chemprop_gave():
 
 
 @pytest.mark.parametrize("mode", WIDTHS)
-def test_a_hundred_molecules_have_the_states_of_chemprop(mode: str, data_root: Path):
+def test_a_hundred_molecules_have_the_states_of_chemprop(
+    mode: str, data_root: Path, tmp_path: Path
+):
     smiles = [*SMILES[1:], *lipophilicity(data_root, 100)]
     weights = weights_of(20, WIDTHS[mode], 14)
     expected = theirs(smiles, weights, mode)
-    found = ours(smiles, weights, f"chemprop-{mode.lower()}")
+    found = ours(smiles, save(tmp_path, weights), f"chemprop-{mode.lower()}")
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -182,16 +190,3 @@ def test_features_are_those_of_chemprop(mode: str, data_root: Path):
         assert torch.equal(atoms.float(), torch.from_numpy(graph.V).float()), smiles
         if len(bonds):
             assert torch.equal(bonds[:, :14].float(), torch.from_numpy(graph.E).float()), smiles
-
-
-def test_other_weights_are_refused():
-    weights = weights_of(SIZE, 72, 14)
-    dag = read(SMILES, "chemprop-v2")
-    with pytest.raises(ConfigError, match=r"W_i is \[3, 86\], but the model has \[4, 86\] there"):
-        load_chemprop_weights(model_of(dag, 4), weights)
-    bias = {"W_i.bias": weights["W_o.bias"], **weights}
-    del bias["W_h.weight"]
-    with pytest.raises(ConfigError, match=r"lack \['W_h.weight'\] and have \['W_i.bias'\]"):
-        load_chemprop_weights(model_of(dag, SIZE), bias)
-    with pytest.raises(ConfigError, match="no row of numbers. Set data.features=chemprop-v2"):
-        load_chemprop_weights(model_of(read(SMILES, "ogb"), SIZE), weights)
