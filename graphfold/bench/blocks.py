@@ -81,15 +81,10 @@ def copy_weights(models: Mapping[str, Experiment]) -> None:
 
 def make_variants(models: Mapping[str, Experiment], num_batches: int) -> dict[str, Variant]:
     """Both variants, each with batches of its own plan."""
-    found = {}
-    for name, one in models.items():
-        batches = one.batches(num_batches)
-        count = sum(batch.num_graphs for batch in batches)
-        parameters = list(one.model.parameters())
-        found[name] = Variant(
-            one.model, batches, count, one.loss, parameters, one.model, one.optimizer, EQUAL_ONCE
-        )
-    return found
+    return {
+        name: one.variant(one.model, one.batches(num_batches), EQUAL_ONCE)
+        for name, one in models.items()
+    }
 
 
 def _lowering_rows(setting: Row, blocks: Experiment) -> Iterator[Row]:

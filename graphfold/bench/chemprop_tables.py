@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from graphfold.bench.molecule_baselines import import_chemprop
 BATCH_SIZE = 64
 
 
-def read_with_chemprop(smiles: Sequence[str], batch_size: int) -> None:
-    """Makes chemprop's graphs of molecules, `batch_size` at a time, and keeps none."""
+def read_with_chemprop(chunks: Iterable[Sequence[str]]) -> None:
+    """Makes chemprop's graphs of molecules, a batch for each chunk of SMILES, and keeps none."""
     chemprop = import_chemprop()
     featurize = chemprop.featurizers.SimpleMoleculeMolGraphFeaturizer()
-    for chunk in _chunks(smiles, batch_size):
+    for chunk in chunks:
         points = [chemprop.data.MoleculeDatapoint.from_smi(text) for text in chunk]
         chemprop.data.BatchMolGraph([featurize(point.mol) for point in points])
 
@@ -38,8 +38,3 @@ def predict_with_chemprop(smiles: Sequence[str], width: int, depth: int, output:
     values = torch.cat([model(batch.bmg)[:, 0] for batch in loader]).tolist()
     lines = [f"{text},{value:.7g}\n" for text, value in zip(smiles, values, strict=True)]
     output.write_text("smiles,exp_pred\n" + "".join(lines))
-
-
-def _chunks(smiles: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(smiles), size):
-        yield smiles[start : start + size]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,6 @@ class Round(nn.Module):
 
     Args:
         layer: of PyTorch Geometric.
-        first: the weight of the round whose gradient is compared.
         sees_bonds: whether the layer is called with bonds.
         of_bonds: what it is called with instead of the bonds themselves.
         gru: what updates the state, if anything does.
@@ -44,7 +43,6 @@ class Round(nn.Module):
     def __init__(
         self,
         layer: nn.Module,
-        first: str,
         sees_bonds: bool = True,
         of_bonds: Callable[[Tensor], Tensor] | None = None,
         gru: nn.GRUCell | None = None,
@@ -52,14 +50,15 @@ class Round(nn.Module):
         after: Callable[[Tensor], Tensor] | None = torch.relu,
     ) -> None:
         super().__init__()
-        self.layer, self.gru, self._first = layer, gru, first
+        self.layer, self.gru = layer, gru
+        self.first = ""  # the weight whose gradient is compared
         self.sees_bonds, self.of_bonds = sees_bonds, of_bonds
         self.before, self.after = before, after
 
     @property
     def first_weight(self) -> Tensor:
         """The weight whose gradient is compared."""
-        return cast(Tensor, attrgetter(self._first)(self))
+        return cast(Tensor, attrgetter(self.first)(self))
 
     def forward(self, h: Tensor, edges: Tensor, bonds: Tensor) -> Tensor:
         """[num_atoms, width] the new states."""
@@ -71,22 +70,22 @@ class Round(nn.Module):
 
 
 def geometric_round(cell: nn.Module, bonds: OneHot) -> Round:
-    """The round of a cell; `bonds` is what bonds become.
-
-    Raises:
-        KeyError: if PyTorch Geometric has none that is equal.
-    """
-    return _ROUNDS[type(cell)](cell, bonds)
+    """The round of a cell that `has_round`; `bonds` is what bonds become."""
+    twin = _TWINS[type(cell)]
+    assert twin.make is not None
+    made = twin.make(cell, bonds)
+    made.first = twin.theirs
+    return made
 
 
 def has_round(cell: nn.Module) -> bool:
     """PyTorch Geometric has an equal one."""
-    return type(cell) in _ROUNDS
+    return type(cell) in _TWINS and _TWINS[type(cell)].make is not None
 
 
 def first_weight(cell: nn.Module) -> Tensor:
     """The weight of a cell that is `Round.first_weight`."""
-    return cast(Tensor, attrgetter(_FIRST[type(cell)])(cell))
+    return cast(Tensor, attrgetter(_TWINS[type(cell)].ours)(cell))
 
 
 def _gcn(cell: Any, bonds: OneHot) -> Round:
@@ -95,7 +94,7 @@ def _gcn(cell: Any, bonds: OneHot) -> Round:
     layer = GCNConv(cell.width, cell.width)
     _give(layer.lin.weight, cell.linear.weight)
     _give(layer.bias, cell.linear.bias)
-    return Round(layer, "layer.lin.weight", sees_bonds=False)
+    return Round(layer, sees_bonds=False)
 
 
 def _gine(cell: Any, bonds: OneHot) -> Round:
@@ -106,7 +105,7 @@ def _gine(cell: Any, bonds: OneHot) -> Round:
     # Only now: it draws the weights of what it is given.
     layer.nn[0].load_state_dict(cell.update.inner.state_dict())
     layer.nn[2].load_state_dict(cell.update.outer.state_dict())
-    return Round(layer, "layer.nn.0.weight", of_bonds=bonds.linear(cell.edge_encoder))
+    return Round(layer, of_bonds=bonds.linear(cell.edge_encoder))
 
 
 def _gat(cell: Any, bonds: OneHot) -> Round:
@@ -120,7 +119,7 @@ def _gat(cell: Any, bonds: OneHot) -> Round:
     _give(layer.att_edge, cell.of_edge)
     _give(layer.lin_edge.weight, bonds.weight(cell.edge_encoder))
     _give(layer.bias, cell.bias)
-    return Round(layer, "layer.lin.weight")
+    return Round(layer)
 
 
 def _gatv2(cell: Any, bonds: OneHot) -> Round:
@@ -133,7 +132,7 @@ def _gatv2(cell: Any, bonds: OneHot) -> Round:
     _give(layer.att, cell.attention)
     _give(layer.lin_edge.weight, bonds.weight(cell.edge_encoder))
     _give(layer.bias, cell.bias)
-    return Round(layer, "layer.lin_l.weight")
+    return Round(layer)
 
 
 def _pna(cell: Any, bonds: OneHot) -> Round:
@@ -153,7 +152,7 @@ def _pna(cell: Any, bonds: OneHot) -> Round:
     layer.edge_encoder.bias.data.zero_()
     after.load_state_dict(cell.inner.state_dict())
     layer.lin.load_state_dict(cell.outer.state_dict())
-    return Round(layer, "layer.lin.weight")
+    return Round(layer)
 
 
 def _ggnn(cell: Any, bonds: OneHot) -> Round:
@@ -174,7 +173,7 @@ def _ggnn(cell: Any, bonds: OneHot) -> Round:
     def kind(bonds: Tensor) -> Tensor:
         return bonds[:, start : start + len(codes)].argmax(1)
 
-    return Round(layer, "gru.weight_hh", of_bonds=kind, gru=gru, after=None)
+    return Round(layer, of_bonds=kind, gru=gru, after=None)
 
 
 def _mpnn(cell: Any, bonds: OneHot) -> Round:
@@ -190,7 +189,7 @@ def _mpnn(cell: Any, bonds: OneHot) -> Round:
     layer.nn[0] = encoder
     _give(layer.nn[2].weight, matrix)  # theirs multiplies from the right
     _give(layer.nn[2].bias, cell.matrix.bias.detach().view(size, size).T)
-    return Round(layer, "gru.weight_hh", gru=_copy(cell.gru), after=None)
+    return Round(layer, gru=_copy(cell.gru), after=None)
 
 
 def _attentive_first(cell: Any, bonds: OneHot) -> Round:
@@ -202,7 +201,7 @@ def _attentive_first(cell: Any, bonds: OneHot) -> Round:
     _give(layer.bias, cell.linear.bias)
     _give(layer.att_l, cell.of_source.weight)
     _give(layer.att_r, cell.of_target.weight)
-    return Round(layer, "layer.lin2.weight", gru=_copy(cell.gru), before=nn.functional.elu)
+    return Round(layer, gru=_copy(cell.gru), before=nn.functional.elu)
 
 
 def _attentive(cell: Any, bonds: OneHot) -> Round:
@@ -213,9 +212,7 @@ def _attentive(cell: Any, bonds: OneHot) -> Round:
     _give(layer.bias, cell.linear.bias)
     _give(layer.att_src, cell.of_source.weight)
     _give(layer.att_dst, cell.of_target.weight)
-    return Round(
-        layer, "layer.lin.weight", sees_bonds=False, gru=_copy(cell.gru), before=nn.functional.elu
-    )
+    return Round(layer, sees_bonds=False, gru=_copy(cell.gru), before=nn.functional.elu)
 
 
 def _copy(gru: nn.GRUCell) -> nn.GRUCell:
@@ -228,28 +225,21 @@ def _give(theirs: Tensor, ours: Tensor) -> None:
     theirs.data = ours.detach().reshape(theirs.shape).clone()
 
 
-_ROUNDS: Mapping[type[nn.Module], Callable[[Any, OneHot], Round]] = {
-    AttentiveFPCell: _attentive,
-    AttentiveFPFirstCell: _attentive_first,
-    GATCell: _gat,
-    GATv2Cell: _gatv2,
-    GCNCell: _gcn,
-    GGNNCell: _ggnn,
-    GINECell: _gine,
-    MPNNCell: _mpnn,
-    PNACell: _pna,
-}
+class _Twin(NamedTuple):
+    make: Callable[[Any, OneHot], Round] | None  # None where PyTorch Geometric has no equal
+    ours: str  # the weight of the cell whose gradient is compared
+    theirs: str = ""  # and that of the round
 
-#: Which weight is compared between a cell and its round.
-_FIRST: Mapping[type[nn.Module], str] = {
-    AttentiveFPCell: "linear.weight",
-    AttentiveFPFirstCell: "linear.weight",
-    GATCell: "linear.weight",
-    GATv2Cell: "source.weight",
-    GCNCell: "linear.weight",
-    GGNNCell: "gru.weight_hh",
-    GINECell: "update.inner.weight",
-    MPNNCell: "gru.weight_hh",
-    PNACell: "outer.weight",
-    WeaveAtomCell: "both.weight",
+
+_TWINS: Mapping[type[nn.Module], _Twin] = {
+    AttentiveFPCell: _Twin(_attentive, "linear.weight", "layer.lin.weight"),
+    AttentiveFPFirstCell: _Twin(_attentive_first, "linear.weight", "layer.lin2.weight"),
+    GATCell: _Twin(_gat, "linear.weight", "layer.lin.weight"),
+    GATv2Cell: _Twin(_gatv2, "source.weight", "layer.lin_l.weight"),
+    GCNCell: _Twin(_gcn, "linear.weight", "layer.lin.weight"),
+    GGNNCell: _Twin(_ggnn, "gru.weight_hh", "gru.weight_hh"),
+    GINECell: _Twin(_gine, "update.inner.weight", "layer.nn.0.weight"),
+    MPNNCell: _Twin(_mpnn, "gru.weight_hh", "gru.weight_hh"),
+    PNACell: _Twin(_pna, "outer.weight", "layer.lin.weight"),
+    WeaveAtomCell: _Twin(None, "both.weight"),
 }

@@ -39,7 +39,6 @@ NUM_RECORDS = 4096
 #: Records at a time in training (see `read_chunks`) and in prediction.
 BATCH_SIZES = (256, 1024)
 
-
 #: Models whose graphs have bonds as edges and as nodes.
 MODELS = ("gine", "dmpnn")
 
@@ -79,17 +78,19 @@ def rows(settings: Settings) -> Iterator[Row]:
         raise ConfigError("benchmark reading has no model. Leave out --hidden-size.")
     for model in MODELS:
         adapter, path, records = open_records(model, settings)
-        extra = {"directed_bonds": "yes" if adapter.directed_bonds else "no"}
+        extra = {"directed_bonds": "yes" if adapter.graphs.directed_bonds else "no"}
         smiles = [record.content.smiles for record in records]
         for _, batch_size in settings.sizes([0], BATCH_SIZES):
-            variants = make_variants(adapter, path, records, batch_size)
+            chunks = [records[i : i + batch_size] for i in range(0, len(records), batch_size)]
+            variants = make_variants(adapter, path, chunks)
             require_equal(variants)
             functions: dict[str, Callable[[], object]] = {
                 **variants,
                 "rdkit_parser": partial(parse_alone, smiles),
             }
             if has_chemprop():
-                functions["chemprop"] = partial(read_with_chemprop, smiles, batch_size)
+                texts = [[record.content.smiles for record in chunk] for chunk in chunks]
+                functions["chemprop"] = partial(read_with_chemprop, texts)
             works = {name: Work(function, len(records)) for name, function in functions.items()}
             yield from measure((settings.row("reading", batch_size, 0, "read", extra=extra), works))
 
@@ -110,10 +111,9 @@ def open_records(model: str, settings: Settings) -> tuple[SmilesAdapter, Path, l
 
 
 def make_variants(
-    adapter: Adapter, path: Path, records: Sequence[Record], batch_size: int
+    adapter: Adapter, path: Path, chunks: Sequence[Sequence[Record]]
 ) -> dict[str, Reading]:
-    """Variant -> a function that reads all records, `batch_size` at a time."""
-    chunks = [records[i : i + batch_size] for i in range(0, len(records), batch_size)]
+    """Variant -> a function that reads all records, chunk by chunk."""
 
     def read(adapter: Adapter) -> list[TypedDAG]:
         return [read_records(adapter, path, chunk, "skip").dag for chunk in chunks]

@@ -34,7 +34,6 @@ from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.settings import Settings
 from graphfold.bench.variants import (
     Contest,
-    Forward,
     Variant,
     engine_forwards,
     measure_variants,
@@ -87,14 +86,7 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
         "cat_levels": cat_levels,
     }
 
-    def variant(forward: Forward, batches: Sequence[Batch], computes: str) -> Variant:
-        count = sum(batch.num_graphs for batch in batches)
-        parameters, optimizer = list(model.parameters()), experiment.optimizer
-        loss = experiment.loss
-        return Variant(
-            forward, batches, count, loss, parameters, model, optimizer, computes=computes
-        )
-
+    variant = experiment.variant
     return {
         **{name: variant(forward, batches, EQUAL_ONCE) for name, forward in engine.items()},
         **{name: variant(forward, every_node, EVERY_NODE) for name, forward in unshared.items()},

@@ -70,9 +70,8 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str, Variant]:
     """The variants of one model, which go through the same batches."""
-    model, count = experiment.graph_model, sum(batch.num_graphs for batch in batches)
-    parameters, optimizer = list(model.parameters()), experiment.optimizer
+    model = experiment.graph_model
     return {
-        name: Variant(forward, batches, count, experiment.loss, parameters, model, optimizer)
+        name: experiment.variant(forward, batches)
         for name, forward in engine_forwards(model.network, model).items()
     }

@@ -150,8 +150,8 @@ def _zeros(kind: ResultType) -> Block:
     return Zeros(kind)
 
 
-class _Void(Block):
-    """Nothing, of anything."""
+class Void(Block):
+    """A block that takes anything and gives nothing."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(output_type=VoidType(), name=name)
@@ -162,8 +162,3 @@ class _Void(Block):
     def check(self) -> None:
         """Accepts any input, even if nothing says what it is."""
         self.set_input_type(self.input_type or VoidType())
-
-
-def Void(name: str | None = None) -> Block:
-    """A block that takes anything and gives nothing."""
-    return _Void(name)

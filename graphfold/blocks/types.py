@@ -72,12 +72,9 @@ class ResultType:
         return next(flat)
 
 
-@dataclass(frozen=True, eq=True, repr=False)
+@dataclass(frozen=True)
 class VoidType(ResultType):
     """The type of nothing: of the input of a constant, of the output of a metric."""
-
-    def __repr__(self) -> str:
-        return "VoidType()"
 
     def terminal_types(self) -> Iterator[ResultType]:
         return iter(())
@@ -89,15 +86,12 @@ class VoidType(ResultType):
         return None
 
 
-@dataclass(frozen=True, eq=True, repr=False)
+@dataclass(frozen=True)
 class PyObjectType(ResultType):
     """The type of any Python object."""
 
-    def __repr__(self) -> str:
-        return "PyObjectType()"
 
-
-@dataclass(frozen=True, eq=True, repr=False, init=False)
+@dataclass(frozen=True, repr=False, init=False)
 class TensorType(ResultType):
     """Tensors of one shape and dtype; the shape is that of one, without the batch.
 
@@ -156,7 +150,7 @@ class TensorType(ResultType):
         return self.torch_dtype.is_floating_point
 
 
-@dataclass(frozen=True, eq=True, repr=False, init=False)
+@dataclass(frozen=True, repr=False, init=False)
 class TupleType(ResultType, Sequence[ResultType]):
     """Tuples of a fixed length, each item with a type of its own; a sequence of these types.
 
@@ -214,7 +208,7 @@ class TupleType(ResultType, Sequence[ResultType]):
         )
 
 
-@dataclass(frozen=True, eq=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class SequenceType(ResultType):
     """Sequences of any length whose elements have one type.
 
@@ -247,7 +241,7 @@ class SequenceType(ResultType):
         return [self.element_type.unflatten(flat, like) for like in shaped_like]
 
 
-@dataclass(frozen=True, eq=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class BroadcastSequenceType(SequenceType):
     """Endless sequences of one element, `itertools.repeat`; see `Broadcast`."""
 

@@ -18,14 +18,17 @@ RECORDS = [
 ]
 
 
+CHUNKS = [RECORDS[:2], RECORDS[2:4], RECORDS[4:]]
+
+
 def test_the_variants_read_the_same() -> None:
-    variants = make_variants(SmilesAdapter(), Path("x"), RECORDS, 2)
+    variants = make_variants(SmilesAdapter(), Path("x"), CHUNKS)
     assert [dag.num_graphs for dag in variants["graphfold"]()] == [1, 2, 1]
     require_equal(variants)
 
 
 def test_a_wrong_variant_is_refused() -> None:
-    variants = make_variants(SmilesAdapter(), Path("x"), RECORDS, 2)
+    variants = make_variants(SmilesAdapter(), Path("x"), CHUNKS)
     variants["one_by_one"] = lambda: [collate(variants["graphfold"]()[:2])]
     with pytest.raises(RuntimeError, match="variant one_by_one differs from graphfold in num_gr"):
         require_equal(variants)

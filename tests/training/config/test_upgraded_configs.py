@@ -11,7 +11,7 @@ import yaml
 from training.tiny_runs import listops, read_json, run, train
 
 import graphfold
-from graphfold.training.config.earlier_configs import upgraded
+from graphfold.training.config.stored_config import upgraded
 from graphfold.training.run.checkpoint import Checkpoint
 
 #: Of the config of a run of sst_tree_lstm, as it was stored where there was a C compiler.
