@@ -15,8 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Rounds
-from graphfold.bench.geometric_rounds import Round, first_weight, geometric_round, has_round
-from graphfold.bench.molecule_tensors import MoleculeTensors, OneHot
+from graphfold.bench.baselines.geometric_rounds import (
+    Round,
+    first_weight,
+    geometric_round,
+    has_round,
+)
+from graphfold.bench.baselines.molecule_tensors import MoleculeTensors, OneHot
 from graphfold.layers import (
     AttentiveFPFirstCell,
     ColumnEncoder,

@@ -7,9 +7,9 @@ import torch
 from training.tiny_runs import write_corpora
 
 from graphfold.batching.native.library import why_missing
+from graphfold.bench.benchmarks.predict import load_saved, make_calls, read_examples, require_equal
+from graphfold.bench.benchmarks.sst import OVERRIDES
 from graphfold.bench.experiment import Experiment, load_experiment
-from graphfold.bench.predict import load_saved, make_calls, read_examples, require_equal
-from graphfold.bench.sst import OVERRIDES
 
 
 @pytest.fixture(scope="module")

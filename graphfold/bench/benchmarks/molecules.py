@@ -33,9 +33,7 @@ import torch
 from torch import nn
 
 from graphfold.batching import Batch, Pass, Rounds
-from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
-from graphfold.bench.molecule_baselines import (
+from graphfold.bench.baselines.molecule_models import (
     Chemprop,
     Parts,
     chemprop_batch,
@@ -44,7 +42,14 @@ from graphfold.bench.molecule_baselines import (
     has_chemprop,
     has_geometric,
 )
-from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
+from graphfold.bench.baselines.molecule_tensors import (
+    OneHot,
+    atom_columns,
+    bond_columns,
+    molecule_tensors,
+)
+from graphfold.bench.experiment import Experiment, load_data, load_sized
+from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.settings import Settings
 from graphfold.bench.variants import (

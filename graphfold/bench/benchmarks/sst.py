@@ -27,9 +27,9 @@ from functools import partial
 from torch import Tensor, nn
 
 from graphfold.batching import Batch
+from graphfold.bench.baselines.one_by_one import TreeLSTMLoop
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
-from graphfold.bench.one_by_one import TreeLSTMLoop
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.settings import Settings
 from graphfold.bench.variants import (

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from graphfold.bench.molecule_tensors import OneHot
+from graphfold.bench.baselines.molecule_tensors import OneHot
 from graphfold.layers import (
     AttentiveFPCell,
     AttentiveFPFirstCell,

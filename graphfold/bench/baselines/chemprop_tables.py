@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphfold.bench.molecule_baselines import import_chemprop
+from graphfold.bench.baselines.molecule_models import import_chemprop
 
 #: Records at a time in chemprop's own command.
 BATCH_SIZE = 64

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphfold.bench.reading import OneByOne, make_variants, require_equal
+from graphfold.bench.benchmarks.reading import OneByOne, make_variants, require_equal
 from graphfold.dag import collate
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.smiles import SmilesAdapter

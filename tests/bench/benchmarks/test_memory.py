@@ -6,9 +6,9 @@ import pytest
 import torch
 from training.tiny_runs import write_corpora
 
-from graphfold.bench import sst
+from graphfold.bench.benchmarks import sst
+from graphfold.bench.benchmarks.memory import Bytes, Step, allocated, figures
 from graphfold.bench.experiment import Experiment, load_experiment
-from graphfold.bench.memory import Bytes, Step, allocated, figures
 from graphfold.dag import select
 
 KILO = 1024

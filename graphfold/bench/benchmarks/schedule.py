@@ -23,11 +23,11 @@ from functools import partial
 from typing import NamedTuple
 
 from graphfold.batching import POLICIES, Pass, Rounds, Schedule, Up, build_schedule
+from graphfold.bench.benchmarks.treefc import make_trees
 from graphfold.bench.experiment import load_data
 from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Work, measure
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.settings import Settings
-from graphfold.bench.treefc import make_trees
 from graphfold.dag import TypedDAG, select
 
 #: Batches that a call plans, so that a figure does not depend on one of them.

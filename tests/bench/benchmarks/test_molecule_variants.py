@@ -9,10 +9,15 @@ import torch
 from torch import nn
 from training.tiny_runs import write_corpora
 
-from graphfold.bench import molecules
+from graphfold.bench.baselines.molecule_models import Parts, has_chemprop
+from graphfold.bench.baselines.molecule_tensors import (
+    OneHot,
+    atom_columns,
+    bond_columns,
+    molecule_tensors,
+)
+from graphfold.bench.benchmarks import molecules
 from graphfold.bench.experiment import Experiment, load_experiment
-from graphfold.bench.molecule_baselines import Parts, has_chemprop
-from graphfold.bench.molecule_tensors import OneHot, atom_columns, bond_columns, molecule_tensors
 
 
 @pytest.fixture(scope="module")

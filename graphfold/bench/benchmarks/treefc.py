@@ -30,7 +30,7 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.bench.level_loop import LevelLoop
+from graphfold.bench.baselines.level_loop import LevelLoop
 from graphfold.bench.measure import Row
 from graphfold.bench.products import Product, ProductFloor, group_sizes
 from graphfold.bench.settings import Settings
