@@ -9,18 +9,18 @@ from torch import nn
 
 from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.constants import Zeros
-from graphfold.blocks.errors import (
+from graphfold.blocks.inference.errors import (
     BlockDuplicateError,
     BlockKeyError,
     BlockTypeError,
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.evaluation import Context
+from graphfold.blocks.inference.typed import assign, transaction
+from graphfold.blocks.inference.types import PyObjectType, ResultType, VoidType
 from graphfold.blocks.record import Named, named_blocks
+from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import InputTransform
-from graphfold.blocks.typed import assign, transaction
-from graphfold.blocks.types import PyObjectType, ResultType, VoidType
 
 
 class OneOf(Block):

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.blocks.block import Block, convert_to_block
-from graphfold.blocks.errors import BlockTypeError, quoted
-from graphfold.blocks.evaluation import Context, Depth, Evaluation
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.errors import BlockTypeError, quoted
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     ResultType,
     SequenceType,
@@ -23,9 +21,11 @@ from graphfold.blocks.types import (
     VoidType,
     convert_to_type,
 )
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.running.evaluation import Context, Depth, Evaluation
 
 if TYPE_CHECKING:
-    from graphfold.blocks.lowering import Recorder
+    from graphfold.blocks.running.lowering import Recorder
 
 
 @convert_to_block.register(Tensor)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphfold.blocks.block import Block
-from graphfold.blocks.errors import (
+from graphfold.blocks.inference.errors import (
     BlockIndexError,
     BlockItemError,
     BlockKeyError,
@@ -16,8 +16,7 @@ from graphfold.blocks.errors import (
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.evaluation import Context
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
     ResultType,
@@ -26,6 +25,7 @@ from graphfold.blocks.types import (
     TupleType,
     refuse_endless,
 )
+from graphfold.blocks.running.evaluation import Context
 from graphfold.errors import add_note
 
 

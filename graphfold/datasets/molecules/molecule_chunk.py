@@ -10,14 +10,14 @@ from rdkit import Chem
 
 from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.molecules.directed_bonds import refuse_crowded
-from graphfold.datasets.molecules.facts import (
+from graphfold.datasets.molecules.features.facts import (
     AtomFacts,
     BondFacts,
     atom_facts,
     bond_facts,
     cip_label,
 )
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, label_stereo
 from graphfold.datasets.molecules.molecule_arrays import MoleculeArrays, build_graphs
 from graphfold.datasets.molecules.rdkit_binary import (

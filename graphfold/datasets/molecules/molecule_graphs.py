@@ -16,9 +16,9 @@ from graphfold.datasets.molecules.directed_bonds import (
     directed_bond,
     refuse_crowded,
 )
-from graphfold.datasets.molecules.facts import atom_facts, bond_facts
-from graphfold.datasets.molecules.feature_set import FeatureSet
-from graphfold.datasets.molecules.fragments import (
+from graphfold.datasets.molecules.features.facts import atom_facts, bond_facts
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
+from graphfold.datasets.molecules.fragments.fragment_nodes import (
     FRAGMENT,
     FRAGMENT_INPUTS,
     MOLECULE,

@@ -20,8 +20,8 @@ from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules import molecule_chunk
-from graphfold.datasets.molecules.facts import cip_label
-from graphfold.datasets.molecules.feature_sets import FEATURE_SETS
+from graphfold.datasets.molecules.features.facts import cip_label
+from graphfold.datasets.molecules.features.feature_sets import FEATURE_SETS
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 from graphfold.datasets.storage import reading

@@ -16,10 +16,15 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
-from graphfold.blocks.compiled import PASSES, CompiledModel, is_iterable
-from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueError, quoted
-from graphfold.blocks.lowering import Label
-from graphfold.blocks.node_types import OUTPUTS
+from graphfold.blocks.inference.errors import (
+    BlockIndexError,
+    BlockTypeError,
+    BlockValueError,
+    quoted,
+)
+from graphfold.blocks.running.compiled import PASSES, CompiledModel, is_iterable
+from graphfold.blocks.running.lowering import Label
+from graphfold.blocks.running.node_types import OUTPUTS
 from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler

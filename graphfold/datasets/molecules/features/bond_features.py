@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from rdkit.Chem.rdchem import BondStereo, BondType
 
-from graphfold.datasets.molecules.coded_property import CodedProperty
-from graphfold.datasets.molecules.facts import BondFacts
+from graphfold.datasets.molecules.features.coded_property import CodedProperty
+from graphfold.datasets.molecules.features.facts import BondFacts
 
 
 def _stereo(bond: BondFacts) -> str | None:

@@ -12,12 +12,8 @@ from torch import Tensor
 
 from graphfold.batching import States
 from graphfold.blocks.block import Block
-from graphfold.blocks.cells import field_of, from_rows
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.evaluation import Depth, Evaluation, in_dtype
-from graphfold.blocks.node_types import LENGTHS, OUTPUTS
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.errors import BlockTypeError
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
     ResultType,
@@ -26,10 +22,14 @@ from graphfold.blocks.types import (
     TupleType,
     VoidType,
 )
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.running.cells import field_of, from_rows
+from graphfold.blocks.running.evaluation import Depth, Evaluation, in_dtype
+from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS
 from graphfold.dag import TypedDAG
 
 if TYPE_CHECKING:
-    from graphfold.blocks.lowering import Recorder
+    from graphfold.blocks.running.lowering import Recorder
 
 #: A gradient for fewer than one in so many nodes is kept sparse.
 _FEW = 8

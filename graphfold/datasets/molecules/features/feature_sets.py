@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.bond_features import BOND_FEATURES
-from graphfold.datasets.molecules.chemprop_features import CHEMPROP_V1, CHEMPROP_V2
-from graphfold.datasets.molecules.feature_set import FeatureSet
-from graphfold.datasets.molecules.ogb_features import OGB
-from graphfold.datasets.molecules.simple_features import SIMPLE
+from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
+from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.features.chemprop_features import CHEMPROP_V1, CHEMPROP_V2
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.ogb_features import OGB
+from graphfold.datasets.molecules.features.simple_features import SIMPLE
 from graphfold.errors import ConfigError, did_you_mean
 
 GRAPHFOLD = FeatureSet("graphfold", ATOM_FEATURES, BOND_FEATURES, labels=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphfold.datasets.molecules.disjoint_sets import DisjointSets
-from graphfold.datasets.molecules.fragment_cuts import Cut
+from graphfold.datasets.molecules.fragments.disjoint_sets import DisjointSets
+from graphfold.datasets.molecules.fragments.fragment_cuts import Cut
 
 
 def fragment_trees(cut: Cut) -> tuple[list[int], list[list[int]]]:

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from rdkit.Chem.rdchem import BondStereo, BondType, ChiralType, HybridizationType
 
-from graphfold.datasets.molecules.coded_property import CodedProperty
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.coded_property import CodedProperty
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 
 _H = HybridizationType
 _TAGS = (

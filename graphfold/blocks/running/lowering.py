@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from graphfold.blocks.cells import Constant, Source
 from graphfold.blocks.constants import FromTensor
-from graphfold.blocks.evaluation import Context, run
-from graphfold.blocks.node_types import LENGTHS, OUTPUTS, NodeTypes, widen
+from graphfold.blocks.inference.types import ResultType, SequenceType, TensorType, TupleType
 from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.results import Metric, Results
-from graphfold.blocks.types import ResultType, SequenceType, TensorType, TupleType
+from graphfold.blocks.running.cells import Constant, Source
+from graphfold.blocks.running.evaluation import Context, run
+from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS, NodeTypes, widen
+from graphfold.blocks.running.results import Metric, Results
 from graphfold.dag import Relation, TypedDAG, collate, compute_depth
 from graphfold.dag.typed_dag import pointers
 from graphfold.errors import ConfigError, add_note

@@ -8,13 +8,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphfold.blocks.errors import (
+from graphfold.blocks.inference.errors import (
     BlockAttributeError,
     BlockItemError,
     BlockScopeError,
     BlockTypeError,
 )
-from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
+from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 
 if TYPE_CHECKING:
     from graphfold.blocks.block import Block

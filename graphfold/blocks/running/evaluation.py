@@ -1,6 +1,6 @@
 """Runs of one example through blocks: its value, which is slow and says what is right; its depth.
 
-Lowering runs examples through the same blocks (`graphfold.blocks.lowering`).
+Lowering runs examples through the same blocks (`graphfold.blocks.running.lowering`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphfold.blocks.checks import check_blocks
-from graphfold.blocks.types import PyObjectType, ResultType, TensorType
+from graphfold.blocks.inference.checks import check_blocks
+from graphfold.blocks.inference.types import PyObjectType, ResultType, TensorType
 
 if TYPE_CHECKING:
     from graphfold.blocks.block import Block, Steps

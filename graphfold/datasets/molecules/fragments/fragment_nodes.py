@@ -8,8 +8,8 @@ from typing import Any
 from rdkit import Chem
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType
-from graphfold.datasets.molecules.fragment_cuts import CUTS, KINDS, Cut, Fragment
-from graphfold.datasets.molecules.fragment_tree import fragment_trees
+from graphfold.datasets.molecules.fragments.fragment_cuts import CUTS, KINDS, Cut, Fragment
+from graphfold.datasets.molecules.fragments.fragment_tree import fragment_trees
 
 #: Counts from here on share one code.
 MOST = 31

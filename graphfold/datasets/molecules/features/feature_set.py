@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from graphfold.dag import Column
-from graphfold.datasets.molecules.facts import AtomFacts, BondFacts
+from graphfold.datasets.molecules.features.facts import AtomFacts, BondFacts
 
 
 class Feature(Protocol):

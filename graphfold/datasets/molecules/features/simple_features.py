@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.bond_features import BOND_FEATURES
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
+from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 
 _SIMPLE = ("element", "degree", "charge", "hydrogens", "aromatic")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from rdkit import Chem
 from rdkit.Chem import BRICS
 
-from graphfold.datasets.molecules.disjoint_sets import DisjointSets
+from graphfold.datasets.molecules.fragments.disjoint_sets import DisjointSets
 
 #: Pairs of fragments (the lower number first) -> how much they have in common.
 Links: TypeAlias = Mapping[tuple[int, int], int]

@@ -8,8 +8,8 @@ from operator import attrgetter
 from rdkit import Chem
 from rdkit.Chem.rdchem import HybridizationType
 
-from graphfold.datasets.molecules.coded_property import CodedProperty
-from graphfold.datasets.molecules.facts import AtomFacts
+from graphfold.datasets.molecules.features.coded_property import CodedProperty
+from graphfold.datasets.molecules.features.facts import AtomFacts
 
 
 def _chirality(atom: AtomFacts) -> str | None:

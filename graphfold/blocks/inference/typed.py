@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.types import ResultType, TypeLike, canonicalize_type
+from graphfold.blocks.inference.errors import BlockTypeError
+from graphfold.blocks.inference.types import ResultType, TypeLike, canonicalize_type
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of Python 3.11; torch brings it along

@@ -9,8 +9,8 @@ from typing import Any
 from rdkit.Chem.rdchem import Atom, BondType, HybridizationType
 
 from graphfold.dag import Column
-from graphfold.datasets.molecules.facts import AtomFacts
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.facts import AtomFacts
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 
 
 class OneHot:
