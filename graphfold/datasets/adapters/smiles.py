@@ -103,10 +103,10 @@ class SmilesAdapter(Adapter):
         atom_target_columns: Sequence[str] | str = (),
     ) -> None:
         names, of_atoms = _listed(target_columns), _listed(atom_target_columns)
-        self.class_names = _checked_names(class_names or {}, (*names, *of_atoms))
+        self.class_names = cells = _checked_names(class_names or {}, (*names, *of_atoms))
 
         def target(name: str) -> TableTarget:
-            unit, own = (units or {}).get(name), self.class_names.get(name, ())
+            unit, own = (units or {}).get(name), cells.get(name, ())
             return TableTarget(name, task, num_classes, unit, own, bounded_targets)
 
         self.columns = MoleculeColumns(

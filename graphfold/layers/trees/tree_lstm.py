@@ -38,6 +38,7 @@ class LeafLSTMCell(FeatureCell):
     """
 
     arity = 0
+    from_x: nn.Linear
 
     def __init__(
         self, input_size: int, hidden_size: int, dropout: float = 0.0, own: Sequence[str] = ()
