@@ -35,9 +35,10 @@ from graphfold.blocks.model import BlockModel
 from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.record import AllOf, Record
 from graphfold.blocks.reductions import Max, Mean, Min, Reduction, Sum
-from graphfold.blocks.running.compiled import CompiledModel, compile, verify
+from graphfold.blocks.running.compiled import CompiledModel, compile
 from graphfold.blocks.running.dataset import BlockDataset
 from graphfold.blocks.running.results import Metric, Result
+from graphfold.blocks.running.verify import verify
 from graphfold.blocks.selection import GetItem, InputTransform, Length, Nth, Slice
 from graphfold.blocks.sequences import (
     Attention,
