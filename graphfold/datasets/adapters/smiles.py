@@ -18,7 +18,7 @@ from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.atom_target import AtomTarget
 from graphfold.datasets.molecules.descriptors import Descriptors
-from graphfold.datasets.molecules.features.feature_sets import find_features
+from graphfold.datasets.molecules.features.registry import find_features
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
 from graphfold.datasets.molecules.molecule_columns import MoleculeColumns, MoleculeRow

@@ -21,7 +21,7 @@ from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules import molecule_chunk
 from graphfold.datasets.molecules.features.facts import cip_label
-from graphfold.datasets.molecules.features.feature_sets import FEATURE_SETS
+from graphfold.datasets.molecules.features.registry import FEATURE_SETS
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 from graphfold.datasets.storage import reading
