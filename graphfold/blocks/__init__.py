@@ -9,15 +9,15 @@ from graphfold.blocks.choices import OneOf, Optional
 from graphfold.blocks.composition import Composition, compose
 from graphfold.blocks.constants import FromTensor, Void, Zeros
 from graphfold.blocks.declaration import ForwardDeclaration, recursive
-from graphfold.blocks.features import Features, NodeRows
-from graphfold.blocks.folds import RNN, Fold, Reduce
-from graphfold.blocks.function import Concat, Function
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockIndexError,
     BlockKeyError,
     BlockTypeError,
     BlockValueError,
 )
+from graphfold.blocks.features import Features, NodeRows
+from graphfold.blocks.folds import RNN, Fold, Reduce
+from graphfold.blocks.function import Concat, Function
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from torch import nn
 
-from graphfold.blocks.inference.errors import BlockTypeError, quoted
+from graphfold.blocks.errors import BlockTypeError, quoted
 from graphfold.blocks.inference.typed import Typed, append, transaction
 from graphfold.blocks.inference.types import ResultType, TensorType, TypeLike, in_short
 from graphfold.blocks.inference.wire import Wire, current_scope, unify

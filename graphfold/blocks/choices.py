@@ -9,7 +9,7 @@ from torch import nn
 
 from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.constants import Zeros
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockDuplicateError,
     BlockKeyError,
     BlockTypeError,

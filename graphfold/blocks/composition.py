@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from graphfold.blocks.block import Block, Identity, Steps, convert_to_block
-from graphfold.blocks.inference.errors import BlockTypeError, BlockValueError
+from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.inference.typed import append, assign, transaction
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.inference.wire import SCOPE, Call, Scope, Wire, unify

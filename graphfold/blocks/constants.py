@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.blocks.block import Block, convert_to_block
-from graphfold.blocks.inference.errors import BlockTypeError, quoted
+from graphfold.blocks.errors import BlockTypeError, quoted
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     ResultType,

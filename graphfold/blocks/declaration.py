@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphfold.blocks.block import Block, Steps, convert_to_block
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockDeclarationError,
     BlockRecursionError,
     BlockTypeError,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.blocks.block import Block, Identity
+from graphfold.blocks.errors import BlockValueError
 from graphfold.blocks.function import Function
-from graphfold.blocks.inference.errors import BlockValueError
 from graphfold.blocks.inputs import Tensor as TensorBlock
 from graphfold.blocks.record import Record
 from graphfold.blocks.running.node_types import OUTPUTS

@@ -10,8 +10,8 @@ from torch import nn
 from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.composition import Composition
 from graphfold.blocks.constants import Zeros
+from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function
-from graphfold.blocks.inference.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.inference.typed import assign, transaction
 from graphfold.blocks.inference.types import (
     PyObjectType,

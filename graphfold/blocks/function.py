@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell
 from graphfold.blocks.block import convert_to_block
-from graphfold.blocks.inference.errors import BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.inference.infer import infer_output_type
 from graphfold.blocks.inference.typed import Classes, Typed
 from graphfold.blocks.inference.types import (

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphfold.blocks.block import Block, Pipe
-from graphfold.blocks.function import Function
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockIndexError,
     BlockTypeError,
     BlockValueError,
     quoted,
 )
+from graphfold.blocks.function import Function
 from graphfold.blocks.inference.typed import Typed
 from graphfold.blocks.inference.types import (
     ResultType,

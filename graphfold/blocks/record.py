@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.constants import Void
-from graphfold.blocks.inference.errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
+from graphfold.blocks.errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.inference.wire import Wire
 from graphfold.blocks.running.evaluation import Context

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Cell, Children
-from graphfold.blocks.inference.errors import BlockTypeError
+from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.inference.types import (
     ResultType,
     SequenceType,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphfold.blocks.block import Block
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockIndexError,
     BlockItemError,
     BlockKeyError,

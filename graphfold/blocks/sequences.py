@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.composition import compose
+from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function
-from graphfold.blocks.inference.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,

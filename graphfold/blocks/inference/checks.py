@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from graphfold.blocks.inference.errors import BlockRecursionError, BlockTypeError
+from graphfold.blocks.errors import BlockRecursionError, BlockTypeError
 from graphfold.blocks.inference.typed import transaction
 from graphfold.blocks.inference.types import PyObjectType, TensorType, VoidType
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphfold.blocks.inference.errors import BlockTypeError
+from graphfold.blocks.errors import BlockTypeError
 
 DTYPES: dict[str, torch.dtype] = {
     str(dtype).removeprefix("torch."): dtype

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockAttributeError,
     BlockItemError,
     BlockScopeError,

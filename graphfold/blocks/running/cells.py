@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, NodeInput, State
-from graphfold.blocks.inference.errors import BlockTypeError, quoted
+from graphfold.blocks.errors import BlockTypeError, quoted
 from graphfold.blocks.inference.types import ResultType, TensorType, TupleType, tensor_types
 from graphfold.blocks.running.evaluation import in_dtype
 from graphfold.errors import add_note

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
 from graphfold.batching.engine.refusals import refuse_random
 from graphfold.blocks.block import convert_to_block
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.inference.checks import check_blocks
-from graphfold.blocks.inference.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.inference.infer import gradient_leaves, on_zeros
 from graphfold.blocks.inference.typed import transaction
 from graphfold.blocks.inference.types import TensorType

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
-from graphfold.blocks.inference.errors import (
+from graphfold.blocks.errors import (
     BlockIndexError,
     BlockTypeError,
     BlockValueError,

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell
 from graphfold.blocks.block import Block
+from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.function import Function
-from graphfold.blocks.inference.errors import BlockTypeError
 from graphfold.blocks.inference.types import TensorType
 from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import CellContext, Constant, Precision, Source

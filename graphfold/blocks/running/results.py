@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphfold.batching import States
 from graphfold.blocks.block import Block
-from graphfold.blocks.inference.errors import BlockTypeError
+from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
