@@ -176,7 +176,7 @@ class SmilesAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""
-        return self.columns.records(self.open_table(path))
+        yield from self.columns.records(self.open_table(path))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         molecule, columns = self._read(record.content)
