@@ -21,6 +21,7 @@ from graphfold.commands import (
     tune,
     verify,
 )
+from graphfold.commands.options import spread_settings
 from graphfold.commands.parser import CommandParser
 from graphfold.errors import GraphfoldError
 from graphfold.training.process.quiet import readable_warnings
@@ -98,7 +99,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         )
         command.add_arguments(sub)
         sub.set_defaults(run=command.run, parser=sub)
-    args, rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(spread_settings(argv))
     args.overrides = rest
     args.parser.check_rest(args.overrides, takes_overrides="overrides" in args.parser.usage)
     return args

@@ -7,7 +7,8 @@ Each run is a `graphfold train` in this process; what came of it goes to docs/TO
 and the table of all of it into docs/TOPIC.md. A run whose result is there is not made again, so a
 broken table goes on where it stopped; `--seeds` without numbers trains nothing and only writes the
 table. Further words are overrides of every run: `trainer.accelerator=cpu`. Seconds are processor
-time, that of the processes that read a file included.
+time of the whole command, that of the processes that read a file included; examples/s are the
+training examples of all epochs by these seconds.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _SETS = tuple(
     )
 )
 _FOREST = "model=forest model.extra=true data.descriptors=[rdkit2d,morgan]"
-_HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_features=0.03"
+_HIV = "data=hiv data.split=scaffold model=forest model.num_trees=60 model.max_features=0.03"
 _TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
 _NETWORK = "model=dmpnn trainer.max_epochs=50"
 
@@ -87,6 +88,7 @@ MOLECULES = (
         words="experiment=lipophilicity_dmpnn",
         published="GC 0.655, XGBoost 0.799",
     ),
+    Row("lipophilicity", "random", "lipophilicity_best", RMSE, "experiment=lipophilicity_best"),
     Row("lipophilicity", "random", "forest", RMSE, f"data=lipophilicity {_FOREST}"),
     Row(
         *("moleculeace", "given", "moleculeace_best", RMSE, "experiment=moleculeace_best"),
@@ -109,12 +111,17 @@ MOLECULES = (
     ),
     Row("bbbp", "scaffold", "bbbp_fingerprint", ROC_AUC, "experiment=bbbp_fingerprint"),
     Row("hiv", "scaffold", "forest", ROC_AUC, _HIV, published="GC 0.763, kernel SVM 0.792"),
+    Row("tox21", "random", "tox21_best", ROC_AUC, "experiment=tox21_best"),
     Row("tox21", "random", "forest", ROC_AUC, _TOX21, published="GC 0.829, kernel SVM 0.822"),
 )
 
 
 _SST = ("root_accuracy", "root_binary_accuracy", "node_accuracy")
 _NODES, _PEARSON, _ACCURACY = ("node_accuracy",), ("pearson",), ("accuracy",)
+_Q_ERRORS = ("q_error", "q_error_95")
+#: What stands below each node, without its order: to compare trees with.
+_BAG = "model=bag model.cells.0._every_.subtree=true"
+_CHAIN = "data.nodes=tokens model=child_sum_tree_lstm model.hidden_size=100 trainer.max_epochs=8"
 
 #: Published: RNTN by Socher et al. (2013), without pre-trained vectors; with those of GloVe, Tai et
 #: al. (2015).
@@ -124,13 +131,40 @@ TREES = (
     Row(
         "sst", "given", "sst_tree_lstm", _SST, "experiment=sst_tree_lstm", "with GloVe 51.0, 88.0 %"
     ),
+    Row("sst", "given", "bag", _SST, f"experiment=sst_tree_lstm {_BAG}", "NB 41.0, 81.8, 67.2 %"),
     Row("sick", "given", "sick_best", _PEARSON, "experiment=sick_best", "with GloVe 0.868"),
     Row("sick", "given", "sick_tree_lstm", _PEARSON, "experiment=sick_tree_lstm"),
+    Row("sick", "given", "bag", _PEARSON, f"experiment=sick_best {_BAG}"),
+    Row("sick", "given", "sick_entailment", _ACCURACY, "experiment=sick_entailment"),
+    Row("sick", "given", "bag", _ACCURACY, f"experiment=sick_entailment {_BAG}"),
     Row("listops", "test_d20s", "listops_best", _ACCURACY, "experiment=listops_best"),
+    Row(
+        *("listops", "test_d20s", "LSTM over tokens", _ACCURACY),
+        words=f"experiment=listops_best {_CHAIN}",
+    ),
     Row("ud_english_ewt", "given", "ud_upos", _NODES, "experiment=ud_upos"),
     Row("ud_english_ewt", "given", "ud_mask", _NODES, "experiment=ud_mask"),
     Row("ud_english_ewt", "given", "ud_relations", _NODES, "experiment=ud_relations"),
+    Row(
+        *("ud_french_sequoia", "given", "ud_mask", _NODES),
+        words="experiment=ud_mask data=ud_french_sequoia",
+    ),
+    Row(
+        *("ud_french_sequoia", "given", "ud_relations", _NODES),
+        words="experiment=ud_relations data=ud_french_sequoia",
+    ),
     Row("python_stdlib", "by file", "python_names", _NODES, "experiment=python_names"),
+    Row(
+        *("python_stdlib", "by file", "neighbours", _NODES),
+        words="experiment=python_names model=neighbours",
+    ),
+    Row("plans_sqlite", "by database", "plans_cost", _Q_ERRORS, "experiment=plans_cost"),
+    Row(
+        *("plans_sqlite", "by database", "tree_convolution", _Q_ERRORS),
+        words="experiment=plans_cost model=tree_convolution",
+    ),
+    Row("plans_sqlite", "by database", "bag", _Q_ERRORS, "experiment=plans_cost model=bag"),
+    Row("json_reports", "given", "json_records", _ACCURACY, "experiment=json_records"),
 )
 
 TOPICS = {"molecules": MOLECULES, "trees": TREES}
@@ -143,6 +177,8 @@ _NAMES = {
     "root_accuracy": "roots",
     "root_binary_accuracy": "roots, two classes",
     "node_accuracy": "nodes",
+    "q_error": "median q-error",
+    "q_error_95": "95th percentile",
 }
 
 
@@ -190,8 +226,16 @@ def train(row: Row, seed: int, variant: str, overrides: Sequence[str]) -> dict[s
             **key(row, seed, variant),
             "values": {name: metrics[f"test/{name}"] for name in row.metrics},
             "seconds": round(seconds),
+            "examples": examples(Path(folder), trained.checkpoint.config["data"]["batch_size"]),
             "parameters": sum(weight.numel() for weight in trained.model.parameters()),
         }
+
+
+def examples(folder: Path, batch_size: int) -> int | None:
+    """How many training examples all steps of a run saw; None for what is not trained in steps."""
+    tables = [path.read_text(encoding="utf-8").splitlines() for path in folder.rglob("metrics.csv")]
+    steps = [dict(zip(lines[0].split(","), lines[-1].split(","), strict=True)) for lines in tables]
+    return sum(int(row["step"]) for row in steps) * batch_size or None
 
 
 def cpu_seconds() -> float:
@@ -214,8 +258,8 @@ def find(results: Results, row: Row, seed: int, variant: str) -> dict[str, Any] 
 def table(rows: Sequence[Row], results: Results) -> str:
     """All rows as markdown."""
     lines = [
-        "| data | split | model | test | runs | seconds | parameters | published |",
-        "|---|---|---|---|---|---|---|---|",
+        "| data | split | model | test | runs | seconds | examples/s | parameters | published |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [f"| {' | '.join(cells(row, results))} |" for row in rows]
     return "\n".join(lines)
@@ -228,15 +272,17 @@ def cells(row: Row, results: Results) -> list[str]:
     whole = [[r for r in runs if r is not None] for runs in by_seed if None not in runs]
     first = [row.corpus, row.split, f"`{row.model}`"]
     if not whole:
-        return [*first, "not measured", "", "", "", row.published]
+        return [*first, "not measured", "", "", "", "", row.published]
     runs = [run for runs in whole for run in runs]
     seconds = [run["seconds"] for run in runs if run["seconds"] is not None]
+    rates = [run["examples"] / run["seconds"] for run in runs if run.get("examples")]
     parameters = max(run["parameters"] for run in runs)
     return [
         *first,
         "; ".join(_figure(name, whole) for name in row.metrics),
         str(len(runs)),
         f"{mean(seconds):.0f}" if seconds else "",
+        f"{mean(rates):,.0f}" if rates else "",
         f"{parameters:,}" if parameters else "",
         row.published,
     ]

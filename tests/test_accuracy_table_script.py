@@ -28,6 +28,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         found = {
             "values": dict.fromkeys(("rmse", "roc_auc"), seed / 10),
             "seconds": 7,
+            "examples": 70 if variant == "" else None,
             "parameters": 1234,
         }
         key: dict[str, object] = module.key(row, seed, variant)
@@ -54,8 +55,8 @@ def test_the_table_stands_between_the_marks_of_the_page(script: ModuleType, tmp_
         "after",
     )
     assert lines[4:6] == [
-        "| a | random | `net` | RMSE 0.200 ± 0.141 | 2 | 7 | 1,234 | other 0.5 |",
-        "| b | g | `forest` | ROC-AUC 0.200 ± 0.141; RMSE 0.200 ± 0.141 | 4 | 7 | 1,234 |  |",
+        "| a | random | `net` | RMSE 0.200 ± 0.141 | 2 | 7 | 10 | 1,234 | other 0.5 |",
+        "| b | g | `forest` | ROC-AUC 0.200 ± 0.141; RMSE 0.200 ± 0.141 | 4 | 7 |  | 1,234 |  |",
     ]
 
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
 from pathlib import Path
+
+#: The beginning of what --set takes; the path of a run with an = in it has a / before.
+_SETTING = re.compile(r"[A-Za-z_][\w.]*=")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -14,8 +19,18 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of the adapter or of data, read as Hydra does; may be repeated",
+        help="options of the adapter or of data, one or several, read as Hydra does",
     )
+
+
+def spread_settings(words: Sequence[str]) -> list[str]:
+    """Writes `--set A=1 B=2` as `--set A=1 --set B=2`, so that RUN may stand behind them."""
+    spread: list[str] = []
+    for word in words:
+        if spread[-2:-1] == ["--set"] and _SETTING.match(word):
+            spread.append("--set")
+        spread.append(word)
+    return spread
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:

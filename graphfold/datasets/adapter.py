@@ -70,6 +70,8 @@ class Adapter(ABC):
             any: what vectors, characters and encoders are for.
         reads_tables: whether record i is row i of `open_table(path)`, so that predictions are
             written as a table with the columns of the input.
+        expands_folders: whether a folder is read as the files in it, each on its own; otherwise
+            `records` gets the folder.
         text_format: the name of a format in which `write_back` gives predictions back; None if
             there is none.
         written_targets: the targets of nodes that have a place in it.
@@ -80,6 +82,7 @@ class Adapter(ABC):
     class_names: Mapping[str, Sequence[str]] = MappingProxyType({})
     words: tuple[str, str] | None = None
     reads_tables: bool = False
+    expands_folders: bool = False
     text_format: str | None = None
     written_targets: Collection[str] = ()
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.tiny_runs import MOLECULES, bracket_tree, conllu, listops, read_json, run, train
+from training.tiny_runs import (
+    MOLECULES,
+    bracket_tree,
+    conllu,
+    listops,
+    read_json,
+    run,
+    train,
+    write_corpora,
+)
 
 from graphfold.batching import Pass, Schedule, lowered_batch
 from graphfold.dag import TypedDAG
@@ -224,3 +233,16 @@ def test_the_training_log_names_the_policy(
     assert run("evaluate", chosen) == 0
     assert run("train", *listops("data.policy=critical")) == 2
     assert "data.policy is 'critical'. Did you mean 'critical_path'?" in capsys.readouterr().err
+
+
+def test_a_training_part_without_any_target_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_corpora(tmp_path)
+    for file in (root / "sick").glob("SICK_*.txt"):
+        file.unlink()
+    words = ["experiment=sick_entailment", f"data.root={root}", "trainer.max_epochs=1"]
+    assert run("train", *words, f"hydra.run.dir={tmp_path / 'run'}") == 2
+    error = capsys.readouterr().err
+    assert "none of the 8 training records has a value of entailment." in error
+    assert not (tmp_path / "run").exists()

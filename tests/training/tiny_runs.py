@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.cli import main
+from graphfold.datasets.adapters.pairs import ENTAILMENT
+from graphfold.datasets.corpora.corpus_table import find_corpus
 
 WORDS = ("the", "a", "film", "is", "not", "very", "good", "bad", "dull", "bright")
 TAGS = {"the": "DET", "a": "DET", "film": "NOUN", "is": "AUX", "not": "PART", "very": "ADV"}
@@ -54,6 +56,9 @@ def write_corpora(root: Path) -> Path:
         _write(root / "sst" / f"{part}.txt", [bracket_tree(rng) for _ in range(12)])
         _write(root / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu", [conllu(rng)] * 6)
         _write_pairs(root / "sick" / "parsed" / part, rng)
+        judgments = [f"{i}\t{rng.choice(ENTAILMENT)}" for i in range(8)]
+        head = "pair_ID\tentailment_judgment"
+        _write(root / "sick" / f"SICK_{part}.txt", [head, *judgments])
     expressions = ["3\t3", "4\t( ( ( [MAX 2 ) 4 ) ] )", "1\t( ( ( [SM 8 ) 3 ) ] )"]
     _write(root / "listops" / "test_d20s.tsv.gz", expressions)
     functions = [f"def f{i}(path): key = {i}; " + "key = path; " * (i % 2) for i in range(30)]
@@ -76,9 +81,20 @@ def write_corpora(root: Path) -> Path:
         f"{smiles},{rng.gauss(7, 1):.2f},{'test' if i % 5 == 2 else 'train'}"
         for i, smiles in enumerate(MOLECULES * 3)
     ]
+    _write(root / "tox21" / "tox21.csv", tox21_lines())
     header = "smiles,y [pEC50/pKi],split"
     _write(root / "moleculeace" / "CHEMBL204_Ki.csv", [header, *rows])
     return root
+
+
+def tox21_lines() -> list[str]:
+    """Molecules in twelve assays, some of them not measured."""
+    names = find_corpus("tox21").adapter.options["target_columns"]
+    lines = [",".join([*names, "mol_id", "smiles"])]
+    for row, smiles in enumerate(MOLECULES * 3):
+        cells = ["" if (row + i) % 5 == 0 else str((row + i) % 2) for i in range(len(names))]
+        lines.append(",".join([*cells, f"TOX{row}", smiles]))
+    return lines
 
 
 def bracket_tree(rng: random.Random, num_words: int = 5) -> str:
@@ -120,6 +136,7 @@ def _write_pairs(folder: Path, rng: random.Random, count: int = 8) -> None:
         _write(folder / f"{side}.toks", [" ".join(sentence) for sentence in words])
         _write(folder / f"{side}.parents", ["0 1 1"] * count)
         _write(folder / f"{side}.rels", ["root dep dep"] * count)
+    _write(folder / "id.txt", [str(number) for number in range(count)])
     _write(folder / "sim.txt", [f"{rng.uniform(1, 5):.2f}" for _ in range(count)])
 
 

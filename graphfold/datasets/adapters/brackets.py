@@ -76,6 +76,7 @@ class BracketsAdapter(Adapter):
     """
 
     text_format = "brackets"
+    expands_folders = True
     written_targets = ("label",)
     words = ("word", "form")
 

@@ -94,6 +94,7 @@ class ConlluAdapter(Adapter):
     """
 
     text_format = "conllu"
+    expands_folders = True
     written_targets = COLUMN_OF.keys()
 
     def __init__(

@@ -50,6 +50,8 @@ class JsonAdapter(Adapter):
         ConfigError: if a path or the schema cannot be read, or an option has no use.
     """
 
+    expands_folders = True
+
     def __init__(
         self,
         target: str | None = None,

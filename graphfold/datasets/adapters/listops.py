@@ -66,6 +66,8 @@ class ListOpsAdapter(Adapter):
         ConfigError: if `nodes` is something else.
     """
 
+    expands_folders = True
+
     def __init__(
         self, check_answers: bool = True, nodes: Literal["brackets", "lists", "tokens"] = "brackets"
     ) -> None:

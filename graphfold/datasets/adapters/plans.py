@@ -48,6 +48,8 @@ class PlansAdapter(Adapter):
         unit: the unit of the target.
     """
 
+    expands_folders = True
+
     def __init__(self, target: str = "cost", unit: str | None = None) -> None:
         self.target: JsonPath | None = JsonPath(target)
         features = (

@@ -76,6 +76,7 @@ class SmilesAdapter(Adapter):
 
     libraries = ("rdkit",)
     reads_tables = True
+    expands_folders = True
 
     def __init__(
         self,

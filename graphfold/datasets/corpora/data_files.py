@@ -29,8 +29,8 @@ class DataSource:
     Args:
         corpus: the name of a corpus.
         adapter: the name or dotted path of an adapter; not needed with a corpus.
-        path: a file of one's own, a list of several or a pattern (`plates/*.csv`), or this for each
-            part ({"train": ..., "val": ..., "test": ...}).
+        path: a file of one's own, a list of several, a pattern (`plates/*.csv`) or a folder, or
+            this for each part ({"train": ..., "val": ..., "test": ...}).
             With a corpus it is read in place of the corpus's files, as they would be.
         variant: which of a corpus's alternatives; None for the first.
         options: options of the adapter, and of a corpus that is made on the spot.
@@ -84,11 +84,11 @@ class DataSource:
             return [
                 DataFile(path, self.spec(), part)
                 for part, paths in self.path.items()
-                for path in _expand(paths)
+                for path in self._expand(paths)
             ]
         corpus = self._corpus()
         if corpus is None or self.path is not None:
-            return [DataFile(path, self.spec()) for path in _expand(self.path or "")]
+            return [DataFile(path, self.spec()) for path in self._expand(self.path or "")]
         if corpus.maker is not None:
             make, own = _function(corpus.maker), self._maker_options(corpus.maker)
             if "root" in parameters(make):
@@ -105,6 +105,20 @@ class DataSource:
             refuse_pipe(file.path)
         found = self.spec().make().infer_options([file.path for file in files])
         return replace(self, options={**self.options, **found})
+
+    def _expand(self, paths: Paths) -> list[Path]:
+        """The files of a list, of the patterns and of the folders in it."""
+        if not isinstance(paths, str | Path):
+            return [file for path in paths for file in self._expand(path)]
+        path = Path(paths).expanduser()
+        if path.is_dir() and adapter_class(self.spec().name).expands_folders:
+            return _files_in(path)
+        if not has_magic(str(path)) or os.path.exists(path):
+            return [path]
+        found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+        if not found:
+            raise DataError(f"{path}: no file has such a name. Correct data.path.", path=str(path))
+        return found
 
     def _corpus(self) -> Corpus | None:
         return None if self.corpus is None else find_corpus(self.corpus)
@@ -152,17 +166,15 @@ class DataSource:
             raise ConfigError("\n".join(faults))
 
 
-def _expand(paths: Paths) -> list[Path]:
-    """The files of a list and of the patterns in it; those of a pattern in alphabetical order."""
-    if isinstance(paths, str | Path):
-        path = Path(paths).expanduser()
-        if not has_magic(str(path)) or os.path.exists(path):
-            return [path]
-        found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
-        if not found:
-            raise DataError(f"{path}: no file has such a name. Correct data.path.", path=str(path))
-        return found
-    return [file for path in paths for file in _expand(path)]
+def _files_in(folder: Path) -> list[Path]:
+    """The files of a folder and of those in it, by their names; hidden ones are left out."""
+    there = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = [path for path in there if "/." not in f"/{path.relative_to(folder).as_posix()}"]
+    if not found:
+        raise DataError(
+            f"{folder}: no file is in this folder. Correct data.path.", path=str(folder)
+        )
+    return found
 
 
 def _function(path: str) -> Callable[..., Any]:

@@ -110,6 +110,9 @@ class TableTarget:
                 raise self.refuse(cell, fault, "Correct the cell or class_names")
             return self.class_names.index(cell)
         value = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
+        if cell.startswith(("<", ">")) and self.task == "regression":
+            remedy = "Set data.bounded_targets=true, correct the cell, or empty it"
+            raise self.refuse(cell, "is a bound", remedy)
         if not abs(value) <= _LARGEST:
             raise self.refuse(cell, "is not a finite number", "Correct the cell, or empty it")
         if self.task == "regression":

@@ -33,39 +33,40 @@ class Ensemble(Model):
     @property
     def network(self) -> Any:
         """See the class."""
-        return Networks([member.network for member in self._models])
+        return Networks([member.network for member in self.models])
 
     @property
     def head(self) -> Head:  # type: ignore[override]
         """The heads of all members."""
-        return EnsembleHead([member.head for member in self._models])
+        return EnsembleHead([member.head for member in self.models])
 
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The passes, which all members have."""
-        return self._models[0].passes
+        return self.models[0].passes
 
     @property
     def lowering(self) -> Lowering | None:
         """That of every member."""
-        return self._models[0].lowering
+        return self.models[0].lowering
 
     def state_parts(self) -> list[Callable[..., Any]]:
         """Those of all members."""
-        return list(chain.from_iterable(member.state_parts() for member in self._models))
+        return list(chain.from_iterable(member.state_parts() for member in self.models))
 
     def states(self, batch: Batch) -> States:
         """The states of all members; a field is named with its member, as 0.h."""
-        return cast(States, MemberStates([member.states(batch) for member in self._models]))
+        return cast(States, MemberStates([member.states(batch) for member in self.models]))
 
     def rows(self, states: States, batch: Batch) -> Tensor:
         """[num_rows, num_members, ...] the rows of all members."""
         each = cast(MemberStates, states).members
-        pairs = zip(self._models, each, strict=True)
+        pairs = zip(self.models, each, strict=True)
         return torch.stack([member.rows(own, batch) for member, own in pairs], dim=1)
 
     @property
-    def _models(self) -> list[Model]:
+    def models(self) -> list[Model]:
+        """The members."""
         return cast("list[Model]", list(self.members))
 
 

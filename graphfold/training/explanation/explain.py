@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
-from graphfold.errors import ConfigError
-from graphfold.layers import GraphModel
-from graphfold.training.explanation.explained import Explained
+from graphfold.training.explanation.explained import Explained, members_of
 from graphfold.training.explanation.gradient import gradient_times_input
 from graphfold.training.explanation.integrated import integrated_gradients
 from graphfold.training.explanation.masking import mask_each
@@ -74,6 +72,8 @@ class Contributions:
 class Explainer:
     """Predicts and says what each part of a graph contributes.
 
+    Contributions to the prediction of an ensemble are means over those to its members'.
+
     Args:
         predictor: the model.
         method: a name of `METHODS`.
@@ -88,13 +88,8 @@ class Explainer:
     ) -> None:
         self.predictor = predictor
         self.method = method
-        model = predictor.trained.model
-        if not isinstance(model, GraphModel):
-            raise ConfigError(
-                f"a {type(model).__name__} cannot be explained: only a GraphModel has inputs of "
-                "nodes that its prediction can be divided among. Leave --explain out."
-            )
-        self.model = model
+        self.members = members_of(predictor.trained.model)
+        model = self.members[0]
         self.targets = tuple(targets or model.head.targets)
         self.kinds = kind_names(model, predictor.trained.schema)
         if method != "masking":  # gradients are those of the inputs of nodes
@@ -120,11 +115,13 @@ class Explainer:
         """The contributions to the prediction for each graph, as the adapter reads it."""
         trained = self.predictor.trained
         encoded = trained.spec.encode(dag)
-        batch = self.model.plan(encoded, "depth", share=False).to(trained.device)
-        units = find_units(self.model, batch)
-        found = METHODS[self.method](Explained(self.model, batch, self.targets), units).cpu()
-        kinds = [kind for kind in units.kinds if kind.name in self.kinds]
-        return list(_by_graph(found, kinds, dag, self.targets))
+        batch = self.members[0].plan(encoded, "depth", share=False).to(trained.device)
+        explained = Explained.of_members(self.members, batch, self.targets)
+        units = [find_units(member, batch) for member in self.members]
+        method = METHODS[self.method]
+        found = torch.stack([method(*pair) for pair in zip(explained, units, strict=True)]).mean(0)
+        kinds = [kind for kind in units[0].kinds if kind.name in self.kinds]
+        return list(_by_graph(found.cpu(), kinds, dag, self.targets))
 
 
 def _by_graph(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -10,6 +11,30 @@ from torch import Tensor
 from graphfold.batching import Batch
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel, Head, Model
+from graphfold.layers.uncertainty.ensemble import Ensemble
+from graphfold.layers.uncertainty.outer_model import OuterModel
+
+
+def members_of(model: Model) -> list[GraphModel]:
+    """The networks whose predictions a model averages: one, or those of an ensemble.
+
+    What is around a network is left out: intervals change no number, calibration only how sure a
+    class is, and of samples with dropout the network without it is explained.
+
+    Raises:
+        ConfigError: if there is a model that has no inputs of nodes.
+    """
+    if isinstance(model, OuterModel):
+        return members_of(model.inner)
+    if isinstance(model, Ensemble):
+        return list(chain.from_iterable(members_of(member) for member in model.models))
+    if not isinstance(model, GraphModel):
+        raise ConfigError(
+            f"a {type(model).__name__} cannot be explained: it has no inputs of atoms, bonds or "
+            "nodes that its prediction can be divided among. Train a network, such as model=dmpnn, "
+            "or leave --explain out."
+        )
+    return [model]
 
 
 class Explained:
@@ -19,20 +44,21 @@ class Explained:
     its log-odds. Of a model that predicts every node, the root's prediction is explained.
 
     Args:
-        model: the model.
+        model: the network.
         batch: the graphs, planned without sharing.
         targets: the names of the targets; None for all.
 
+    Attributes:
+        probabilities: [num_graphs, num_classes] of several classes; None without classes.
+        classes: [num_graphs] the class that is explained.
+
     Raises:
-        ConfigError: if the model has no inputs of nodes, or no single prediction for each graph.
+        ConfigError: if there is no single prediction for each graph.
     """
 
-    def __init__(self, model: Model, batch: Batch, targets: Sequence[str] | None = None) -> None:
-        if not isinstance(model, GraphModel):
-            raise ConfigError(
-                f"a {type(model).__name__} cannot be explained: only a GraphModel has inputs of "
-                "nodes that its prediction can be divided among. Train a model of cells."
-            )
+    def __init__(
+        self, model: GraphModel, batch: Batch, targets: Sequence[str] | None = None
+    ) -> None:
         if model.lowering is not None:
             raise ConfigError(
                 "the model adds nodes of its own (a virtual node, pairs), whose share of the "
@@ -48,10 +74,25 @@ class Explained:
         names = model.head.targets
         self._columns = [names.index(name) for name in targets or names]
         self.inputs = {name: x.detach() for name, x in model.encoder(batch.dag).items()}
+        self.probabilities: Tensor | None = None
         self.classes: Tensor | None = None
         if model.head.task == "multiclass":
             with torch.no_grad():
-                self.classes = self._raw(self.inputs, batch).argmax(1)
+                self.probabilities = self._raw(self.inputs, batch).softmax(1)
+            self.classes = self.probabilities.argmax(1)
+
+    @staticmethod
+    def of_members(
+        members: Sequence[GraphModel], batch: Batch, targets: Sequence[str] | None = None
+    ) -> list[Explained]:
+        """One for each member of an ensemble; the class is the one that all of them predict."""
+        each = [Explained(member, batch, targets) for member in members]
+        found = [one.probabilities for one in each if one.probabilities is not None]
+        if found:
+            together = torch.stack(found).mean(0).argmax(1)
+            for one in each:
+                one.classes = together
+        return each
 
     def __call__(self, inputs: Mapping[str, Tensor], batch: Batch | None = None) -> Tensor:
         """[num_graphs, num_targets] the explained numbers.

@@ -12,7 +12,7 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from graphfold.dag import select
+from graphfold.dag import TypedDAG, select
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
@@ -20,6 +20,7 @@ from graphfold.errors import DataError
 from graphfold.files import write_json
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.head import Head
 from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
 from graphfold.training.config.instantiate import instantiate
@@ -127,12 +128,22 @@ def _start(
     _print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
     first = _make_member(config, data, 0)
+    _require_targets(first[0].model.head, data.encoded("train"))
     warn_of_batch_dependence(first[0].model, data.encoded("train"))
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
         _fit_members(config, folder, data, first=first, callbacks=callbacks)
         return finish(folder, data, trusted)
+
+
+def _require_targets(head: Head, dag: TypedDAG) -> None:
+    """Refuses a training part from which nothing could be learned."""
+    if not bool(head.is_measured(head.target_rows(dag)).any()):
+        raise DataError(
+            f"none of the {dag.num_graphs} training records has a value of "
+            f"{', '.join(head.targets)}. Give other data, or train on another target."
+        )
 
 
 def resume_run(

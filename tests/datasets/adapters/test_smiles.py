@@ -301,6 +301,12 @@ def test_targets(tmp_path):
     ]
 
 
+def test_a_bound_names_the_option_that_reads_it(tmp_path):
+    path = write(tmp_path, "smiles,y\nC,1\nO,>5\n", "a.csv")
+    with pytest.raises(RecordError, match=r"'>5', which is a bound. Set data.bounded_targets=true"):
+        read(SmilesAdapter(target_columns="y"), path)
+
+
 def test_the_first_bad_record_stops_the_reading(tmp_path):
     with pytest.raises(RecordError, match=r"a\.csv:3: RDKit cannot read SMILES 'C1CC' \(unclosed"):
         read(SmilesAdapter(target_columns="y"), write(tmp_path, TABLE, "a.csv"))

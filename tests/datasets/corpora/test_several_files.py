@@ -73,3 +73,21 @@ def test_mol_files(folder: Path) -> None:
     adapter = data.source.spec().make()
     smiles = [record.content.smiles for file in found for record in adapter.records(file.path)]
     assert smiles == ["CCN", "CCO"]
+
+
+def test_a_folder_is_its_files_but_for_hidden_ones(folder: Path) -> None:
+    (folder / "[odd].csv").unlink()
+    (folder / "later").mkdir()
+    (folder / "later" / "plate3.csv").write_text("smiles,y\nCC,1\n")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("no table")
+    (folder / ".hidden.csv").write_text("no table")
+    found = DataModule(adapter="smiles", path=str(folder), target_columns=["y"])
+    files = [file.path.name for file in found.source.files(folder, folder)]
+    assert files == ["plate3.csv", "plate0.csv", "plate1.csv", "plate2.csv"]
+
+
+def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
+    data = DataModule(adapter="brackets", path=str(tmp_path))
+    with pytest.raises(DataError, match="no file is in it"):
+        data.source.files(tmp_path, tmp_path)

@@ -79,6 +79,24 @@ def test_words_get_contributions(folder: Path) -> None:
     assert not (folder / "trees_drawings").exists()
 
 
+def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(folder: Path) -> None:
+    table, new = write_molecules(folder / "e.csv"), write_molecules(folder / "f.csv", num_rows=4)
+    words = ["data=smiles", "model=gcn", f"data.path={table}", "data.target_columns=[c]"]
+    ensemble = train(folder / "two", *words, *SMALL, "ensemble=2", "calibration.level=0.5")
+    members = [ensemble / "members" / name / "checkpoints" / "best.ckpt" for name in "12"]
+    told, *each = (
+        [
+            json.loads(row["c_atom_contributions"])
+            for row in explain(path, new, folder / f"e{i}.csv")
+        ]
+        for i, path in enumerate([ensemble, *members])
+    )
+    assert "c_lower" in (folder / "e0.csv").read_text().splitlines()[0]
+    for together, first, second in zip(told, *each, strict=True):
+        mean = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
+        assert together == pytest.approx(mean, rel=2e-3, abs=1e-6)
+
+
 def test_what_cannot_be_explained_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.layers import GraphModel
 from graphfold.training.explanation.explain import METHODS, Explainer
-from graphfold.training.explanation.explained import Explained
+from graphfold.training.explanation.explained import Explained, members_of
 from graphfold.training.explanation.gradient import gradient_times_input
 from graphfold.training.explanation.integrated import integrated_gradients
 from graphfold.training.explanation.masking import mask_each
@@ -26,6 +26,9 @@ from graphfold.training.prediction.predictor import Predictor
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
 SMILES = ["CCO", "Cn1cnc2c1c(=O)n(C)c(=O)n2C", "C", "[Na+].[Cl-]", "C/C=C/C#N"]
 RUNS = ["dmpnn", "gin", "classes", "trees"]
+
+
+TREES = ["experiment=sst_tree_lstm"]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "dmpnn": train(folder / "dmpnn", *data, "model=dmpnn", numbers),
         "gin": train(folder / "gin", *data, "model=gin", numbers),
         "classes": train(folder / "classes", *data, "model=dmpnn", *classes),
-        "trees": train(folder / "sst", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL),
+        "trees": train(folder / "sst", *TREES, f"data.root={root}", *SMALL),
+        "two_trees": train(folder / "two", *TREES, f"data.root={root}", *SMALL, "ensemble=2"),
     }
 
 
@@ -48,7 +52,7 @@ def load(runs: dict[str, Path], name: str) -> tuple[Predictor, TypedDAG]:
     predictor = graphfold.load(runs[name])
     predictor.trained.model.double()
     texts = SMILES
-    if name == "trees":
+    if name.endswith("trees"):
         path = runs[name].parent / "corpora" / "sst" / "test.txt"
         texts = path.read_text().splitlines()[:4]
     records = [predictor.adapter.record_of(text) for text in texts]
@@ -219,3 +223,16 @@ def test_all_molecules_of_the_tiny_table_have_a_number_for_each_atom(
         Explainer(predictor, "masking").explain_graphs(dag), counts, strict=True
     ):
         assert len(found.values["c"]["atom"]) == count
+
+
+def test_the_class_that_an_ensemble_predicts_is_explained(runs: dict[str, Path]) -> None:
+    predictor, dag = load(runs, "two_trees")
+    members = members_of(predictor.trained.model)
+    batch = members[0].plan(predictor.trained.spec.encode(dag), share=False)
+    each = Explained.of_members(members, batch)
+    together = torch.stack([one.probabilities for one in each if one.probabilities is not None])
+    assert len(together) == 2
+    wanted = together.mean(0).argmax(1).tolist()
+    assert [one.classes.tolist() for one in each if one.classes is not None] == [wanted, wanted]
+    values = [prediction.targets["label"].value for prediction in predictor.predict_graphs(dag)]
+    assert [int(value) for value in values] == wanted
