@@ -65,7 +65,7 @@ class FeatureCell(Cell):
         return {"x": product}
 
     def known(self, x: NodeInput, children: Children) -> Mapping[str, Tensor]:
-        """What is known of a group of nodes without their children, by name."""
+        """Facts of a group of nodes that need no children, by name."""
         found = parts(x)
         if self.from_x is None or not self.own:
             return found

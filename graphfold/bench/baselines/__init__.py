@@ -1,1 +1,1 @@
-"""What others do in the same run: libraries, and code written by hand."""
+"""Baselines: libraries, and code written by hand."""

@@ -80,7 +80,7 @@ class MoleculeColumns:
 
     @cached_property
     def measured(self) -> tuple[TableTarget | TableWeight, ...]:
-        """What `MoleculeRow.targets` has the cells of."""
+        """Targets, and the weight if there is one, as `MoleculeRow.targets` has their cells."""
         return self.targets if self.weight is None else (*self.targets, self.weight)
 
     @property
