@@ -23,8 +23,8 @@ from graphfold import _torch
 from graphfold._torch import NotInTorch
 from graphfold.batching.engine.compiled.trace import Signature, Sizes, _trace
 from graphfold.batching.engine.compiled.values import Untraceable
-from graphfold.blocks.infer import MOST_NUMBERS, infer_output_type
-from graphfold.blocks.types import TensorType
+from graphfold.blocks.inference.infer import MOST_NUMBERS, infer_output_type
+from graphfold.blocks.inference.types import TensorType
 from graphfold.layers import TreeRNNCell
 
 PACKAGE = Path(_torch.__file__).parent

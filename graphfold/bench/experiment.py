@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
+from graphfold.bench.measure import EVERY_NODE
 from graphfold.bench.settings import Settings
+from graphfold.bench.variants import Forward, Variant
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.loader import GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
@@ -76,6 +78,21 @@ class Experiment:
         """The sum over the rows, the mean over the graphs."""
         head = self.model.head
         return head.losses(raw, head.target_rows(batch.dag)).sum() / batch.num_graphs
+
+    def variant(
+        self, forward: Forward, batches: Sequence[Batch], computes: str = EVERY_NODE
+    ) -> Variant:
+        """A way to train the model on some batches, whose plans compute what `computes` says."""
+        return Variant(
+            forward,
+            batches,
+            sum(batch.num_graphs for batch in batches),
+            self.loss,
+            list(self.model.parameters()),
+            self.model,
+            self.optimizer,
+            computes,
+        )
 
     def double(self) -> Experiment:
         """A copy of the model in double precision, to compare results; its optimizer is not."""

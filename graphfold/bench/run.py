@@ -21,18 +21,21 @@ from graphfold.files import check_output, write_text
 
 #: Name -> the module that measures it, with a function `rows`.
 BENCHMARKS = {
-    "treefc": "graphfold.bench.treefc",
-    "sst": "graphfold.bench.sst",
-    "trees": "graphfold.bench.trees",
-    "sequence": "graphfold.bench.sequence",
-    "molecules": "graphfold.bench.molecules",
-    "blocks": "graphfold.bench.blocks",
-    "schedule": "graphfold.bench.schedule",
-    "memory": "graphfold.bench.memory",
-    "train": "graphfold.bench.train",
-    "predict": "graphfold.bench.predict",
-    "predict_table": "graphfold.bench.predict_table",
-    "reading": "graphfold.bench.reading",
+    name: f"graphfold.bench.benchmarks.{name}"
+    for name in (
+        "treefc",
+        "sst",
+        "trees",
+        "sequence",
+        "molecules",
+        "blocks",
+        "schedule",
+        "memory",
+        "train",
+        "predict",
+        "predict_table",
+        "reading",
+    )
 }
 
 #: The graphs of these are generated, so there is no config to override.

@@ -6,10 +6,8 @@ section 3.
 
 from graphfold.blocks.block import Block, Identity, Pipe, convert_to_block
 from graphfold.blocks.choices import OneOf, Optional
-from graphfold.blocks.compiled import CompiledModel, compile, verify
 from graphfold.blocks.composition import Composition, compose
 from graphfold.blocks.constants import FromTensor, Void, Zeros
-from graphfold.blocks.dataset import BlockDataset
 from graphfold.blocks.declaration import ForwardDeclaration, recursive
 from graphfold.blocks.errors import (
     BlockIndexError,
@@ -20,24 +18,7 @@ from graphfold.blocks.errors import (
 from graphfold.blocks.features import Features, NodeRows
 from graphfold.blocks.folds import RNN, Fold, Reduce
 from graphfold.blocks.function import Concat, Function
-from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
-from graphfold.blocks.layers import FC, Embedding, Layer, RNNCell
-from graphfold.blocks.model import BlockModel
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.record import AllOf, Record
-from graphfold.blocks.reductions import Max, Mean, Min, Reduction, Sum
-from graphfold.blocks.results import Metric, Result
-from graphfold.blocks.selection import GetItem, InputTransform, Length, Nth, Slice
-from graphfold.blocks.sequences import (
-    Attention,
-    Broadcast,
-    Map,
-    NGrams,
-    Zip,
-    ZipWith,
-    attend,
-)
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
     ResultType,
@@ -47,6 +28,26 @@ from graphfold.blocks.types import (
     VoidType,
     canonicalize_type,
     convert_to_type,
+)
+from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
+from graphfold.blocks.layers import FC, Embedding, Layer, RNNCell
+from graphfold.blocks.model import BlockModel
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.record import AllOf, Record
+from graphfold.blocks.reductions import Max, Mean, Min, Reduction, Sum
+from graphfold.blocks.running.compiled import CompiledModel, compile
+from graphfold.blocks.running.dataset import BlockDataset
+from graphfold.blocks.running.results import Metric, Result
+from graphfold.blocks.running.verify import verify
+from graphfold.blocks.selection import GetItem, InputTransform, Length, Nth, Slice
+from graphfold.blocks.sequences import (
+    Attention,
+    Broadcast,
+    Map,
+    NGrams,
+    Zip,
+    ZipWith,
+    attend,
 )
 
 __all__ = [

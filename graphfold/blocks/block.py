@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from torch import nn
 
 from graphfold.blocks.errors import BlockTypeError, quoted
-from graphfold.blocks.evaluation import Context, evaluate, max_depth
-from graphfold.blocks.typed import Typed, append, transaction
-from graphfold.blocks.types import ResultType, TensorType, TypeLike, in_short
-from graphfold.blocks.wire import Wire, current_scope, unify
+from graphfold.blocks.inference.typed import Typed, append, transaction
+from graphfold.blocks.inference.types import ResultType, TensorType, TypeLike, in_short
+from graphfold.blocks.inference.wire import Wire, current_scope, unify
+from graphfold.blocks.running.evaluation import Context, evaluate, max_depth
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of Python 3.11; torch brings it along

@@ -16,11 +16,11 @@ from graphfold.blocks.errors import (
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.evaluation import Context
+from graphfold.blocks.inference.typed import assign, transaction
+from graphfold.blocks.inference.types import PyObjectType, ResultType, VoidType
 from graphfold.blocks.record import Named, named_blocks
+from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import InputTransform
-from graphfold.blocks.typed import assign, transaction
-from graphfold.blocks.types import PyObjectType, ResultType, VoidType
 
 
 class OneOf(Block):

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from graphfold.blocks.block import Block, Identity, Steps, convert_to_block
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
-from graphfold.blocks.evaluation import Context
+from graphfold.blocks.inference.typed import append, assign, transaction
+from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
+from graphfold.blocks.inference.wire import SCOPE, Call, Scope, Wire, unify
+from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import GetItem
-from graphfold.blocks.typed import append, assign, transaction
-from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
-from graphfold.blocks.wire import SCOPE, Call, Scope, Wire, unify
 
 #: Where a call finds its input: (which earlier result, which item of it or None for all).
 Places: TypeAlias = tuple[tuple[int, int | None], ...]

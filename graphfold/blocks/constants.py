@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from graphfold.blocks.block import Block, convert_to_block
 from graphfold.blocks.errors import BlockTypeError, quoted
-from graphfold.blocks.evaluation import Context, Depth, Evaluation
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     ResultType,
     SequenceType,
@@ -23,9 +21,11 @@ from graphfold.blocks.types import (
     VoidType,
     convert_to_type,
 )
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.running.evaluation import Context, Depth, Evaluation
 
 if TYPE_CHECKING:
-    from graphfold.blocks.lowering import Recorder
+    from graphfold.blocks.running.lowering import Recorder
 
 
 @convert_to_block.register(Tensor)
@@ -150,8 +150,8 @@ def _zeros(kind: ResultType) -> Block:
     return Zeros(kind)
 
 
-class _Void(Block):
-    """Nothing, of anything."""
+class Void(Block):
+    """A block that takes anything and gives nothing."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(output_type=VoidType(), name=name)
@@ -162,8 +162,3 @@ class _Void(Block):
     def check(self) -> None:
         """Accepts any input, even if nothing says what it is."""
         self.set_input_type(self.input_type or VoidType())
-
-
-def Void(name: str | None = None) -> Block:
-    """A block that takes anything and gives nothing."""
-    return _Void(name)

@@ -12,9 +12,9 @@ from graphfold.blocks.errors import (
     BlockTypeError,
     quoted,
 )
-from graphfold.blocks.evaluation import Context
-from graphfold.blocks.typed import Typed, append, assign, transaction
-from graphfold.blocks.types import ResultType, TypeLike
+from graphfold.blocks.inference.typed import Typed, append, assign, transaction
+from graphfold.blocks.inference.types import ResultType, TypeLike
+from graphfold.blocks.running.evaluation import Context
 
 #: How often a block may run inside of itself with the very same object: then it will never end.
 MOST_INSIDE = 1000

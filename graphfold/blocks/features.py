@@ -12,9 +12,9 @@ from graphfold.blocks.block import Block, Identity
 from graphfold.blocks.errors import BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inputs import Tensor as TensorBlock
-from graphfold.blocks.node_types import OUTPUTS
 from graphfold.blocks.record import Record
-from graphfold.blocks.results import Metric
+from graphfold.blocks.running.node_types import OUTPUTS
+from graphfold.blocks.running.results import Metric
 from graphfold.blocks.selection import InputTransform
 from graphfold.dag import Column, Relation, TypedDAG
 from graphfold.dag.typed_dag import repeat

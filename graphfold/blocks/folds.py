@@ -11,12 +11,9 @@ from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_pa
 from graphfold.blocks.composition import Composition
 from graphfold.blocks.constants import Zeros
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
-from graphfold.blocks.evaluation import Context
 from graphfold.blocks.function import Function
-from graphfold.blocks.layers import RNNCell
-from graphfold.blocks.selection import elements_of
-from graphfold.blocks.typed import assign, transaction
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.typed import assign, transaction
+from graphfold.blocks.inference.types import (
     PyObjectType,
     ResultType,
     SequenceType,
@@ -25,6 +22,9 @@ from graphfold.blocks.types import (
     element_type_of,
     refuse_endless,
 )
+from graphfold.blocks.layers import RNNCell
+from graphfold.blocks.running.evaluation import Context
+from graphfold.blocks.selection import elements_of
 
 
 class Fold(Block):

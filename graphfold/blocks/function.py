@@ -11,7 +11,18 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell
 from graphfold.blocks.block import convert_to_block
-from graphfold.blocks.cells import (
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.inference.infer import infer_output_type
+from graphfold.blocks.inference.typed import Classes, Typed
+from graphfold.blocks.inference.types import (
+    ResultType,
+    TensorType,
+    TupleType,
+    is_size,
+    tensor_types,
+)
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.running.cells import (
     CellContext,
     FunctionCell,
     LeafCell,
@@ -19,15 +30,10 @@ from graphfold.blocks.cells import (
     flat_outputs,
     is_flat,
 )
-from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
-from graphfold.blocks.evaluation import Depth, Evaluation
-from graphfold.blocks.infer import infer_output_type
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.typed import Classes, Typed
-from graphfold.blocks.types import ResultType, TensorType, TupleType, is_size, tensor_types
+from graphfold.blocks.running.evaluation import Depth, Evaluation
 
 if TYPE_CHECKING:
-    from graphfold.blocks.lowering import Recorder
+    from graphfold.blocks.running.lowering import Recorder
 
 
 @convert_to_block.register(Callable)  # type: ignore[call-overload]

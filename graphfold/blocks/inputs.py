@@ -16,8 +16,8 @@ from graphfold.blocks.errors import (
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.evaluation import Context
-from graphfold.blocks.types import PyObjectType, TensorType
+from graphfold.blocks.inference.types import PyObjectType, TensorType
+from graphfold.blocks.running.evaluation import Context
 
 
 class Tensor(Block):

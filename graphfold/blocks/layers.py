@@ -12,11 +12,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphfold.blocks.block import Block, Pipe
-from graphfold.blocks.cells import flat_outputs
-from graphfold.blocks.errors import BlockIndexError, BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.errors import (
+    BlockIndexError,
+    BlockTypeError,
+    BlockValueError,
+    quoted,
+)
 from graphfold.blocks.function import Function
-from graphfold.blocks.typed import Typed
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.typed import Typed
+from graphfold.blocks.inference.types import (
     ResultType,
     TensorType,
     TupleType,
@@ -24,7 +28,8 @@ from graphfold.blocks.types import (
     is_size,
     tensor_types,
 )
-from graphfold.blocks.wire import Wire
+from graphfold.blocks.inference.wire import Wire
+from graphfold.blocks.running.cells import flat_outputs
 from graphfold.layers.dropout import drop
 
 Activation = Callable[[Tensor], Tensor]

@@ -7,13 +7,13 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphfold.blocks.block import Block
-from graphfold.blocks.evaluation import Context, Depth, Evaluation
-from graphfold.blocks.types import TensorType, tensor_types
+from graphfold.blocks.inference.types import TensorType, tensor_types
+from graphfold.blocks.running.evaluation import Context, Depth, Evaluation
 
 if TYPE_CHECKING:
     from graphfold.batching import Cell
-    from graphfold.blocks.cells import CellContext
-    from graphfold.blocks.lowering import Recorder
+    from graphfold.blocks.running.cells import CellContext
+    from graphfold.blocks.running.lowering import Recorder
 
 
 class Primitive(Block):

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.constants import Void
 from graphfold.blocks.errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
-from graphfold.blocks.evaluation import Context
+from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
+from graphfold.blocks.inference.wire import Wire
+from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import item_of
-from graphfold.blocks.types import PyObjectType, ResultType, TupleType, VoidType
-from graphfold.blocks.wire import Wire
 
 #: Blocks by key: a dict, a list of (key, block) pairs, or a tuple (keys 0, 1, ...).
 Named: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]] | tuple[Any, ...]

@@ -10,11 +10,8 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Cell, Children
-from graphfold.blocks.cells import CellContext, ReductionCell
 from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.evaluation import Depth, Evaluation
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.types import (
     ResultType,
     SequenceType,
     TensorType,
@@ -22,9 +19,12 @@ from graphfold.blocks.types import (
     element_type_of,
     refuse_endless,
 )
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.running.cells import CellContext, ReductionCell
+from graphfold.blocks.running.evaluation import Depth, Evaluation
 
 if TYPE_CHECKING:
-    from graphfold.blocks.lowering import Recorder
+    from graphfold.blocks.running.lowering import Recorder
 
 
 class Reduction(Primitive):

@@ -16,15 +16,16 @@ from graphfold.blocks.errors import (
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.evaluation import Context
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
     ResultType,
     SequenceType,
     TensorType,
     TupleType,
+    refuse_endless,
 )
+from graphfold.blocks.running.evaluation import Context
 from graphfold.errors import add_note
 
 
@@ -77,11 +78,7 @@ class GetItem(Block):
         return item_of(x, self.key, self)
 
     def _input_found(self, kind: ResultType) -> None:
-        if isinstance(kind, BroadcastSequenceType):
-            raise BlockTypeError(
-                f"{self} cannot get an item from an infinite sequence: {kind}. Zip it with a "
-                "finite one first."
-            )
+        refuse_endless(kind, self, "get an item from")
         if isinstance(kind, TupleType):
             self.set_output_type(_items(kind, self.key, self))
         elif isinstance(kind, SequenceType) and not isinstance(self.key, slice):
@@ -144,11 +141,7 @@ class Length(Block):
         return context.from_example(self._tensor, np.asarray(length, self._tensor.numpy_dtype))
 
     def _input_found(self, kind: ResultType) -> None:
-        if isinstance(kind, BroadcastSequenceType):
-            raise BlockTypeError(
-                f"{self} cannot get the length of an infinite sequence: {kind}. Zip it with a "
-                "finite one first."
-            )
+        refuse_endless(kind, self, "get the length of")
 
     def _facts(self) -> dict[str, Any]:
         return {"dtype": self._tensor.dtype}

@@ -12,11 +12,8 @@ from torch import Tensor
 from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.composition import compose
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
-from graphfold.blocks.evaluation import Context
 from graphfold.blocks.function import Function
-from graphfold.blocks.reductions import Max, Sum
-from graphfold.blocks.selection import elements_of
-from graphfold.blocks.types import (
+from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
     ResultType,
@@ -24,6 +21,9 @@ from graphfold.blocks.types import (
     TupleType,
     element_type_of,
 )
+from graphfold.blocks.reductions import Max, Sum
+from graphfold.blocks.running.evaluation import Context
+from graphfold.blocks.selection import elements_of
 
 
 class Map(Block):

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold fingerprint`."""
     add_run_arguments(parser)
     add_input(parser)
+    parser.set_defaults(parser_name=None)  # the records of a file, as the run reads them
     parser.add_argument(
         "--output",
         type=Path,

@@ -71,6 +71,18 @@ class StateDropout(nn.Module):
         return f"p={self.p}"
 
 
+#: All of torch's modules that drop out, and ours.
+_DROPOUTS = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.AlphaDropout, nn.FeatureAlphaDropout, StateDropout),
+)
+
+
+def drops_out(module: nn.Module) -> bool:
+    """True for a module of torch or of ours that is there to drop something out in training."""
+    return isinstance(module, _DROPOUTS) and module.p > 0
+
+
 def _mask(like: Tensor, shape: Sequence[int], keep: float) -> Tensor:
     """[shape] 1 / keep with the probability `keep`, otherwise 0; in the dtype of `like`.
 

@@ -24,6 +24,7 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.files import write_json
 from graphfold.layers import Model
+from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.sharing import can_share
@@ -125,7 +126,7 @@ def compare(
     """
     model = copy.deepcopy(model).double().train()
     for module in model.modules():
-        if hasattr(module, "track_running_stats"):
+        if is_batch_norm(module):
             module.eval()
     computed = dag if model.lowering is None else model.lowering(dag, 0)
     with _float64():

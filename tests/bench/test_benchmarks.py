@@ -17,9 +17,10 @@ from training.tiny_runs import MOLECULES, run, write_corpora
 
 from graphfold.batching import POLICIES
 from graphfold.batching.native.library import why_missing
-from graphfold.bench import measure, molecules, predict_table, train, trees
+from graphfold.bench import measure
+from graphfold.bench.baselines.molecule_models import has_chemprop, has_geometric
+from graphfold.bench.benchmarks import molecules, predict_table, train, trees
 from graphfold.bench.mixed_graphs import FAMILIES
-from graphfold.bench.molecule_baselines import has_chemprop, has_geometric
 from graphfold.bench.run import BENCHMARKS, PAGE
 
 Rows = list[dict[str, Any]]

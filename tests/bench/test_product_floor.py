@@ -16,10 +16,10 @@ from training.tiny_runs import MOLECULES, write_corpora
 from graphfold.batching import Batch, Up, build_schedule
 from graphfold.batching.native import linear
 from graphfold.batching.native.library import why_missing
-from graphfold.bench import molecules, sequence, sst, treefc
+from graphfold.bench.benchmarks import molecules, sequence, sst, treefc
+from graphfold.bench.benchmarks.treefc import NODE, make_trees
 from graphfold.bench.experiment import Experiment, load_experiment
 from graphfold.bench.products import Product, ProductFloor, group_sizes
-from graphfold.bench.treefc import NODE, make_trees
 from graphfold.layers import NaryTreeLSTMCell
 
 HAS_NATIVE = why_missing(torch.float32) is None

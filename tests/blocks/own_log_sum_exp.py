@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphfold import blocks as td
 from graphfold.batching import Cell, Children, NodeInput, State
-from graphfold.blocks.cells import CellContext, field_of
+from graphfold.blocks.running.cells import CellContext, field_of
 from graphfold.dag import Schema
 
 

@@ -10,7 +10,7 @@ from block_checks import add, neg
 from torch import nn
 
 from graphfold import blocks as td
-from graphfold.blocks.typed import append, assign, transaction
+from graphfold.blocks.inference.typed import append, assign, transaction
 
 Make = Callable[[], Any]
 

@@ -35,10 +35,7 @@ class DescriptorsAdapter(SmilesAdapter):
         targets = tuple(Column(name, "float32") for name in NAMES)
         self._schema = replace(schema, graph_targets=targets)
 
-    @property
-    def computes_more(self) -> bool:
-        """True: the targets are computed."""
-        return True
+    computes_more = True  # the targets are computed
 
     def _computed(self, molecule: Any) -> dict[str, Any]:
         found = super()._computed(molecule)

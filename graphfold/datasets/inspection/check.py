@@ -35,7 +35,6 @@ def check_data(
     name: str,
     path: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
 ) -> dict[str, Any]:
     """Reads all records of a corpus or a file, checks them, and counts what is in them.
 
@@ -47,7 +46,6 @@ def check_data(
         name: a corpus (all its files are read, of all variants), or an adapter.
         path: the file to read; with a corpus, in place of its files.
         settings: options of the adapter and keys of the config group `data`.
-        progress: whether to show a progress bar; None for only on a terminal.
 
     Returns:
         Plain values: `records` (usable ones), `splits` (the same by part of the given split, "all"
@@ -74,14 +72,7 @@ def check_data(
     with folder:
         begin = time.perf_counter()
         packed = [
-            pack(
-                file.adapter,
-                file.path,
-                Path(folder.name),
-                data.on_error,
-                data.num_workers,
-                progress,
-            )
+            pack(file.adapter, file.path, Path(folder.name), data.on_error, data.num_workers)
             for file in files
         ]
         seconds = time.perf_counter() - begin

@@ -9,7 +9,7 @@ from typing import Any
 from rdkit import Chem
 
 from graphfold.dag import EdgeType, GraphBuilder, NodeType
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 from graphfold.errors import RecordError
 
 CONTINUES = EdgeType("continues")

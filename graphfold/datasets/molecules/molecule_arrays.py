@@ -13,8 +13,8 @@ from torch import Tensor
 from graphfold.dag import Column, Relation, Schema, TypedDAG
 from graphfold.dag.assemble import encode_strings, to_tensor
 from graphfold.dag.depth import IntArray, count_pointers, run_pointers, runs, stable_order
-from graphfold.datasets.molecules.facts import AtomFacts, BondFacts
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.facts import AtomFacts, BondFacts
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 
 
 class MoleculeArrays:
@@ -126,7 +126,7 @@ def build_graphs(
     graph_columns: Mapping[str, list[Any]],
     file: str,
 ) -> TypedDAG:
-    """The graphs of all molecules, as `add_molecule` writes them; bonds are nodes if a type is.
+    """The graphs that `MoleculeGraphs.add` would write; bonds are nodes if there is such a type.
 
     Args:
         schema: of the graphs.

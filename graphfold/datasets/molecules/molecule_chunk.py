@@ -10,14 +10,14 @@ from rdkit import Chem
 
 from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.molecules.directed_bonds import refuse_crowded
-from graphfold.datasets.molecules.facts import (
+from graphfold.datasets.molecules.features.facts import (
     AtomFacts,
     BondFacts,
     atom_facts,
     bond_facts,
     cip_label,
 )
-from graphfold.datasets.molecules.feature_set import FeatureSet
+from graphfold.datasets.molecules.features.feature_set import FeatureSet
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, label_stereo
 from graphfold.datasets.molecules.molecule_arrays import MoleculeArrays, build_graphs
 from graphfold.datasets.molecules.rdkit_binary import (
@@ -33,7 +33,7 @@ Facts = TypeVar("Facts", AtomFacts, BondFacts)
 
 
 class MoleculeChunk:
-    """Collects molecules, and builds the graphs that `add_molecule` would, bit for bit.
+    """Collects molecules, and builds the graphs that `MoleculeGraphs.add` would, bit for bit.
 
     An atom is a number here: that of its facts among the different ones of the chunk, less what its
     neighbours and rings add. So each distinct row of features is made once, and all else is done

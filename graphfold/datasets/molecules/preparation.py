@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rdkit import Chem, rdBase
@@ -23,48 +24,64 @@ _FUNCTIONS: Mapping[str, Callable[[Chem.Mol], Chem.Mol]] = {
 }
 
 
-def check_preparation(salts: str, standardize: str) -> None:
-    """Raises ConfigError with the nearest choice if an option is none."""
-    for name, value, kind in (
-        ("salts", salts, Salts),
-        ("standardize", standardize, Standardize),
-    ):
-        choices = get_args(kind)
-        if value not in choices:
-            raise ConfigError(
-                f"{name} is '{value}'.{did_you_mean(str(value), choices)} Use one of "
-                f"{', '.join(choices)}."
-            )
-
-
-def prepare(molecule: Chem.Mol, salts: Salts, standardize: Standardize) -> str | None:
-    """The SMILES of what becomes of a molecule, or None if it stays as it is.
+@dataclass(frozen=True)
+class Preparation:
+    """The changes to a molecule before its graph is made.
 
     Args:
-        molecule: the molecule, which is not changed.
-        salts: "strip" leaves the largest of several parts, "refuse" takes only molecules in one.
+        salts: "keep" takes salts and mixtures as they are, "strip" leaves the largest of several
+            parts, "refuse" takes only molecules in one.
         standardize: "none", or the function of RDKit's `rdMolStandardize`, which comes after.
 
     Raises:
-        RecordError: if it has several parts and they are refused, or RDKit cannot standardise it.
+        ConfigError: with the nearest choice if an option is none.
     """
-    prepared = molecule
-    num_parts = len(Chem.GetMolFrags(molecule)) if salts != "keep" else 1
-    if num_parts > 1 and salts == "refuse":
-        raise RecordError(
-            f"the molecule has {num_parts} parts that are not bound to each other",
-            "Take the counter-ions out, or set data.salts=strip.",
-        )
-    with rdBase.BlockLogs():
-        try:
-            if num_parts > 1:
-                prepared = rdMolStandardize.LargestFragmentChooser().choose(prepared)
-            if standardize != "none":
-                prepared = _FUNCTIONS[standardize](prepared)
-        except (RuntimeError, ValueError) as error:
-            reason = shortened(str(error).splitlines()[0], 160)
+
+    salts: Salts = "keep"
+    standardize: Standardize = "none"
+
+    def __post_init__(self) -> None:
+        for name, kind in (("salts", Salts), ("standardize", Standardize)):
+            value, choices = getattr(self, name), get_args(kind)
+            if value not in choices:
+                raise ConfigError(
+                    f"{name} is '{value}'.{did_you_mean(str(value), choices)} Use one of "
+                    f"{', '.join(choices)}."
+                )
+
+    @property
+    def changes(self) -> bool:
+        """True if some molecules may be changed or refused."""
+        return self != Preparation()
+
+    def changed(self, molecule: Chem.Mol) -> str | None:
+        """The SMILES of what becomes of a molecule, or None if it stays as it is.
+
+        Args:
+            molecule: the molecule, which is not changed itself.
+
+        Raises:
+            RecordError: if it has several parts and they are refused, or RDKit cannot standardise
+                it.
+        """
+        prepared = molecule
+        num_parts = len(Chem.GetMolFrags(molecule)) if self.salts != "keep" else 1
+        if num_parts > 1 and self.salts == "refuse":
             raise RecordError(
-                f"RDKit cannot standardise the molecule ({reason})", "Set data.standardize=none."
-            ) from error
-    before, after = Chem.MolToSmiles(molecule), Chem.MolToSmiles(prepared)
-    return None if before == after else after
+                f"the molecule has {num_parts} parts that are not bound to each other",
+                "Take the counter-ions out, or set data.salts=strip.",
+            )
+        with rdBase.BlockLogs():
+            try:
+                if num_parts > 1:
+                    prepared = rdMolStandardize.LargestFragmentChooser().choose(prepared)
+                if self.standardize != "none":
+                    prepared = _FUNCTIONS[self.standardize](prepared)
+            except (RuntimeError, ValueError) as error:
+                reason = shortened(str(error).splitlines()[0], 160)
+                raise RecordError(
+                    f"RDKit cannot standardise the molecule ({reason})",
+                    "Set data.standardize=none.",
+                ) from error
+        before, after = Chem.MolToSmiles(molecule), Chem.MolToSmiles(prepared)
+        return None if before == after else after

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rdkit import Chem
 from rdkit.Chem.rdchem import BondType, HybridizationType
 
-from graphfold.datasets.molecules.facts import AtomFacts, BondFacts
+from graphfold.datasets.molecules.features.facts import AtomFacts, BondFacts
 
 _HEADER = struct.pack("<I4i", 0xDEADBEEF, 0, 16, 4, 0)
 _ATOMS, _BONDS, _RINGS = b"\x80\x01", 0x0B, 0x42  # marks where each part begins

@@ -31,25 +31,17 @@ class EvidentialHead(NumberHead):
     gives y; its standard deviation, √(β (1 + 1/ν) / (α - 1)), which is the spread of the values and
     the uncertainty of the mean together, is the one that is predicted.
 
+    The arguments are those of `NumberHead`, and:
+
     Args:
-        input_size: width of the readout's rows.
-        schema: the schema of the graphs.
-        level: what one row stands for.
-        targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part; None to learn the
-            targets as they are.
         evidence_penalty: λ, the price of evidence for what is wrong.
-        target_weights: target name -> weight of its loss; 1 where it is not named.
-        hidden_size: width of a hidden layer, or None for none.
-        dropout: probability of dropping an entry of the rows.
 
     Shape:
         rows: [num_rows, input_size]
         returns: [num_rows, num_targets, 4] γ, ν, α and β
 
     Raises:
-        ConfigError: if there are no such targets, one is not a float, one has no scaler, or the
-            penalty is negative.
+        ConfigError: as `NumberHead`, and if the penalty is negative.
     """
 
     outputs = 4
@@ -74,11 +66,6 @@ class EvidentialHead(NumberHead):
         if not evidence_penalty >= 0:
             raise ConfigError(f"evidence_penalty={evidence_penalty} is negative. Use 0 or more.")
         self.evidence_penalty = evidence_penalty
-
-    @property
-    def monitor(self) -> str | None:
-        """The loss, which judges the deviation, too."""
-        return "loss"
 
     def forward(self, rows: Tensor) -> Tensor:
         """γ, ν, α and β of the standardised targets."""

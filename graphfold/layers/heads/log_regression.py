@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, Schema
+from graphfold.dag import Column
 from graphfold.layers.heads.numbers import NumberHead
 
 
@@ -17,36 +17,14 @@ class LogRegressionHead(NumberHead):
     The loss of a row is the absolute error of the standardised logarithms, which is least at the
     median of the q-error. What is not above zero counts as not measured.
 
-    Args:
-        input_size: width of the readout's rows.
-        schema: the schema of the graphs.
-        level: what one row stands for.
-        targets: names of the targets; None for all targets of that level.
-        scalers: target -> (mean, std, log_mean, log_std) of the training part; None to learn the
-            logarithms as they are.
-        hidden_size: width of a hidden layer, or None for none.
-        dropout: probability of dropping an entry of the rows.
+    The arguments are those of `NumberHead`.
 
     Shape:
         rows: [num_rows, input_size]
         returns: [num_rows, num_targets] standardised logarithms
-
-    Raises:
-        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        schema: Schema,
-        level: str = "graph",
-        targets: Sequence[str] | None = None,
-        scalers: Mapping[str, tuple[float, ...]] | None = None,
-        hidden_size: int | None = None,
-        dropout: float = 0.0,
-    ) -> None:
-        logs = None if scalers is None else {k: (v[2], v[3]) for k, v in scalers.items()}
-        super().__init__(input_size, schema, level, targets, logs, None, hidden_size, dropout)
+    scaler_at = 2
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -30,14 +30,15 @@ class NumberHead(Head):
         schema: the schema of the graphs.
         level: what one row stands for.
         targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part; None to learn the
-            targets as they are.
+        scalers: target name -> (mean, standard deviation) of the training part, then those of the
+            logarithms; None to learn the targets as they are.
         target_weights: target name -> weight of its loss; 1 where it is not named.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
     Attributes:
         outputs: how many numbers are computed for each target; the first is the prediction.
+        scaler_at: where in a scaler its mean stands, before its standard deviation.
         losses_by_name: the names that `model.head.loss` gives its losses.
 
     Shape:
@@ -49,6 +50,7 @@ class NumberHead(Head):
     """
 
     outputs: ClassVar[int] = 1
+    scaler_at: ClassVar[int] = 0
     losses_by_name: ClassVar[tuple[str, ...]] = ()
     mean: Tensor  # [num_targets]
     std: Tensor  # [num_targets]
@@ -58,17 +60,17 @@ class NumberHead(Head):
         self,
         input_size: int,
         schema: Schema,
-        level: str,
-        targets: Sequence[str] | None,
-        scalers: Mapping[str, tuple[float, ...]] | None,
-        target_weights: Mapping[str, float] | None,
-        hidden_size: int | None,
-        dropout: float,
+        level: str = "graph",
+        targets: Sequence[str] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
+        target_weights: Mapping[str, float] | None = None,
+        hidden_size: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__(schema, level, targets)
         count = len(self.columns)
         self.layers = mlp(input_size, count * self.outputs, hidden_size, dropout)
-        mean, std = _scales(self.targets, scalers)
+        mean, std = self._scales(scalers)
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("std", torch.tensor(std))
         weights = torch.tensor(weights_of(target_weights, self.targets))
@@ -76,6 +78,11 @@ class NumberHead(Head):
         features = {column.name for column in schema.graph_features}
         bounds = [bound_column(name) for name in self.targets]
         self.bounds = [name if name in features and level == "graph" else None for name in bounds]
+
+    @property
+    def monitor(self) -> str | None:
+        """The loss where it judges more than the prediction: its deviation, or its interval."""
+        return "loss" if self.outputs > 1 else None
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
@@ -144,24 +151,23 @@ class NumberHead(Head):
                     row[name] = f"{signs[sign]}{row[name]:g}"
         return rows
 
+    def _scales(
+        self, scalers: Mapping[str, tuple[float, ...]] | None
+    ) -> tuple[list[float], list[float]]:
+        if scalers is None:
+            return [0.0] * len(self.targets), [1.0] * len(self.targets)
+        absent = ", ".join(name for name in self.targets if name not in scalers)
+        if absent:
+            raise ConfigError(
+                f"there is no scaler for the target {absent}. Fit one on the training part."
+            )
+        pairs = [scalers[name][self.scaler_at : self.scaler_at + 2] for name in self.targets]
+        # A target that never varies has no scale of its own.
+        return [float(mean) for mean, _ in pairs], [float(std) or 1.0 for _, std in pairs]
+
 
 def _split(targets: Tensor) -> tuple[Tensor, Tensor]:
     """Values and bounds, [num_rows, num_targets] each."""
     if targets.dim() == 3:
         return targets[..., 0], targets[..., 1]
     return targets, torch.zeros_like(targets)
-
-
-def _scales(
-    targets: Sequence[str], scalers: Mapping[str, tuple[float, ...]] | None
-) -> tuple[list[float], list[float]]:
-    if scalers is None:
-        return [0.0] * len(targets), [1.0] * len(targets)
-    absent = [name for name in targets if name not in scalers]
-    if absent:
-        raise ConfigError(
-            f"there is no scaler for the target {', '.join(absent)}. Fit one on the training part."
-        )
-    means = [float(scalers[name][0]) for name in targets]
-    # A target that never varies has no scale of its own.
-    return means, [float(scalers[name][1]) or 1.0 for name in targets]

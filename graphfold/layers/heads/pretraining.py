@@ -26,15 +26,9 @@ class PretrainingHead(RegressionHead):
     counts with probability `share`, drawn anew in every step. The loss of a row is the squared
     error of those that count, over the number that is expected to; elsewhere all of them count.
 
+    The arguments are those of `NumberHead`, without weights of targets, and:
+
     Args:
-        input_size: width of the readout's rows.
-        schema: the schema of the graphs.
-        level: what one row stands for.
-        targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part; None to learn the
-            targets as they are.
-        hidden_size: width of a hidden layer, or None for none.
-        dropout: probability of dropping an entry of the rows.
         share: the part of the targets that counts in a step of training.
         clip: the largest standardised target.
 

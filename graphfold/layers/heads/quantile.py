@@ -24,25 +24,17 @@ class QuantileHead(NumberHead):
     The distances from the median to the outer quantiles are softplus of two outputs, so that
     quantiles never cross.
 
+    The arguments are those of `NumberHead`, and:
+
     Args:
-        input_size: width of the readout's rows.
-        schema: the schema of the graphs.
-        level: what one row stands for.
-        targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part; None to learn the
-            targets as they are.
         interval: the share of the values that shall lie between the outer quantiles.
-        target_weights: target name -> weight of its loss; 1 where it is not named.
-        hidden_size: width of a hidden layer, or None for none.
-        dropout: probability of dropping an entry of the rows.
 
     Shape:
         rows: [num_rows, input_size]
         returns: [num_rows, num_targets, 3] standardised median, lower and upper quantile
 
     Raises:
-        ConfigError: if there are no such targets, one is not a float, one has no scaler, or
-            `interval` is no share.
+        ConfigError: as `NumberHead`, and if `interval` is no share.
     """
 
     outputs = 3
@@ -69,11 +61,6 @@ class QuantileHead(NumberHead):
             raise ConfigError(f"interval={interval} is no share. Use a number between 0 and 1.")
         quantiles = torch.tensor([0.5, (1 - interval) / 2, (1 + interval) / 2])
         self.register_buffer("quantiles", quantiles, persistent=False)
-
-    @property
-    def monitor(self) -> str | None:
-        """The loss, which judges the interval, too."""
-        return "loss"
 
     def forward(self, rows: Tensor) -> Tensor:
         """Median, lower and upper quantile, standardised."""

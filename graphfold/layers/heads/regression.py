@@ -19,26 +19,18 @@ class RegressionHead(NumberHead):
     Huber (1964), https://doi.org/10.1214/aoms/1177703732, which is half the square of an error up
     to `delta` and grows like the error beyond.
 
+    The arguments are those of `NumberHead`, and:
+
     Args:
-        input_size: width of the readout's rows.
-        schema: the schema of the graphs.
-        level: what one row stands for.
-        targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part; None to learn the
-            targets as they are.
         loss: "mse", "mae" or "huber".
         delta: where Huber's loss becomes linear, in standard deviations of the target.
-        target_weights: target name -> weight of its loss; 1 where it is not named.
-        hidden_size: width of a hidden layer, or None for none.
-        dropout: probability of dropping an entry of the rows.
 
     Shape:
         rows: [num_rows, input_size]
         returns: [num_rows, num_targets] standardised predictions
 
     Raises:
-        ConfigError: if there are no such targets, one is not a float, one has no scaler, or there
-            is no such loss.
+        ConfigError: as `NumberHead`, and if there is no such loss.
     """
 
     losses_by_name = ("mse", "mae", "huber")

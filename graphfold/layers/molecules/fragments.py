@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 
-class FragmentCell(Cell):
+class FragmentCell(FeatureCell):
     """A gated unit over atoms and child fragments, for the way `Up` a tree of fragments.
 
     The unit of Cho et al. (2014), https://arxiv.org/abs/1406.1078, equations 6-8, with the sum over
@@ -44,17 +44,8 @@ class FragmentCell(Cell):
     """
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
-        self.from_x = nn.Linear(input_size, 2 * hidden_size, bias=False) if input_size else None
+        super().__init__({"h": hidden_size}, input_size, 2 * hidden_size, dropout)
         self.from_children = nn.Linear(2 * hidden_size, 2 * hidden_size)  # z, u
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        return known if self.from_x is None else {"gates": self.from_x(x), **known}
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """1 for atoms and 0 for fragments, and the other way round."""
@@ -66,13 +57,11 @@ class FragmentCell(Cell):
         known, h = parts(x), children.rows("h")
         atoms = children.sum(h * children.edge["atom"])
         fragments = children.sum(h * children.edge["fragment"])
-        gates: Tensor = self.from_children(torch.cat([atoms, fragments], dim=1))
-        if "gates" in known:
-            gates = gates + known["gates"]
+        gates = add_known(self.from_children(torch.cat([atoms, fragments], dim=1)), known)
         return {"h": _mix(gates, fragments, known)}
 
 
-class ReadersCell(Cell):
+class ReadersCell(FeatureCell):
     """A gated unit over a node's own state and its readers, for the way `Down`.
 
     What an atom learns of the fragments that it is in, and a fragment of its parent: the unit of
@@ -98,14 +87,8 @@ class ReadersCell(Cell):
     """
 
     def __init__(self, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, dropout=dropout)
         self.linear = nn.Linear(2 * hidden_size, 2 * hidden_size)  # z, u
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The dropout mask."""
-        return dict(self.dropout(features(x), self.fields["h"]))
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
@@ -117,7 +100,5 @@ class ReadersCell(Cell):
 def _mix(gates: Tensor, kept: Tensor, known: Mapping[str, Tensor]) -> Tensor:
     """z ⊙ kept + (1 - z) ⊙ u, from the two gates side by side."""
     update, candidate = gates.chunk(2, dim=1)
-    z, u = torch.sigmoid(update), torch.tanh(candidate)
-    if "mask" in known:
-        u = u * known["mask"]
+    z, u = torch.sigmoid(update), drop_known(torch.tanh(candidate), known)
     return z * kept + (1 - z) * u

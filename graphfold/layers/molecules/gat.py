@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -67,6 +68,11 @@ class GraphAttention(Convolution):
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
         self.bias = nn.Parameter(torch.zeros(hidden_size))
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
+        self.add_weights(hidden_size)
+
+    @abstractmethod
+    def add_weights(self, hidden_size: int) -> None:
+        """Adds the weights of the scores, which are the last in a checkpoint."""
 
     def draw_attention(self) -> nn.Parameter:
         """[heads, hidden_size / heads] what a score is the product with; as of a linear layer."""
@@ -114,20 +120,7 @@ class GATCell(GraphAttention):
     arguments.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        edge_columns: Sequence[Column] = (),
-        heads: int = 4,
-        activation: str = "relu",
-        dropout: float = 0.0,
-        norm: str | None = None,
-        residual: bool = False,
-        jumping: str | None = None,
-    ) -> None:
-        super().__init__(
-            hidden_size, edge_columns, heads, activation, dropout, norm, residual, jumping
-        )
+    def add_weights(self, hidden_size: int) -> None:
         self.linear = nn.Linear(hidden_size, hidden_size, bias=False)
         self.of_target, self.of_source = self.draw_attention(), self.draw_attention()
         self.of_edge = None if self.edge_encoder is None else self.draw_attention()
@@ -166,20 +159,7 @@ class GATv2Cell(GraphAttention):
     arguments.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        edge_columns: Sequence[Column] = (),
-        heads: int = 4,
-        activation: str = "relu",
-        dropout: float = 0.0,
-        norm: str | None = None,
-        residual: bool = False,
-        jumping: str | None = None,
-    ) -> None:
-        super().__init__(
-            hidden_size, edge_columns, heads, activation, dropout, norm, residual, jumping
-        )
+    def add_weights(self, hidden_size: int) -> None:
         self.source = nn.Linear(hidden_size, hidden_size)
         self.target = nn.Linear(hidden_size, hidden_size)
         self.attention = self.draw_attention()

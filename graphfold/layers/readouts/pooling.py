@@ -42,6 +42,10 @@ class Pooling(Readout):
                 f"Use one of {', '.join(OVER)}."
             )
         self.over = over
+        self.add_weights(input_size)
+
+    def add_weights(self, input_size: int) -> None:
+        """Adds what is learned; nothing by default."""
 
     @abstractmethod
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
@@ -99,19 +103,10 @@ class AttentionReadout(Pooling):
 
         a = softmax_v(w · tanh(W h_v + b))    graph = Σ_v a_v h_v
 
-    Difference from the paper: the bias b.
-
-    Args:
-        input_size: width of the field.
-        field: the field to read.
-        over: "nodes", every node that has the field, or "outputs", the output nodes.
-
-    Shape:
-        returns: [num_graphs, input_size]
+    Difference from the paper: the bias b. The arguments are those of `Pooling`.
     """
 
-    def __init__(self, input_size: int, field: str = "h", over: str = "nodes") -> None:
-        super().__init__(input_size, field, over)
+    def add_weights(self, input_size: int) -> None:
         self.hidden = nn.Linear(input_size, input_size)
         self.score = nn.Linear(input_size, 1, bias=False)
 
@@ -130,19 +125,11 @@ class GatedReadout(Pooling):
         graph = Σ_v σ(W h_v + b) ⊙ tanh(V h_v + c)
 
     Differences from the paper: the features of a node are not read beside its state, and there is
-    no tanh of the sum, which would bound what a head can tell apart.
-
-    Args:
-        input_size: width of the field.
-        field: the field to read.
-        over: "nodes", every node that has the field, or "outputs", the output nodes.
-
-    Shape:
-        returns: [num_graphs, input_size]
+    no tanh of the sum, which would bound what a head can tell apart. The arguments are those of
+    `Pooling`.
     """
 
-    def __init__(self, input_size: int, field: str = "h", over: str = "nodes") -> None:
-        super().__init__(input_size, field, over)
+    def add_weights(self, input_size: int) -> None:
         self.gate = nn.Linear(input_size, input_size)
         self.value = nn.Linear(input_size, input_size)
 

@@ -12,6 +12,7 @@ from graphfold.batching.children import Children
 from graphfold.errors import ConfigError
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.feature_cell import drop_known
 
 
 class AlignmentCell(Cell):
@@ -75,4 +76,4 @@ class AlignmentCell(Cell):
         aligned = children.attend(rows, score * self.sharpness.exp())
         pair = [own, (own - aligned).abs(), own * aligned, children.max(score)]
         h = torch.relu(self.compare(torch.cat(pair, 1)))
-        return {"h": h * known["mask"] if "mask" in known else h, "key": known["key"]}
+        return {"h": drop_known(h, known), "key": known["key"]}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known
 from graphfold.layers.trees.tree_lstm import activate, new_state
 
 
-class AttentiveTreeLSTMCell(Cell):
+class AttentiveTreeLSTMCell(FeatureCell):
     """Tree-LSTM over any number of unordered children, with attention in the place of their sum.
 
     Equations 2-8 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, where h̃ is not the sum of
@@ -46,26 +46,19 @@ class AttentiveTreeLSTMCell(Cell):
         dropout: float = 0.0,
         forget_bias: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size, "c": hidden_size}
-        self.from_x = nn.Linear(input_size, 5 * hidden_size, bias=False) if input_size else None
+        fields = {"h": hidden_size, "c": hidden_size}
+        super().__init__(fields, input_size, 5 * hidden_size, dropout)
         self.from_mean = nn.Linear(hidden_size, hidden_size)
         self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
         self.from_h = nn.Linear(hidden_size, 2 * hidden_size)  # f and the key, once per child
         self.score = nn.Linear(hidden_size, 1, bias=False)
-        self.dropout = StateDropout(dropout)
         with torch.no_grad():
             self.from_h.bias[:hidden_size].add_(forget_bias)
 
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        size = self.fields["h"]
-        known: dict[str, Tensor] = self.dropout(x, size)
-        if self.from_x is None:
-            return known
-        of_children, gates = torch.split(self.from_x(x), [2 * size, 3 * size], dim=1)
-        return {"of_children": of_children, "gates": gates, **known}
+    def of_x(self, product: Tensor) -> dict[str, Tensor]:
+        """The parts of what is computed for each child, and of the other gates."""
+        of_children, gates = product.tensor_split([2 * self.fields["h"]], dim=1)
+        return {"of_children": of_children, "gates": gates}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
@@ -76,9 +69,7 @@ class AttentiveTreeLSTMCell(Cell):
             of_children = of_children + children.expand(known["of_children"])
         forget, key = of_children.chunk(2, dim=1)
         mean = children.attend(h, self.score(torch.tanh(key)))
-        gates: Tensor = self.from_sum(torch.tanh(self.from_mean(mean)))
-        if "gates" in known:
-            gates = gates + known["gates"]
+        gates = add_known(self.from_sum(torch.tanh(self.from_mean(mean))), known, "gates")
         gate, u = activate(gates, self.fields["h"], known)
         i, o = gate.chunk(2, dim=1)
         kept = children.sum(torch.sigmoid(forget) * children.rows("c"))

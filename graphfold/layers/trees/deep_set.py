@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 
-class DeepSetCell(Cell):
+class DeepSetCell(FeatureCell):
     """A network with two hidden layers over the sum of the children.
 
     Theorem 2 of Zaheer et al. (2017), https://arxiv.org/abs/1703.06114, at every node: a function
@@ -46,28 +46,15 @@ class DeepSetCell(Cell):
         inner_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
-        self.inner_size = inner_size or 4 * hidden_size
-        self.from_x = nn.Linear(input_size, self.inner_size, bias=False) if input_size else None
-        self.from_sum = nn.Linear(hidden_size, self.inner_size)
-        self.inner = nn.Linear(self.inner_size, self.inner_size)
-        self.to_h = nn.Linear(self.inner_size, hidden_size)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The product with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.inner_size)
-        return known if self.from_x is None else {"x": self.from_x(x), **known}
+        inner = inner_size or 4 * hidden_size
+        super().__init__({"h": hidden_size}, input_size, inner, dropout, dropped=inner)
+        self.from_sum = nn.Linear(hidden_size, inner)
+        self.inner = nn.Linear(inner, inner)
+        self.to_h = nn.Linear(inner, hidden_size)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
         known = parts(x)
-        y: Tensor = self.from_sum(children.sum("h"))
-        if "x" in known:
-            y = y + known["x"]
-        z = torch.relu(self.inner(torch.relu(y)))
-        if "mask" in known:
-            z = z * known["mask"]
+        y = add_known(self.from_sum(children.sum("h")), known)
+        z = drop_known(torch.relu(self.inner(torch.relu(y))), known)
         return {"h": torch.tanh(self.to_h(z))}

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
-from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.encoders.node_input import features, parts
-from graphfold.layers.trees.tree_lstm import activate, new_state
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.trees.tree_lstm import SumTreeLSTMCell
 
 
 class LabelCell(Cell):
@@ -51,7 +51,7 @@ class LabelCell(Cell):
         return {"label": children.sum(children.edge["label"])}
 
 
-class InsideCell(Cell):
+class InsideCell(SumTreeLSTMCell):
     """Child-Sum Tree-LSTM that also keeps what it knows without the node's own features.
 
     The inside representations of Le and Zuidema (2014), https://aclanthology.org/D14-1081, section
@@ -81,42 +81,19 @@ class InsideCell(Cell):
     reads = ("h", "c", "message")
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = dict.fromkeys((*self.reads, "context"), hidden_size)
-        self.from_x = nn.Linear(input_size, 4 * hidden_size, bias=False) if input_size else None
-        self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
-        self.from_h = nn.Linear(hidden_size, hidden_size)  # f, once per child
+        fields = dict.fromkeys((*self.reads, "context"), hidden_size)
+        super().__init__(fields, input_size, hidden_size, dropout)
         self.to_message = nn.Linear(2 * hidden_size, hidden_size)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        size = self.fields["h"]
-        known: dict[str, Tensor] = self.dropout(x, size)
-        if self.from_x is None:
-            return known
-        forget, gates = torch.split(self.from_x(x), [size, 3 * size], dim=1)
-        return {"forget": forget, "gates": gates, **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         context = children.sum("message")
-        gates: Tensor = self.from_sum(context)
-        forget: Tensor = self.from_h(children.rows("h"))
-        if "gates" in known:
-            gates = gates + known["gates"]
-            forget = forget + children.expand(known["forget"])
-        gate, u = activate(gates, self.fields["h"], known)
-        i, o = gate.chunk(2, dim=1)
-        kept = children.sum(torch.sigmoid(forget) * children.rows("c"))
-        state = dict(new_state(o, torch.addcmul(kept, i, u)))
+        state = self.state(context, self.from_h(children.rows("h")), x, children)
         told = torch.cat([state["h"], children.previous("label")], 1)
         return {**state, "message": torch.tanh(self.to_message(told)), "context": context}
 
 
-class OutsideCell(Cell):
+class OutsideCell(FeatureCell):
     """The outside of a node: all but itself and those below it; with its `context`, these, too.
 
     The outside representations of Le and Zuidema (2014), https://aclanthology.org/D14-1081, section
@@ -147,19 +124,11 @@ class OutsideCell(Cell):
     reads = ("around", "context")
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size, "around": hidden_size}
-        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
+        fields = {"h": hidden_size, "around": hidden_size}
+        super().__init__(fields, input_size, hidden_size, dropout)
         self.outside = nn.Linear(3 * hidden_size, hidden_size)
         self.to_around = nn.Linear(hidden_size, hidden_size)
         self.to_h = nn.Linear(2 * hidden_size, hidden_size)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The product with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        return known if self.from_x is None else {"x": self.from_x(x), **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
@@ -169,10 +138,6 @@ class OutsideCell(Cell):
         siblings = children.sum("context") - count * message
         above = [children.sum("around"), siblings, children.previous("label")]
         outside = torch.tanh(self.outside(torch.cat(above, 1)))
-        around: Tensor = self.to_around(outside)
-        if "x" in known:
-            around = around + known["x"]
+        around = add_known(self.to_around(outside), known)
         h = torch.tanh(self.to_h(torch.cat([outside, children.previous("context")], 1)))
-        if "mask" in known:
-            h = h * known["mask"]
-        return {"h": h, "around": torch.tanh(around)}
+        return {"h": drop_known(h, known), "around": torch.tanh(around)}

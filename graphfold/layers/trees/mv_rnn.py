@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.feature_cell import FeatureCell, drop_known
 from graphfold.layers.trees.leaf import require_features
 
 
@@ -61,7 +61,7 @@ class MVLeafCell(Cell):
         return {"h": known["h"], "m": known["m"]}
 
 
-class MVRNNCell(Cell):
+class MVRNNCell(FeatureCell):
     """Matrix-vector recursive network: each child's matrix acts on the other child's vector.
 
     Socher et al. (2012), https://aclanthology.org/D12-1110, equations 2 and 3, for children (a, A)
@@ -86,16 +86,10 @@ class MVRNNCell(Cell):
     arity = 2
 
     def __init__(self, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size, "m": hidden_size * hidden_size}
+        fields = {"h": hidden_size, "m": hidden_size * hidden_size}
+        super().__init__(fields, dropout=dropout)
         self.from_h = nn.Linear(2 * hidden_size, hidden_size)
         self.from_m = nn.Linear(2 * hidden_size, hidden_size, bias=False)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The dropout mask; features of phrases are not read."""
-        masks: dict[str, Tensor] = self.dropout(features(x), self.fields["h"])
-        return masks
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
@@ -107,4 +101,4 @@ class MVRNNCell(Cell):
         # Column by column, each a product of all nodes with the one matrix W_M.
         columns = [self.from_m(column) for column in m.flatten(1, 2).unbind(2)]
         matrix = torch.stack(columns, 2).flatten(1)
-        return {"h": p * known["mask"] if "mask" in known else p, "m": matrix}
+        return {"h": drop_known(p, known), "m": matrix}

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
-from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.encoders.node_input import features, parts
-from graphfold.layers.trees.tree_lstm import activate, new_state
+from graphfold.layers.trees.tree_lstm import SumTreeLSTMCell
 
 
-class RelationTreeLSTMCell(Cell):
+class RelationTreeLSTMCell(SumTreeLSTMCell):
     """Child-Sum Tree-LSTM whose edges have labels, such as the relations of a dependency tree.
 
     Equations 2-8 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, with messages m_k in the
@@ -64,29 +62,13 @@ class RelationTreeLSTMCell(Cell):
         dropout: float = 0.0,
         forget_bias: float = 0.0,
     ) -> None:
-        super().__init__()
         if bases < 0:
             raise ConfigError(f"bases={bases} is no number of matrices. Use 0 for gates, or more.")
-        self.fields = {"h": hidden_size, "c": hidden_size}
+        fields = {"h": hidden_size, "c": hidden_size}
+        super().__init__(fields, input_size, hidden_size, dropout, forget_bias)
         self.bases = bases
-        self.from_x = nn.Linear(input_size, 4 * hidden_size, bias=False) if input_size else None
-        self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
-        self.from_h = nn.Linear(hidden_size, hidden_size)  # f, once per child
         self.from_child = nn.Linear(hidden_size, bases * hidden_size, bias=False) if bases else None
         self.relation = ColumnEncoder(edge_columns, hidden_size + (bases or hidden_size))
-        self.dropout = StateDropout(dropout)
-        with torch.no_grad():
-            self.from_h.bias.add_(forget_bias)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        size = self.fields["h"]
-        known: dict[str, Tensor] = self.dropout(x, size)
-        if self.from_x is None:
-            return known
-        forget, gates = torch.split(self.from_x(x), [size, 3 * size], dim=1)
-        return {"forget": forget, "gates": gates, **known}
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Of each relation the part of the forget gate, and the gate or the mixture."""
@@ -98,17 +80,9 @@ class RelationTreeLSTMCell(Cell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         h = children.rows("h")
-        gates: Tensor = self.from_sum(children.sum(self._messages(h, children.edge["chosen"])))
-        forget: Tensor = self.from_h(h) + children.edge["forget"]
-        if "gates" in known:
-            gates = gates + known["gates"]
-            forget = forget + children.expand(known["forget"])
-        gate, u = activate(gates, self.fields["h"], known)
-        i, o = gate.chunk(2, dim=1)
-        kept = children.sum(torch.sigmoid(forget) * children.rows("c"))
-        return new_state(o, torch.addcmul(kept, i, u))
+        total = children.sum(self._messages(h, children.edge["chosen"]))
+        return self.state(total, self.from_h(h) + children.edge["forget"], x, children)
 
     def _messages(self, h: Tensor, chosen: Tensor) -> Tensor:
         """[num_child_edges, hidden_size] what each child sends along its edge."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 
-class RNTNCell(Cell):
+class RNTNCell(FeatureCell):
     """Recursive neural tensor network over `arity` ordered children.
 
     Socher et al. (2013), https://aclanthology.org/D13-1170, section 4.3, with z = [h_1; ...;
@@ -44,22 +44,13 @@ class RNTNCell(Cell):
     def __init__(
         self, input_size: int, hidden_size: int, arity: int = 2, dropout: float = 0.0
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, input_size, hidden_size, dropout)
         self.arity = arity
         width = arity * hidden_size
-        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
         self.from_h = nn.Linear(width, hidden_size)
         self.tensor = nn.Linear(width, hidden_size * width, bias=False)  # V_1; V_2; ...
         # A quadratic form adds up width² terms: small at first, or every tanh saturates.
         nn.init.uniform_(self.tensor.weight, -0.5 / width, 0.5 / width)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The product with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        return known if self.from_x is None else {"x": self.from_x(x), **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
@@ -67,5 +58,4 @@ class RNTNCell(Cell):
         z = children.stack("h").flatten(1)
         products = self.tensor(z).view(-1, self.fields["h"], z.shape[1])
         total = self.from_h(z) + (products * z.unsqueeze(1)).sum(2)
-        h = torch.tanh(total + known["x"] if "x" in known else total)
-        return {"h": h * known["mask"] if "mask" in known else h}
+        return {"h": drop_known(torch.tanh(add_known(total, known)), known)}

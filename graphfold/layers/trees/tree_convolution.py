@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 
-class TreeCodingCell(Cell):
+class TreeCodingCell(FeatureCell):
     """The vector of a node, from its own features and those of all below: what is convolved.
 
     After the coding layer of Mou et al. (2016), https://arxiv.org/abs/1409.5718, sections 3.1 and
@@ -34,24 +34,18 @@ class TreeCodingCell(Cell):
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.fields = {"v": hidden_size}
-        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
+        super().__init__({"v": hidden_size}, input_size, hidden_size)
         self.from_children = nn.Linear(2 * hidden_size, hidden_size)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The product with the features, if there are any."""
-        return {} if self.from_x is None else {"x": self.from_x(features(x))}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The vectors of the nodes."""
         known, sides = parts(x), left_and_right(children, "v")
         count = children.count.to(sides.dtype).clamp(min=1).unsqueeze(1)
         total = self.from_children(sides / count)
-        return {"v": torch.tanh(total + known["x"] if "x" in known else total)}
+        return {"v": torch.tanh(add_known(total, known))}
 
 
-class TreeConvolutionCell(Cell):
+class TreeConvolutionCell(FeatureCell):
     """A convolution over windows of depth two: a node and its children.
 
     Mou et al. (2016), https://arxiv.org/abs/1409.5718, section 3.3 and equations 4-6. The weights
@@ -79,22 +73,15 @@ class TreeConvolutionCell(Cell):
     reads = ("v",)
 
     def __init__(self, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, dropout=dropout)
         self.from_window = nn.Linear(3 * hidden_size, hidden_size)  # top, left, right
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The dropout mask; the features are in `v` already."""
-        masks: dict[str, Tensor] = self.dropout(features(x), self.fields["h"])
-        return masks
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The results of the windows below the nodes."""
         known = parts(x)
         window = torch.cat([children.previous("v"), left_and_right(children, "v")], 1)
         h = torch.tanh(self.from_window(window))
-        return {"h": h * known["mask"] if "mask" in known else h}
+        return {"h": drop_known(h, known)}
 
 
 class TreePoolingCell(Cell):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 
-class TreeGRUCell(Cell):
+class TreeGRUCell(FeatureCell):
     """Tree-GRU over any number of unordered children, with a reset gate for each.
 
     The unit of Cho et al. (2014), https://arxiv.org/abs/1406.1078, equations 5-8, with sums over
@@ -40,37 +40,25 @@ class TreeGRUCell(Cell):
     """
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
-        self.from_x = nn.Linear(input_size, 3 * hidden_size, bias=False) if input_size else None
+        super().__init__({"h": hidden_size}, input_size, 3 * hidden_size, dropout)
         self.reset = nn.Linear(hidden_size, hidden_size)
         self.update = nn.Linear(hidden_size, hidden_size)
         self.candidate = nn.Linear(hidden_size, hidden_size)
-        self.dropout = StateDropout(dropout)
 
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        if self.from_x is None:
-            return known
+    def of_x(self, product: Tensor) -> dict[str, Tensor]:
+        """The parts of the two gates and of the candidate."""
         names = ("reset", "update", "candidate")
-        return known | dict(zip(names, self.from_x(x).chunk(3, dim=1), strict=True))
+        return dict(zip(names, product.chunk(3, dim=1), strict=True))
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
         known = parts(x)
         h = children.rows("h")
         total = children.sum(h)
-        reset, update = self.reset(h), self.update(total)
-        if self.from_x is not None:
+        reset, update = self.reset(h), add_known(self.update(total), known, "update")
+        if "reset" in known:
             reset = reset + children.expand(known["reset"])
-            update = update + known["update"]
         candidate = self.candidate(children.sum(torch.sigmoid(reset) * h))
-        if self.from_x is not None:
-            candidate = candidate + known["candidate"]
-        u = torch.tanh(candidate)
-        if "mask" in known:
-            u = u * known["mask"]
+        u = drop_known(torch.tanh(add_known(candidate, known, "candidate")), known)
         z = torch.sigmoid(update)
         return {"h": z * total + (1 - z) * u}

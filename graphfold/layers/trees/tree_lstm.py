@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 from graphfold.layers.trees.leaf import require_features
 
 
-class LeafLSTMCell(Cell):
+class LeafLSTMCell(FeatureCell):
     """The leaf of a Tree-LSTM over constituents: no children, so no forget gate.
 
     Equations 9-14 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, without children:
@@ -39,34 +38,24 @@ class LeafLSTMCell(Cell):
     """
 
     arity = 0
+    from_x: nn.Linear
 
     def __init__(
         self, input_size: int, hidden_size: int, dropout: float = 0.0, own: Sequence[str] = ()
     ) -> None:
-        super().__init__()
-        self.own = tuple(own)
-        input_size = len(self.own) * hidden_size or input_size
-        require_features(self, input_size)
-        self.fields = {"h": hidden_size, "c": hidden_size}
-        self.from_x = nn.Linear(input_size, 3 * hidden_size)  # i, o, u
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        return known if self.own else {"gates": self.from_x(x), **known}
+        require_features(self, input_size or len(own))
+        fields, width = {"h": hidden_size, "c": hidden_size}, 3 * hidden_size  # i, o, u
+        super().__init__(fields, input_size, width, dropout, own=own, bias=True)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the leaves."""
-        known = parts(x)
-        gates = self.from_x(own_fields(children, self.own)) if self.own else known["gates"]
-        gate, u = activate(gates, self.fields["h"], known)
+        known = self.known(x, children)
+        gate, u = activate(known["x"], self.fields["h"], known)
         i, o = gate.chunk(2, dim=1)
         return new_state(o, i * u)
 
 
-class NaryTreeLSTMCell(Cell):
+class NaryTreeLSTMCell(FeatureCell):
     """Tree-LSTM over `arity` ordered children; each has its own weights and forget gate.
 
     Equations 9-14 of Tai et al. (2015), https://arxiv.org/abs/1503.00075:
@@ -110,35 +99,17 @@ class NaryTreeLSTMCell(Cell):
         forget_bias: float = 0.0,
         own: Sequence[str] = (),
     ) -> None:
-        super().__init__()
-        self.own = tuple(own)
-        input_size = len(self.own) * hidden_size or input_size
-        self.fields = {"h": hidden_size, "c": hidden_size}
-        self.arity = arity
         width = (3 + arity) * hidden_size  # f_1 .. f_arity, i, o, u
-        self.from_x = nn.Linear(input_size, width, bias=False) if input_size else None
+        super().__init__({"h": hidden_size, "c": hidden_size}, input_size, width, dropout, own=own)
+        self.arity = arity
         self.from_h = nn.Linear(arity * hidden_size, width)
-        self.dropout = StateDropout(dropout)
         with torch.no_grad():
             self.from_h.bias[: arity * hidden_size].add_(forget_bias)
 
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        if self.from_x is None or self.own:
-            return known
-        return {"gates": self.from_x(x), **known}
-
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
-        size = self.fields["h"]
-        gates: Tensor = self.from_h(children.stack("h").flatten(1))
-        if self.from_x is not None and self.own:
-            gates = gates + self.from_x(own_fields(children, self.own))
-        if "gates" in known:
-            gates = gates + known["gates"]
+        known, size = self.known(x, children), self.fields["h"]
+        gates = add_known(self.from_h(children.stack("h").flatten(1)), known)
         gate, u = activate(gates, size, known)
         f, i, o = torch.split(gate, [gate.shape[1] - 2 * size, size, size], dim=1)
         c = children.stack("c")
@@ -146,7 +117,61 @@ class NaryTreeLSTMCell(Cell):
         return new_state(o, torch.addcmul(kept, i, u))
 
 
-class ChildSumTreeLSTMCell(Cell):
+class SumTreeLSTMCell(FeatureCell):
+    """The base of Tree-LSTMs over unordered children: what becomes of their sum, equations 3-8.
+
+    Args:
+        fields: what a node stores, name -> width; those of a Tree-LSTM come first.
+        input_size: width of the node features; 0 for nodes without features.
+        hidden_size: width of `h` and of `c`.
+        dropout: probability of dropping an entry of `u`.
+        forget_bias: added to the forget gate's bias at the start.
+        own: fields of earlier passes that are x, see `NaryTreeLSTMCell`.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, int],
+        input_size: int,
+        hidden_size: int,
+        dropout: float,
+        forget_bias: float = 0.0,
+        own: Sequence[str] = (),
+    ) -> None:
+        super().__init__(fields, input_size, 4 * hidden_size, dropout, own=own)
+        self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
+        self.from_h = nn.Linear(hidden_size, hidden_size)  # f, once per child
+        with torch.no_grad():
+            self.from_h.bias.add_(forget_bias)
+
+    def of_x(self, product: Tensor) -> dict[str, Tensor]:
+        """The parts of the forget gates of the children, and of the other gates."""
+        forget, gates = product.tensor_split([self.dropped], dim=1)
+        return {"forget": forget, "gates": gates}
+
+    def state(
+        self, total: Tensor, forget: Tensor, x: NodeInput, children: Children, field: str = "c"
+    ) -> State:
+        """`h` and `c` of the nodes.
+
+        Args:
+            total: [group_size, hidden_size] the sum of what the children send.
+            forget: [num_child_edges, hidden_size] their forget gates, without x.
+            x: what `forward` got.
+            children: what `forward` got.
+            field: the name of the children's `c`.
+        """
+        known = self.known(x, children)
+        if "forget" in known:
+            forget = forget + children.expand(known["forget"])
+        gates = add_known(self.from_sum(total), known, "gates")
+        gate, u = activate(gates, self.dropped, known)
+        i, o = gate.chunk(2, dim=1)
+        kept = children.sum(torch.sigmoid(forget) * children.rows(field))
+        return new_state(o, torch.addcmul(kept, i, u))
+
+
+class ChildSumTreeLSTMCell(SumTreeLSTMCell):
     """Tree-LSTM over any number of unordered children.
 
     Equations 2-8 of Tai et al. (2015), https://arxiv.org/abs/1503.00075:
@@ -186,62 +211,23 @@ class ChildSumTreeLSTMCell(Cell):
         own: Sequence[str] = (),
         prefix: str = "",
     ) -> None:
-        super().__init__()
         self.h, self.c = f"{prefix}h", f"{prefix}c"
-        self.fields = {self.h: hidden_size, self.c: hidden_size}
-        self.own = tuple(own)
-        input_size = len(self.own) * hidden_size or input_size
-        self.from_x = nn.Linear(input_size, 4 * hidden_size, bias=False) if input_size else None
-        self.from_sum = nn.Linear(hidden_size, 3 * hidden_size)  # i, o, u
-        self.from_h = nn.Linear(hidden_size, hidden_size)  # f, once per child
-        self.dropout = StateDropout(dropout)
-        with torch.no_grad():
-            self.from_h.bias.add_(forget_bias)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields[self.h])
-        if self.from_x is None or self.own:
-            return known
-        return {**self._of_x(self.from_x(x)), **known}
+        fields = {self.h: hidden_size, self.c: hidden_size}
+        super().__init__(fields, input_size, hidden_size, dropout, forget_bias, own)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = dict(parts(x))
-        if self.from_x is not None and self.own:
-            known |= self._of_x(self.from_x(own_fields(children, self.own)))
         h = children.rows(self.h)
-        gates: Tensor = self.from_sum(children.sum(h))
-        forget: Tensor = self.from_h(h)
-        if "gates" in known:
-            gates = gates + known["gates"]
-            forget = forget + children.expand(known["forget"])
-        gate, u = activate(gates, self.fields[self.h], known)
-        i, o = gate.chunk(2, dim=1)
-        kept = children.sum(torch.sigmoid(forget) * children.rows(self.c))
-        c = torch.addcmul(kept, i, u)
-        return {self.h: o * torch.tanh(c), self.c: c}
-
-    def _of_x(self, products: Tensor) -> dict[str, Tensor]:
-        """The products with x for the forget gates of the children, and for the other gates."""
-        size = self.fields[self.h]
-        forget, gates = torch.split(products, [size, 3 * size], dim=1)
-        return {"forget": forget, "gates": gates}
+        state = self.state(children.sum(h), self.from_h(h), x, children, self.c)
+        return {self.h: state["h"], self.c: state["c"]}
 
 
 def activate(gates: Tensor, size: int, known: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """All gates but the last block in one tensor, and `u`, the last block, dropped out."""
     gate, u = torch.split(gates, [gates.shape[1] - size, size], dim=1)
-    u = torch.tanh(u)
-    return torch.sigmoid(gate), u * known["mask"] if "mask" in known else u
+    return torch.sigmoid(gate), drop_known(torch.tanh(u), known)
 
 
 def new_state(o: Tensor, c: Tensor) -> State:
     """The two fields of a Tree-LSTM."""
     return {"h": o * torch.tanh(c), "c": c}
-
-
-def own_fields(children: Children, names: Sequence[str]) -> Tensor:
-    """[group_size, total width] what earlier passes gave the nodes themselves, side by side."""
-    return torch.cat([children.previous(name) for name in names], dim=1)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.layers.activation import get_activation
-from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 
-class TreeRNNCell(Cell):
+class TreeRNNCell(FeatureCell):
     """Recursive neural network over `arity` ordered children.
 
     Socher et al. (2011), "Parsing Natural Scenes and Natural Language with Recursive Neural
@@ -41,25 +41,15 @@ class TreeRNNCell(Cell):
     def __init__(
         self, input_size: int, hidden_size: int, arity: int = 2, dropout: float = 0.0
     ) -> None:
-        super().__init__()
-        self.fields = {"h": hidden_size}
+        super().__init__({"h": hidden_size}, input_size, hidden_size, dropout)
         self.arity = arity
-        self.from_x = nn.Linear(input_size, hidden_size, bias=False) if input_size else None
         self.from_h = nn.Linear(arity * hidden_size, hidden_size)
-        self.dropout = StateDropout(dropout)
-
-    def before(self, x: NodeInput) -> NodeInput:
-        """The product with the features, if there are any, and the dropout mask."""
-        x = features(x)
-        known: dict[str, Tensor] = self.dropout(x, self.fields["h"])
-        return known if self.from_x is None else {"x": self.from_x(x), **known}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
         known = parts(x)
         total = self.from_h(children.stack("h").flatten(1))
-        h = torch.tanh(total + known["x"] if "x" in known else total)
-        return {"h": h * known["mask"] if "mask" in known else h}
+        return {"h": drop_known(torch.tanh(add_known(total, known)), known)}
 
 
 class TreeFCCell(Cell):

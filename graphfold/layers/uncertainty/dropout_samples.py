@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch
 from graphfold.errors import ConfigError
-from graphfold.layers.dropout import StateDropout
+from graphfold.layers.dropout import drops_out
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Model
 from graphfold.layers.uncertainty.ensemble_head import EnsembleHead
@@ -18,17 +18,6 @@ from graphfold.layers.uncertainty.outer_model import OuterModel
 
 #: Whatever the process has drawn before, a batch is predicted with the same masks.
 _SEED = 0
-
-
-_DROPOUTS = (
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.AlphaDropout,
-    nn.FeatureAlphaDropout,
-    StateDropout,
-)
 
 
 class DropoutSamples(OuterModel):
@@ -70,11 +59,7 @@ class DropoutSamples(OuterModel):
             return torch.stack([self.inner(batch) for _ in range(self.num_samples)], dim=1)
 
     def _dropouts(self) -> list[nn.Module]:
-        return [
-            module
-            for module in self.inner.modules()
-            if isinstance(module, _DROPOUTS) and module.p > 0
-        ]
+        return list(filter(drops_out, self.inner.modules()))
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:

@@ -66,25 +66,39 @@ def complete_model_config(
             )
     if vector_size is not None:
         own["encoder"] = _as_wide_as_vectors(config, vector_size)
-    outputs = set(dag.output_ptr.diff().tolist())
+    num_outputs = int(dag.output_ptr.diff().max()) if dag.num_graphs else 1
+    is_pair = False
     if "root" in own:  # of blocks
         if own.get("level") == AUTO:
             own["level"] = "node" if _has_node_targets_only(schema) else "graph"
-        is_pair = own.get("level", "graph") == "graph" and max(outputs, default=1) == 2
-    elif "readout" not in own:  # of whole graphs
-        is_pair = False
-    else:
+        is_pair = own.get("level", "graph") == "graph" and num_outputs == 2
+    elif "readout" in own:  # not of whole graphs
+        own |= _complete_cells(config, schema, dag)
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:
-            readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, outputs)}"
+            readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-        adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
-        computed = schema if adds is None else adds.schema(schema)
-        deep = _stack(config["cells"], config.get("layers", 1))
-        own["passes"] = config["passes"] * (len(deep) // len(config["cells"]))
-        own["cells"] = [_name_types(by_role, computed) for by_role in deep]
-        fill_degrees(own, dag, adds)
-    head = dict(config["head"])
+    return {**own, "head": _complete_head(config["head"], schema, dag, is_pair, task)}
+
+
+def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) -> dict[str, Any]:
+    """The passes of all layers, and their cells by type."""
+    adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
+    computed = schema if adds is None else adds.schema(schema)
+    deep = _stack(config["cells"], config.get("layers", 1))
+    own = {
+        "passes": config["passes"] * (len(deep) // len(config["cells"])),
+        "cells": [_name_types(by_role, computed) for by_role in deep],
+    }
+    fill_degrees(own, dag, adds)
+    return own
+
+
+def _complete_head(
+    given: Mapping[str, Any], schema: Schema, dag: TypedDAG, is_pair: bool, task: str | None
+) -> dict[str, Any]:
+    """The head, with the class that fits the targets for auto."""
+    head = dict(given)
     if head["_target_"] == AUTO:
         targets = schema.graph_targets or schema.node_targets
         if not targets:
@@ -96,7 +110,7 @@ def complete_model_config(
             del head["loss"]  # the head has no other
     if head.get("class_weights") == BALANCED:
         head["class_weights"] = balanced_weights(dag)
-    return {**own, "head": head}
+    return head
 
 
 def _as_wide_as_vectors(config: Mapping[str, Any], size: int) -> dict[str, Any]:
@@ -189,10 +203,10 @@ def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     return named
 
 
-def _choose_readout(schema: Schema, outputs: set[int]) -> str:
+def _choose_readout(schema: Schema, num_outputs: int) -> str:
     if _has_node_targets_only(schema):
         return "NodeReadout"
-    return {1: "RootReadout", 2: "PairReadout"}.get(max(outputs, default=1), "SumReadout")
+    return {1: "RootReadout", 2: "PairReadout"}.get(num_outputs, "SumReadout")
 
 
 def _has_node_targets_only(schema: Schema) -> bool:

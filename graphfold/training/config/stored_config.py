@@ -8,7 +8,12 @@ from typing import Any
 
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.training.config.check_config import check_config, check_whole
-from graphfold.training.config.earlier_configs import upgraded
+
+#: Keys that have gone.
+GONE = ("products", "product_error")
+
+#: The models whose options are known here.
+MODELS = ("graphfold.layers.GraphModel", "graphfold.blocks.BlockModel")
 
 
 def read_stored_config(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -27,6 +32,29 @@ def read_stored_config(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     except ConfigError as error:
         raise _broken(path, error.message) from error
     return upgraded(config)
+
+
+def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a stored run with what its options are called, and mean, today.
+
+    `data.cache_dir` is that of the machine, or of the user, where the run is applied: a run that
+    comes from elsewhere must not choose where files are written.
+
+    `products`, `product_error` and `model.recompute` have gone. `model.fuse: true` once was written
+    into every run whose machine had a C compiler; today it is a demand on the machine where a run
+    begins. So where a run is gone on with or applied, cells are compiled if that can be, and a
+    warning says so if not.
+    """
+    config = {name: value for name, value in config.items() if name not in GONE}
+    if isinstance(config.get("data"), Mapping):
+        config["data"] = {**config["data"], "cache_dir": None}
+    model = config.get("model")
+    if not isinstance(model, Mapping) or model.get("_target_") not in MODELS:
+        return config
+    model = {name: value for name, value in model.items() if name != "recompute"}
+    if model.get("fuse"):
+        model["fuse"] = None
+    return {**config, "model": model}
 
 
 def _broken(path: Path, fault: str) -> CheckpointError:

@@ -14,6 +14,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 INK, GREY, LINE = "#1a202c", "#4a5568", "#cbd5e0"
 
+#: Around a drawing, in pixels.
+MARGIN = 8
+
 #: The most that is shown of a word or a label.
 _MOST_CHARACTERS = 40
 
@@ -99,12 +102,12 @@ def stack(boxes: Iterable[Box], gap: float = 18) -> Box:
     return Box(width, bottom, tuple(elements))
 
 
-def document(box: Box, margin: float = 8) -> str:
+def document(box: Box) -> str:
     """A whole SVG element, in its natural size on white."""
-    width, height = box.width + 2 * margin, box.height + 2 * margin
+    width, height = box.width + 2 * MARGIN, box.height + 2 * MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" viewBox="0 0 {width:.0f} '
         f'{height:.0f}" width="{width:.0f}" height="{height:.0f}" font-family="{FONT}" '
         'text-anchor="middle">'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>{moved(box, margin, margin)}</svg>'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>{moved(box, MARGIN, MARGIN)}</svg>'
     )

@@ -12,6 +12,7 @@ from torch import Tensor
 from graphfold.batching import Network, States
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.layers import Model
+from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.run.generators import capture_generators, restore_generators
 
 #: How many graphs are computed, and of how many nodes they are at most together.
@@ -40,8 +41,7 @@ def warn_of_batch_dependence(model: Model, dag: TypedDAG) -> None:
         return
     graphs = _small_graphs(dag)
     has_statistics = any(
-        getattr(module, "running_mean", module) is None  # of batch normalisation that keeps none
-        for module in model.modules()
+        is_batch_norm(module) and module.running_mean is None for module in model.modules()
     )
     if len(graphs) < 2 or has_statistics:  # which the engine refuses, or the user has asked for
         return

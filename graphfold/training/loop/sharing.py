@@ -12,13 +12,9 @@ from torch.nn import functional
 from graphfold.blocks.layers import FC
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import Model
-from graphfold.layers.dropout import StateDropout
+from graphfold.layers.dropout import drops_out
+from graphfold.layers.normalisation import is_batch_norm
 
-#: All of torch's modules that drop out.
-_DROPOUTS = (
-    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
-    *(nn.AlphaDropout, nn.FeatureAlphaDropout),
-)
 #: What is in the names of torch's functions that draw, or may look at more than one row.
 _NOT_BY_ROW = ("dropout", "norm", "rand", "rrelu", "bernoulli", "gumbel", "multinomial")
 
@@ -56,7 +52,7 @@ def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
         return _is_known(part)
     if type(part).__module__.split(".")[0] not in ("torch", "graphfold"):
         return False
-    if hasattr(part, "track_running_stats"):  # any kind of batch normalisation
+    if is_batch_norm(part):
         return not training and getattr(part, "running_mean", None) is not None
     functions = (value for value in vars(part).values() if callable(value))
     return not (training and _draws(part)) and all(map(_is_known, functions))
@@ -73,10 +69,8 @@ def _is_known(function: Callable[..., Any]) -> bool:
 
 def _draws(module: nn.Module) -> bool:
     """True if a module draws random numbers in training."""
-    if isinstance(module, (*_DROPOUTS, StateDropout)):
-        return module.p > 0
     if isinstance(module, FC):
         return any((p or 1) < 1 for p in (module.input_keep_prob, module.output_keep_prob))
     if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
         return module.dropout > 0
-    return isinstance(module, nn.RReLU)
+    return drops_out(module) or isinstance(module, nn.RReLU)

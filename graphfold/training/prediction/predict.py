@@ -56,7 +56,7 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
     with in_words_of_set():
-        predictor = load(args.run_path, args.trust, getattr(args, "parser_name", None), **settings)
+        predictor = load(args.run_path, args.trust, args.parser_name, **settings)
         prepare_process(predictor.trained.checkpoint.config)
         if args.input.is_file() and args.input.stat().st_size < SMALL_FILE:
             predictor.trained.model.network.fuse = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 
 import yaml
@@ -72,34 +72,35 @@ def write_report(
     parts = [
         _head(name, trained, history),
         _tiles(str(config["monitor"]), metrics),
-        _section("Curves", f'<div class="card">{draw_curves(history, config["monitor"])}</div>'),
+        _section("Curves", _card(draw_curves(history, config["monitor"]))),
         _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
+        *(_of_test(trained, data, rows["test"]) if "test" in rows else ()),
+        _section("Data", _card(f"<pre>{escape(describe_data(data))}</pre>")),
+        _folded("Config", yaml.safe_dump(config, sort_keys=False, allow_unicode=True)),
+        _folded("Versions", json.dumps(trained.checkpoint.versions, indent=2)),
     ]
-    head, names = trained.model.head, Predictor(trained).adapter.class_names
-    if "test" in rows:
-        figure = draw_predictions(head, rows["test"], names)
-        parts.append(
-            _section("Predictions on test", f'<div class="card">{figure}</div>') if figure else ""
-        )
-        if head.confusion(rows["test"].prediction, rows["test"].target):
-            scores = class_metrics(head, rows["test"], names)
-            parts.append(_section("Classes of test", _table_of(scores)))
-            for target, counts in confusion_counts(head, rows["test"], names).items():
-                title = f"{target} of test: true classes in rows, predicted ones in columns"
-                parts.append(_section(title, _confusion(counts)))
-        worst = draw_worst(trained, data, rows["test"])
-        parts.append(_section("Worst examples", worst) if worst else "")
-    parts.append(
-        _section("Data", f'<div class="card"><pre>{escape(describe_data(data))}</pre></div>')
-    )
-    parts.append(_folded("Config", yaml.safe_dump(config, sort_keys=False, allow_unicode=True)))
-    parts.append(_folded("Versions", json.dumps(trained.checkpoint.versions, indent=2)))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(name)}</title><style>{_STYLE}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
     write_text(folder.report, page)
+
+
+def _of_test(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Iterator[str]:
+    """The sections about the test part."""
+    head, names = trained.model.head, Predictor(trained).adapter.class_names
+    figure = draw_predictions(head, rows, names)
+    if figure:
+        yield _section("Predictions on test", _card(figure))
+    if head.confusion(rows.prediction, rows.target):
+        yield _section("Classes of test", _table_of(class_metrics(head, rows, names)))
+        for target, counts in confusion_counts(head, rows, names).items():
+            title = f"{target} of test: true classes in rows, predicted ones in columns"
+            yield _section(title, _confusion(counts))
+    worst = draw_worst(trained, data, rows)
+    if worst:
+        yield _section("Worst examples", worst)
 
 
 def _head(name: str, trained: TrainedModel, history: list[Metrics]) -> str:
@@ -129,6 +130,10 @@ def _section(title: str, content: str) -> str:
     return f"<h2>{escape(title)}</h2>{content}"
 
 
+def _card(content: str) -> str:
+    return f'<div class="card">{content}</div>'
+
+
 def _folded(title: str, text: str) -> str:
     return (
         f'<h2></h2><details class="card"><summary>{escape(title)}</summary>'
@@ -139,7 +144,7 @@ def _folded(title: str, text: str) -> str:
 def _confusion(counts: Mapping[str, Metrics]) -> str:
     """A table whose right predictions are dark; of many classes, the most frequent mistakes."""
     if len(counts) > MOST_CLASSES:
-        return f'<div class="card"><pre>{escape(format_confusion(counts))}</pre></div>'
+        return _card(f"<pre>{escape(format_confusion(counts))}</pre>")
     totals = {true: sum(column[true] or 0 for column in counts.values()) for true in counts}
     lines = [f"<tr><th></th>{''.join(f'<th>{escape(name)}</th>' for name in counts)}</tr>"]
     for true in counts:
@@ -152,7 +157,7 @@ def _confusion(counts: Mapping[str, Metrics]) -> str:
             style = f"background: rgba({colour}, {0.75 * share:.2f})"
             cells.append(f'<td style="{style}">{format_value(count)}</td>')
         lines.append(f"<tr><th>{escape(true)}</th>{''.join(cells)}</tr>")
-    return f'<div class="card"><table class="confusion">{"".join(lines)}</table></div>'
+    return _card(f'<table class="confusion">{"".join(lines)}</table>')
 
 
 def _table_of(columns: Mapping[str, Metrics]) -> str:
@@ -163,4 +168,4 @@ def _table_of(columns: Mapping[str, Metrics]) -> str:
         values = [columns[column].get(name) for column in columns]
         cells = "".join(f"<td>{format_value(value)}</td>" for value in values)
         lines.append(f"<tr><td>{escape(name)}</td>{cells}</tr>")
-    return f'<div class="card"><table>{"".join(lines)}</table></div>'
+    return _card(f"<table>{''.join(lines)}</table>")

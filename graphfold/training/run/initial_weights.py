@@ -14,6 +14,7 @@ from graphfold.dag import Column, Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
+from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import find_checkpoint
 
@@ -88,7 +89,7 @@ def _weights(model: Model) -> dict[str, Tensor]:
     """Parameters, and the statistics of normalisation."""
     found: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
     for prefix, module in model.named_modules():
-        if hasattr(module, "running_mean"):
+        if is_batch_norm(module):
             found |= {f"{prefix}.{name}": buffer for name, buffer in module.named_buffers()}
     return found
 

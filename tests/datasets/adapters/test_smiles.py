@@ -15,10 +15,11 @@ from rdkit import Chem
 
 from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files.tables import open_table
-from graphfold.datasets.molecules.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
+from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 from graphfold.errors import ConfigError, DataError, RecordError
 
 

@@ -13,9 +13,10 @@ from rdkit.Chem import BRICS
 
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
-from graphfold.datasets.molecules.fragment_cuts import CUTS, KINDS, Cut, Fragment
-from graphfold.datasets.molecules.fragment_tree import fragment_trees
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.molecules.fragments.fragment_cuts import CUTS, KINDS, Cut, Fragment
+from graphfold.datasets.molecules.fragments.fragment_tree import fragment_trees
+from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 
 #: Chains and branches, salts and lone atoms, rings that are fused, spiro, bridged and caged, metals
 #: with dative bonds, a macrocycle, a polymer, hydrogens, wildcards.

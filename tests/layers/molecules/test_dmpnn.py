@@ -13,7 +13,8 @@ from torch import Tensor
 from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import MoleculeRow, SmilesAdapter
+from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.molecules.molecule_columns import MoleculeRow
 from graphfold.errors import ShapeError
 from graphfold.layers import (
     DMPNNAtomCell,

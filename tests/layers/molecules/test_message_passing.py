@@ -15,7 +15,7 @@ from torch.nn import functional
 from graphfold.dag import GraphBuilder, split
 from graphfold.errors import ConfigError
 from graphfold.layers import FingerprintCell, GCNCell, GINCell
-from graphfold.layers.molecules.message_passing import normalise
+from graphfold.layers.normalisation import normalise
 
 CELLS = [
     lambda: GCNCell(SIZE, norm="batch"),

@@ -1,0 +1,1 @@
+"""Baselines: libraries, and code written by hand."""

@@ -1,0 +1,1 @@
+"""Types of what flows between blocks, and how they are found out and checked."""

@@ -1,0 +1,310 @@
+"""CompiledModel: a root block as a module that takes lists of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
+from graphfold.batching.engine.refusals import refuse_random
+from graphfold.blocks.block import convert_to_block
+from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
+from graphfold.blocks.inference.checks import check_blocks
+from graphfold.blocks.inference.infer import gradient_leaves, on_zeros
+from graphfold.blocks.inference.typed import transaction
+from graphfold.blocks.inference.types import TensorType
+from graphfold.blocks.running.cells import FunctionCell, LeafCell
+from graphfold.blocks.running.evaluation import Depth, float_dtype_of, run
+from graphfold.blocks.running.lowering import lower, lower_in_processes
+from graphfold.blocks.running.node_types import EXAMPLE, NodeTypes, Operations, widen
+from graphfold.blocks.running.results import Result, Results
+from graphfold.dag import Schema, TypedDAG
+from graphfold.errors import EngineError, GraphfoldError
+
+#: The only pass: every node after what it reads.
+PASSES = (Up(),)
+
+_WHY = "equal nodes would share what was drawn. Compile with share=False."
+
+
+class CompiledModel(nn.Module):
+    """The model of a root block: a module that takes lists of Python examples.
+
+    Its parameters and state dict are those of the modules in the blocks, each once. Functions may
+    learn nothing else: a parameter that one merely captures is refused when the model runs.
+
+    Args:
+        root: a block, or what converts to one, that takes Python objects (or nothing).
+        engine: "fast"; "autograd", which can be differentiated twice; or "reference", which runs
+            one node at a time.
+        policy: which nodes run together; see `graphfold.batching.scheduling.policies`. The default
+            lets all leaves run at once, and at the end what nothing waits for.
+        kernel: what reduces over children.
+        ragged: whether the output may hold sequences.
+        share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
+            with dropout or batch normalisation in training.
+        fuse: whether functions are compiled: True for all, or it raises; None where that can be;
+            False for none. See `Network`.
+
+    Raises:
+        BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
+        BlockValueError: if there is a cycle.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        engine: str = "fast",
+        policy: str = "critical_path",
+        kernel: str = "native",
+        ragged: bool = False,
+        share: bool = False,
+        fuse: bool | None = None,
+    ) -> None:
+        super().__init__()
+        self.root = convert_to_block(root)
+        with transaction():  # a root that is refused may still become a part of another
+            blocks = check_blocks(self.root)
+            self.results = Results(self.root, blocks)
+            self.results.check(ragged)
+        self.node_types = NodeTypes(Operations.of(blocks))
+        self.engine = engine
+        self.policy = policy
+        self.kernel = kernel
+        self.share = share
+        self.fuse = fuse
+        self.blocks = nn.ModuleDict(self.node_types.operations.modules())
+        floats = {k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point}
+        floats = floats or {torch.get_default_dtype()}
+        self._widest = max(floats, key=lambda dtype: torch.finfo(dtype).bits)
+        # Where there are no parameters, this is what `double()` changes and `to(device)` moves.
+        self._like: Tensor
+        self.register_buffer("_like", torch.zeros(0, dtype=self._widest), persistent=False)
+        # The network is made of the same modules, so it is no child: state dicts name them once.
+        self._network: list[Network] = []
+        self._checked: set[tuple[Cell, bool]] = set()  # see _check_cell
+
+    def forward(self, examples: Iterable[Any] | Batch) -> Any:
+        """The output of the root; see `Result.output`.
+
+        Args:
+            examples: the examples, in any iterable but a string or a dict; or a batch of them.
+        """
+        return self.run(examples).output
+
+    def run(self, examples: Iterable[Any] | Batch) -> Result:
+        """The output of the root and the metrics.
+
+        Args:
+            examples: the examples, in any iterable but a string or a dict; or a batch of them.
+
+        Raises:
+            BlockTypeError: if a single example is given instead.
+        """
+        batch = examples if isinstance(examples, Batch) else self.batch(examples)
+        return self.collect(batch, self.states(batch))
+
+    def states(self, batch: Batch) -> States:
+        """The states of all nodes of a batch.
+
+        Args:
+            batch: as `batch` makes it.
+        """
+        network = self._network_of(batch.dag.schema)
+        shared = batch.schedule.sources is not None
+        precision = self.node_types.precision
+        precision.dtype = self._float_dtype() or self._widest
+        guard = refuse_random("a leaf", batch.dag.op_type.device, _WHY) if shared else nullcontext()
+        with guard:
+            x = self._inputs(batch)
+        states: States = network(batch, x)
+        return states
+
+    def collect(self, batch: Batch, states: States) -> Result:
+        """The output of the root and the metrics, from the states of a batch."""
+        return self.results.collect(batch.dag, states, self._float_dtype())
+
+    def lower(self, examples: Iterable[Any], num_workers: int = 0) -> TypedDAG:
+        """Examples as graphs: the slow part, to be done once.
+
+        Args:
+            examples: the examples, in any iterable but a string or a dict.
+            num_workers: processes that share the work; 0 for none but this one.
+
+        Raises:
+            BlockTypeError: if a single example is given, or one does not fit.
+            BlockValueError: if the number of workers is negative.
+        """
+        if not is_iterable(examples):
+            raise _single_example(examples)
+        if num_workers < 0:
+            raise BlockValueError(f"num_workers is {num_workers}. Give 0, or how many there are.")
+        try:
+            if not num_workers:
+                return lower(self.node_types, self.results, examples)
+            known = examples if isinstance(examples, Sequence) else list(examples)
+            if not known:
+                return self.lower([])
+            return lower_in_processes(self.node_types, self.results, known, num_workers)
+        except GraphfoldError as error:
+            if self._is_example(examples):
+                raise _single_example(examples) from error
+            raise
+
+    def batch(self, examples: Iterable[Any] | TypedDAG) -> Batch:
+        """A planned batch of examples, or of graphs made of them, on the model's device."""
+        dag = examples if isinstance(examples, TypedDAG) else self.lower(examples)
+        batch = Batch(dag, build_schedule(dag, PASSES, self.policy, self.share))
+        device = next((t.device for t in self._tensors()), None)
+        return batch if device is None or device.type == "cpu" else batch.to(device)
+
+    def widen(self, dag: TypedDAG) -> TypedDAG:
+        """Graphs lowered earlier, or elsewhere, with the schema that the model has by now."""
+        self.node_types.learn(dag.schema)
+        return widen(dag, self.node_types.schema)
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """Node type -> how it ran the last time, as in `Network`."""
+        return self._network[0].ways if self._network else {}
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.parameters())
+        ways = [f"  {name}: {how}" for name, how in self.ways.items()]
+        return "\n".join(
+            [
+                f"CompiledModel(engine={self.engine}, {count:,} parameters)",
+                *(f"  {line}" for line in self.root.tree().splitlines()),
+                *(["ways:", *ways] if ways else []),
+            ]
+        )
+
+    def _check_cell(self, cell: Cell, results: Iterable[Tensor] = ()) -> None:
+        """Looks once, in training and outside, whether a function learns what is not in the model.
+
+        Args:
+            cell: the cell of the function.
+            results: what it gave; one that only the engine calls is called on zeros instead.
+
+        Raises:
+            EngineError: if it does.
+        """
+        key = cell, self.training
+        if key in self._checked or not torch.is_grad_enabled():
+            return
+        if isinstance(cell, FunctionCell):
+            dtype = self.node_types.precision.dtype
+            results = on_zeros(cell.fn, cell.input_type, dtype, self._like.device)
+        own = set(map(id, self.parameters()))
+        for leaf in gradient_leaves(results):
+            if id(leaf) not in own:
+                raise EngineError(
+                    f"{cell.whose} reads a tensor of shape {list(leaf.shape)} that requires a "
+                    "gradient but belongs to no module of the model, so no optimizer would learn "
+                    "it. Put it, and the function, into an nn.Module, or pass it with FromTensor."
+                )
+        self._checked.add(key)
+
+    def _is_example(self, examples: Any) -> bool:
+        """True for an example of the root itself, given as a sequence whose first item is none."""
+        if not isinstance(examples, (Sequence, Tensor, np.ndarray)) or not len(examples):
+            return False
+        return not self._fits(examples[0]) and self._fits(examples)
+
+    def _fits(self, example: Any) -> bool:
+        try:
+            run(self.root, Depth(), example)
+        except GraphfoldError:
+            return False
+        return True
+
+    def _tensors(self) -> Iterator[Tensor]:
+        yield from self.parameters()
+        yield from self.buffers()
+
+    def _float_dtype(self) -> torch.dtype | None:
+        """The dtype of the parameters, else the one asked for; None for that of each type."""
+        asked = None if self._like.dtype == self._widest else self._like.dtype
+        return float_dtype_of([self.blocks]) or asked
+
+    def _network_of(self, schema: Schema) -> Network:
+        names = [t.name for t in schema.types if t.name != EXAMPLE]
+        if not self._network or self._network[0].schema != schema:
+            cells = {name: self.node_types.cell(name) for name in names}
+            self._network[:] = [Network(schema, PASSES, [cells], self.engine)]
+        network = self._network[0]
+        network.engine, network.kernel = self.engine, self.kernel
+        network.fuse = self.fuse
+        for name in names:
+            self.node_types.cell(name).training = self.training
+        return network
+
+    def _inputs(self, batch: Batch) -> dict[str, Mapping[str, Tensor]]:
+        """Inputs of the engine: the states of leaves, which are computed here, else columns."""
+        dag, sources = batch.dag, batch.schedule.sources
+        found: dict[str, Mapping[str, Tensor]] = {}
+        for index, node_type in enumerate(dag.schema.types):
+            if node_type.name == EXAMPLE:
+                continue
+            count, columns = dag.num_nodes_by_type[index], dag.features(node_type.name)
+            if sources is not None:
+                rows = sources[index].node
+                count = len(rows)
+                columns = {name: column.index_select(0, rows) for name, column in columns.items()}
+            cell = self.node_types.cell(node_type.name)
+            if isinstance(cell, LeafCell):
+                found[node_type.name] = cell.compute(count, columns)
+                self._check_cell(cell, found[node_type.name].values())
+            else:  # the empty column says how many nodes there are, and their dtype
+                dtype = self.node_types.precision.dtype
+                nothing = torch.zeros(count, 0, dtype=dtype, device=dag.op_type.device)
+                converted = {
+                    name: column.to(dtype) if column.is_floating_point() else column
+                    for name, column in columns.items()
+                }
+                found[node_type.name] = {**converted, "rows": nothing}
+                self._check_cell(cell)
+        return found
+
+
+def is_iterable(examples: object) -> bool:
+    """True for possible batches of examples: no strings, no dicts, nothing without items."""
+    if isinstance(examples, (str, bytes, Mapping)):
+        return False
+    try:
+        iter(examples)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
+
+
+def _single_example(example: Any) -> BlockTypeError:
+    return BlockTypeError(
+        "a compiled model takes a batch of examples, not a single example: "
+        f"{quoted(example)}. Put it into a list."
+    )
+
+
+def compile(
+    root: Any,
+    engine: str = "fast",
+    policy: str = "critical_path",
+    kernel: str = "native",
+    ragged: bool = False,
+    share: bool = False,
+    fuse: bool | None = None,
+) -> CompiledModel:
+    """`CompiledModel(root, ...)`: the model of a root block, with the same options."""
+    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse)
+
+
+def _tensors(block: Any) -> list[TensorType]:
+    """The tensor types in the output of a block."""
+    kind = block.output_type
+    terminals = [] if kind is None else kind.terminal_types()
+    return [item for item in terminals if isinstance(item, TensorType)]

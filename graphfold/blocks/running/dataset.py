@@ -1,0 +1,238 @@
+"""BlockDataset: examples lowered once, batches of them whenever they are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.batching import Batch
+from graphfold.blocks.errors import (
+    BlockIndexError,
+    BlockTypeError,
+    BlockValueError,
+    quoted,
+)
+from graphfold.blocks.running.compiled import PASSES, CompiledModel, is_iterable
+from graphfold.blocks.running.lowering import Label
+from graphfold.blocks.running.node_types import OUTPUTS
+from graphfold.dag import Schema, TypedDAG
+from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
+from graphfold.datasets.loading.sampler import BatchSampler
+from graphfold.datasets.storage.cache import storing
+from graphfold.errors import SchemaError
+
+#: The version of the layout of stored files.
+FORMAT = 2
+
+_LABELS = f"relation:{OUTPUTS}", "label"
+_SCALARS = (type(None), bool, int, float, str)
+
+
+class BlockDataset(GraphDataset):
+    """The examples of a model, as graphs in one piece.
+
+    `dataset[numbers]` is a planned batch of the examples with these numbers; it is cut out and
+    planned by array operations.
+
+    Args:
+        model: the model.
+        examples: the examples, in any iterable but a string or a dict.
+        num_workers: processes that share the work of lowering them; 0 for none but this one.
+        cache_dir: a folder where lowered examples are kept for the next run; None for nowhere.
+        version: names what is kept there: another version is lowered anew. Change it whenever the
+            examples change, or the blocks, or what their functions do with Python objects.
+
+    Raises:
+        BlockTypeError: if a single example is given.
+        BlockValueError: if there is a `cache_dir` without a version, what is kept there was made of
+            another number of examples or by another model, or a label cannot be stored.
+        DataError: if nothing can be stored in `cache_dir`.
+        GraphfoldError: if one does not fit the model; a note names it.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        examples: Iterable[Any],
+        num_workers: int = 0,
+        cache_dir: str | Path | None = None,
+        version: str | None = None,
+    ) -> None:
+        examples = _listed(examples)
+        if cache_dir is None:
+            dag = model.lower(examples, num_workers)
+        elif not version:
+            raise BlockValueError(
+                "cache_dir needs a version, which names what is kept there. Give one, and another "
+                "whenever examples or blocks change."
+            )
+        else:
+            dag = _load_or_lower(model, list(examples), Path(cache_dir), version, num_workers)
+        super().__init__(dag, PASSES, model.policy, model.share)
+
+    def __len__(self) -> int:
+        return self.dag.num_graphs
+
+    def __getitem__(self, numbers: Sequence[int]) -> Batch:
+        """A planned batch of the examples with these numbers.
+
+        Raises:
+            BlockIndexError: if there is no example of such a number.
+        """
+        wrong = [number for number in numbers if not 0 <= number < len(self)]
+        if wrong:
+            raise BlockIndexError(
+                f"there is no example {wrong[0]} among {len(self)}, which are counted from 0."
+            )
+        return super().__getitem__(numbers)
+
+    def loader(self, batch_size: int, shuffle: bool = False, seed: int = 0) -> GraphLoader:
+        """Batches of the examples, once each.
+
+        Args:
+            batch_size: how many examples a batch has.
+            shuffle: whether they come in another order each time. The first time has that of
+                `seed` and epoch 0, the next that of epoch 1; `loader.sampler.set_epoch` chooses
+                which comes next.
+            seed: of the orders.
+        """
+        sampler = EpochSampler(
+            torch.arange(len(self)),
+            self.dag.node_ptr.diff(),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+        )
+        return GraphLoader(self, sampler)
+
+
+class EpochSampler(BatchSampler):
+    """A `BatchSampler` that goes to the next epoch by itself, however far an epoch is read.
+
+    Attributes:
+        epoch: the one that comes next.
+    """
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = list(super().__iter__())
+        self.epoch += 1
+        yield from batches
+
+
+def _load_or_lower(
+    model: CompiledModel, examples: Sequence[Any], folder: Path, version: str, num_workers: int
+) -> TypedDAG:
+    """The graphs of some examples: from their file if there is one, else lowered and stored."""
+    name = hashlib.sha256(f"{FORMAT} {version}".encode()).hexdigest()
+    path = folder / f"{name}.arrow"
+    dag = _load(path)
+    if dag is None:
+        dag = model.lower(examples, num_workers)
+        _store(dag, path)
+    if dag.num_graphs != len(examples):
+        raise BlockValueError(
+            f"{path}: version '{version}' was lowered from {dag.num_graphs} examples, but there "
+            f"are {len(examples)}. Give another version."
+        )
+    try:
+        return model.widen(dag)
+    except (BlockTypeError, SchemaError) as error:
+        raise BlockValueError(
+            f"{path}: version '{version}' was lowered by another model: {error.message} Give "
+            "another version."
+        ) from error
+
+
+def _store(dag: TypedDAG, path: Path) -> None:
+    """Writes a file whole or not at all; several processes may do so at once."""
+    from graphfold.datasets.storage.arrow_file import GraphFileWriter  # needs pyarrow
+    from graphfold.datasets.storage.columns import row_counts, to_columns
+
+    labels = tuple(map(_text, dag.dictionaries[_LABELS]))
+    with storing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=".lowering-", dir=path.parent)
+        with folder, GraphFileWriter(dag.schema, Path(folder.name)) as writer:
+            writer.append(to_columns(dag), row_counts(dag), {_LABELS: labels})
+            whole = Path(folder.name) / "whole"
+            writer.finish(whole, {"schema": dag.schema.to_dict()})
+            os.replace(whole, path)
+
+
+def _load(path: Path) -> TypedDAG | None:
+    """The graphs in a file, or None if there is none, or a damaged one."""
+    from pyarrow import ArrowException
+
+    from graphfold.datasets.storage.arrow_file import read_graphs, read_metadata
+
+    try:
+        schema = Schema.from_dict(read_metadata(path)["schema"])
+        dag = read_graphs(path, schema, ())
+        labels = tuple(Label(_value(json.loads(text))) for text in dag.dictionaries[_LABELS])
+    except (OSError, ValueError, KeyError, TypeError, ArrowException):
+        return None
+    return replace(dag, dictionaries={_LABELS: labels})  # type: ignore[dict-item]
+
+
+def _text(label: Any) -> str:
+    """A label as JSON.
+
+    Raises:
+        BlockValueError: if that does not hold it.
+    """
+    try:
+        return json.dumps(_plain(label.value))
+    except (TypeError, RecursionError) as error:
+        raise BlockValueError(
+            f"a label cannot be stored: {quoted(label.value)}. Use numbers, strings, and "
+            "lists, tuples and dicts of them, or do without cache_dir."
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """A value in a form that JSON holds, so that `_value` gives it back as it was."""
+    if type(value) in _SCALARS:
+        return value
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_plain(item) for item in value]}
+    if type(value) is dict:
+        return {"dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.generic) and type(value.item()) in _SCALARS:
+        return {"numpy": [value.dtype.str, value.item()]}
+    raise TypeError(f"{type(value)}")
+
+
+def _value(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, content),) = plain.items()
+    if kind == "numpy":
+        return np.dtype(content[0]).type(content[1])
+    if kind == "dict":
+        return {_value(key): _value(item) for key, item in content}
+    items = map(_value, content)
+    return tuple(items) if kind == "tuple" else list(items)
+
+
+def _listed(examples: Iterable[Any]) -> Iterable[Any]:
+    """The examples in a form that `lower` cannot take for a single one.
+
+    Raises:
+        BlockTypeError: if it is a single one.
+    """
+    if not is_iterable(examples):
+        raise BlockTypeError(
+            "a dataset was given one example where a list was meant: "
+            f"{quoted(examples)}. Put it into a list."
+        )
+    return list(examples) if isinstance(examples, (tuple, Tensor, np.ndarray)) else examples

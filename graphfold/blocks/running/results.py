@@ -1,0 +1,287 @@
+"""Results: from the states of nodes back to what the root gives, and to the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import States
+from graphfold.blocks.block import Block
+from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.inference.types import (
+    BroadcastSequenceType,
+    PyObjectType,
+    ResultType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    VoidType,
+)
+from graphfold.blocks.primitive import Primitive
+from graphfold.blocks.running.cells import field_of, from_rows
+from graphfold.blocks.running.evaluation import Depth, Evaluation, in_dtype
+from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS
+from graphfold.dag import TypedDAG
+
+if TYPE_CHECKING:
+    from graphfold.blocks.running.lowering import Recorder
+
+#: A gradient for fewer than one in so many nodes is kept sparse.
+_FEW = 8
+
+
+class Metric(Primitive):
+    """Collects tensors under a name, with labels if there are any; gives nothing.
+
+    The values of all examples come back as one tensor, in the order in which the blocks ran, with
+    gradients: a loss may be a metric.
+
+    Args:
+        metric_name: the name, as a string; several blocks may have the same, for tensors of one
+            type.
+
+    Raises:
+        BlockTypeError: if the input is neither a tensor nor (tensor, Python object).
+    """
+
+    expected_input = (TensorType, TupleType)
+
+    def __init__(self, metric_name: object) -> None:
+        super().__init__(output_type=VoidType(), name=str(metric_name))
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of one value."""
+        kind = self.input_type
+        kind = kind[0] if isinstance(kind, TupleType) else kind
+        assert isinstance(kind, TensorType)
+        return kind
+
+    @property
+    def operation(self) -> None:
+        """None: a metric only names what others compute."""
+        return None
+
+    @property
+    def has_labels(self) -> bool:
+        """True if values come with labels."""
+        return isinstance(self.input_type, TupleType)
+
+    def metrics(self) -> Mapping[str, TensorType]:
+        return {self.name: self.tensor}
+
+    def evaluate(self, evaluation: Evaluation, x: Any) -> None:
+        evaluation.metrics.setdefault(self.name, []).append(self._split(x)[0])
+
+    def lower(self, recorder: Recorder, x: Any) -> None:
+        recorder.metric(self, *self._split(x))
+
+    def depth(self, depth: Depth, x: Any) -> None:
+        depth.note(1 + self._split(x)[0])
+
+    def _split(self, x: Any) -> tuple[Any, Any]:
+        return x if self.has_labels else (x, None)
+
+    def _input_found(self, kind: ResultType) -> None:
+        if not isinstance(kind, TupleType):
+            return
+        if len(kind) != 2:
+            raise BlockTypeError(f"metric tuple input must have 2 items: {kind} of {self}.")
+        if not isinstance(kind[0], TensorType):
+            raise BlockTypeError(f"{self} expected a tensor type, saw: {kind[0]}.")
+        if not isinstance(kind[1], PyObjectType):
+            raise BlockTypeError(f"{self} expected a pyobj type, saw: {kind[1]}.")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The output and the metrics of a model for some examples.
+
+    Attributes:
+        output: as the root's output type says, with tensors [num_examples, ...]. In the place of a
+            sequence is a list with the sequence of each example: of tensors one tensor
+            [length, ...], of anything else a list, as `eval` gives it.
+        metrics: name -> [num_values, ...], in the order of the examples and, within one, in which
+            the blocks ran.
+        labels: name -> the labels of these values, for metrics that take labels; None for a value
+            that came from a block of that name without. Empty if there are no labels at all.
+    """
+
+    output: Any
+    metrics: dict[str, Tensor]
+    labels: dict[str, list[Any]]
+
+
+class Results:
+    """The slots of a root's results: one for every tensor, sequence and metric.
+
+    Args:
+        root: the root.
+        blocks: all blocks.
+    """
+
+    def __init__(self, root: Block, blocks: list[Block]) -> None:
+        self.root = root
+        self._kind: ResultType = root.output_type  # type: ignore[assignment]
+        metrics = [block for block in blocks if isinstance(block, Metric)]
+        self._metrics = {metric.name: metric.tensor for metric in metrics}
+        self._labelled = sorted({b.name for b in metrics if b.has_labels})
+        first = _count(self._kind)
+        self._slot_of = {name: first + n for n, name in enumerate(sorted(self._metrics))}
+
+    def check(self, ragged: bool) -> None:
+        """Refuses a root that gives no batches.
+
+        Args:
+            ragged: whether it may give sequences.
+
+        Raises:
+            BlockTypeError: if Python objects, endless sequences or nothing at all would.
+        """
+        kind, kinds = self._kind, list(self._kind.terminal_types())
+        if any(isinstance(item, PyObjectType) for item in kinds):
+            raise BlockTypeError(
+                f"root outputs must all be tensors: {kind} of {self.root}. Turn Python objects "
+                "into tensors."
+            )
+        if not kinds and not self._metrics:
+            raise BlockTypeError(
+                f"root must have at least one output or metric tensor: {kind} of {self.root}."
+            )
+        if _has(kind, BroadcastSequenceType) or (not ragged and _has(kind, SequenceType)):
+            raise BlockTypeError(
+                f"root output may not contain sequences: {kind} of {self.root}. Reduce them, "
+                "collect values with Metric, or compile with ragged=True."
+            )
+
+    def metric_slot(self, name: str) -> int:
+        """The slot of a metric."""
+        return self._slot_of[name]
+
+    def collect(self, dag: TypedDAG, states: States, dtype: torch.dtype | None) -> Result:
+        """The results for a batch.
+
+        Args:
+            dag: the batch.
+            states: the states of its nodes.
+            dtype: that of floating-point results; None for that of their types.
+        """
+        columns = dag.columns[f"relation:{OUTPUTS}"]
+        found = _Found(dag, states, columns["slot"], columns["number"], dtype)
+        output, _ = found.batched(self._kind, dag.num_graphs, 0)
+        metrics = {n: found.tensors(self._slot_of[n], self._metrics[n]) for n in self._slot_of}
+        return Result(output, metrics, self._labels(dag, columns["label"], columns["slot"]))
+
+    def _labels(self, dag: TypedDAG, label: Tensor, slot: Tensor) -> dict[str, list[Any]]:
+        known = dag.dictionaries.get((f"relation:{OUTPUTS}", "label"), ())
+        labels: dict[str, list[Any]] = {name: [] for name in self._labelled}
+        by_slot = {self._slot_of[name]: found for name, found in labels.items()}
+        if known:  # graphs may have been stored without their labels
+            for code, place in zip(label.tolist(), slot.tolist(), strict=True):
+                if place in by_slot:
+                    by_slot[place].append(known[code].value if code >= 0 else None)
+        return labels
+
+
+@dataclass(frozen=True)
+class _Found:
+    dag: TypedDAG
+    states: States
+    slot: Tensor
+    number: Tensor
+    dtype: torch.dtype | None
+
+    def tensors(self, slot: int, kind: TensorType) -> Tensor:
+        """[num_values, ...] the tensors of a slot, in the order of the examples."""
+        mine = torch.nonzero(self.slot == slot).view(-1)
+        nodes = self.dag.relations[OUTPUTS].index[mine]
+        numbers = self.number[mine]
+        rows: Tensor | None = None
+        for number in torch.unique(numbers).tolist():
+            chosen = torch.nonzero(numbers == number).view(-1)
+            part = self._rows(field_of(number, kind), nodes[chosen])
+            if len(chosen) == len(mine):
+                rows = part
+                break
+            if rows is None:
+                rows = part.new_zeros(len(mine), part.shape[1])
+            rows = rows.index_copy(0, chosen, part)
+        if rows is None:
+            shape = (0, *kind.shape)
+            return torch.zeros(shape, dtype=in_dtype(kind, self.dtype), device=self.slot.device)
+        return from_rows(rows, kind).to(in_dtype(kind, self.dtype))
+
+    def _rows(self, field: str, nodes: Tensor) -> Tensor:
+        """[len(nodes), width] the field of some nodes."""
+        if _FEW * len(nodes) < self.dag.num_nodes:
+            return self.states.at(field, nodes)  # its gradient names the rows
+        return self.states[field].index_select(0, nodes)
+
+    def batched(self, kind: ResultType, count: int, slot: int) -> tuple[Any, int]:
+        """`count` instances of a type as one batch, and the slot after those of the type."""
+        if isinstance(kind, TensorType):
+            return self.tensors(slot, kind), slot + 1
+        if isinstance(kind, TupleType):
+            items = []
+            for item in kind:
+                value, slot = self.batched(item, count, slot)
+                items.append(value)
+            return tuple(items), slot
+        if isinstance(kind, SequenceType):
+            lengths = self.lengths(slot)
+            inside, slot = self.batched(kind.element_type, sum(lengths), slot + 1)
+            return _split(kind.element_type, inside, lengths), slot
+        return None, slot
+
+    def lengths(self, slot: int) -> list[int]:
+        """The lengths of the sequences of a slot."""
+        columns = self.dag.columns[f"relation:{LENGTHS}"]
+        found: list[int] = columns["length"][columns["slot"] == slot].tolist()
+        return found
+
+
+def _split(kind: ResultType, values: Any, lengths: list[int]) -> list[Any]:
+    """A batch of elements as one sequence for each length: a tensor of tensors, else a list."""
+    if isinstance(kind, TensorType):
+        return list(torch.split(values, lengths))
+    elements = _elements(kind, values, sum(lengths))
+    return [
+        elements[end - length : end]
+        for end, length in zip(accumulate(lengths), lengths, strict=True)
+    ]
+
+
+def _elements(kind: ResultType, values: Any, count: int) -> Sequence[Any]:
+    """A batch of elements one by one."""
+    if isinstance(kind, TensorType):
+        return torch.unbind(values)
+    if isinstance(kind, TupleType):
+        items = [_elements(item, v, count) for item, v in zip(kind, values, strict=True)]
+        return list(zip(*items, strict=True)) if items else [()] * count
+    return values if isinstance(kind, SequenceType) else [None] * count
+
+
+def _count(kind: ResultType) -> int:
+    if isinstance(kind, TupleType):
+        return sum(map(_count, kind))
+    if isinstance(kind, SequenceType):
+        return 1 + _count(kind.element_type)
+    return int(isinstance(kind, TensorType))
+
+
+def _has(kind: ResultType, wanted: type[ResultType]) -> bool:
+    return any(isinstance(item, wanted) for item in _parts(kind))
+
+
+def _parts(kind: ResultType) -> Iterator[ResultType]:
+    yield kind
+    if isinstance(kind, TupleType):
+        for item in kind:
+            yield from _parts(item)
+    elif isinstance(kind, SequenceType):
+        yield from _parts(kind.element_type)

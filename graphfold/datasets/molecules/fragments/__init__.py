@@ -1,0 +1,1 @@
+"""Fragments of molecules: how they are cut, and the tree above the atoms."""

@@ -1,0 +1,208 @@
+"""MoleculeColumns: the columns of a table of molecules, and what their cells say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from graphfold.dag import Column
+from graphfold.datasets.adapter import Record
+from graphfold.datasets.files.given_part import PART, read_part
+from graphfold.datasets.files.table_input import TableInput
+from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
+from graphfold.datasets.files.table_weight import TableWeight
+from graphfold.datasets.files.tables import Table
+from graphfold.datasets.molecules.atom_target import AtomTarget
+from graphfold.errors import ConfigError, LeftOut, RecordError
+
+
+class MoleculeRow(NamedTuple):
+    """The cells of one row of a table that are read.
+
+    Args:
+        smiles: the SMILES cell.
+        targets: the cells of the targets, in their order, then that of the weight, if there is one;
+            empty where no targets are read.
+        fault: what is wrong with the form of the row, if anything is.
+        inputs: the cells of the columns that are inputs, in their order.
+        part: the cell of the split column; None where none is read.
+        atom_targets: the cells of the targets of atoms, in their order.
+    """
+
+    smiles: str
+    targets: tuple[str, ...] = ()
+    fault: str | None = None
+    inputs: tuple[str, ...] = ()
+    part: str | None = None
+    atom_targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MoleculeColumns:
+    """The columns of a table that are read, each for what it says of a molecule.
+
+    Args:
+        smiles: the name of the column of SMILES, where the kind of table does not say it.
+        targets: targets of molecules.
+        atom_targets: targets of their atoms.
+        weight: how many records each record counts for.
+        inputs: numbers that models read.
+        split: the name of the column that says train, val or test; None for none.
+
+    Raises:
+        ConfigError: if a column is asked for twice.
+    """
+
+    smiles: str
+    targets: tuple[TableTarget, ...] = ()
+    atom_targets: tuple[AtomTarget, ...] = ()
+    weight: TableWeight | None = None
+    inputs: tuple[TableInput, ...] = ()
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        others = (*self.measured, *self.atom_targets, *self.inputs)
+        names = [self.smiles, self.split, *(item.name for item in others)]
+        repeated = sorted({name for name in names if name is not None and names.count(name) > 1})
+        if repeated:
+            raise ConfigError(
+                f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name "
+                "each column once in smiles_column, target_columns, atom_target_columns, "
+                "extra_columns and split_column.",
+                columns=repeated,
+            )
+
+    def without_targets(self) -> MoleculeColumns:
+        """The columns that prediction reads."""
+        return replace(self, targets=(), atom_targets=(), weight=None, split=None)
+
+    @cached_property
+    def measured(self) -> tuple[TableTarget | TableWeight, ...]:
+        """Targets, and the weight if there is one, as `MoleculeRow.targets` has their cells."""
+        return self.targets if self.weight is None else (*self.targets, self.weight)
+
+    @property
+    def notes(self) -> tuple[Column, ...]:
+        """The features of graphs that say something of targets and split, and are no inputs."""
+        bounds = [column for item in self.measured for column in item.features]
+        return (*bounds, *(() if self.split is None else (Column(PART, "string"),)))
+
+    def records(self, table: Table) -> Iterator[Record]:
+        """One record for each row; `content` is a `MoleculeRow`.
+
+        Raises:
+            DataError: if the table lacks a column.
+        """
+        (smiles,) = table.find([table.smiles_column or self.smiles], "data.smiles_column")
+        targets = table.find(_names(self.targets), "data.target_columns")
+        if self.weight is not None:
+            targets += table.find([self.weight.name], "data.weight_column")
+        inputs = table.find(_names(self.inputs), "data.extra_columns")
+        atom_targets = table.find(_names(self.atom_targets), "data.atom_target_columns")
+        part = None
+        if self.split is not None:
+            (part,) = table.find([self.split], "data.split_column")
+        for line, cells, fault in table.rows():
+            row = MoleculeRow(
+                cells[smiles],
+                tuple(cells[index] for index in targets),
+                fault,
+                tuple(cells[index] for index in inputs),
+                None if part is None else cells[part],
+                tuple(cells[index] for index in atom_targets),
+            )
+            yield Record(line, row)
+
+    def class_names(self, tables: Iterable[Table]) -> dict[str, list[str]]:
+        """The targets that are classes without names, whose cells are text in all tables.
+
+        Returns:
+            Target -> its different cells, in alphabetical order.
+        """
+        cells: dict[str, set[str]] = {
+            target.name: set()
+            for target in self.targets
+            if target.task == "classification"
+            and not target.class_names
+            and target.num_classes is None
+        }
+        for table in tables if cells else ():
+            columns = dict(zip(cells, table.find([*cells], "data.target_columns"), strict=True))
+            for row in table.rows():
+                for name, column in list(columns.items()):
+                    cell = row.cells[column].strip()
+                    if TableTarget.is_number(cell):
+                        del columns[name], cells[name]
+                    elif cell not in MISSING_CELLS:
+                        cells[name].add(cell)
+                if not columns:
+                    break
+        return {name: sorted(texts) for name, texts in cells.items() if len(texts) > 1}
+
+    def values(self, row: MoleculeRow) -> dict[str, float | int | None]:
+        """The columns of targets and weight.
+
+        Raises:
+            RecordError: if a cell cannot be read.
+            LeftOut: if no target is measured.
+        """
+        pairs = zip(self.measured, row.targets, strict=True)
+        values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
+        if self.targets and all(values[target.name] is None for target in self.targets):
+            names = _quoted(_names(self.targets))
+            raise LeftOut(f"no target is measured ({names})", "Nothing needs to be done.")
+        return values
+
+    def input_values(self, row: MoleculeRow) -> dict[str, float | str | None]:
+        """The columns that are inputs, and the part.
+
+        Raises:
+            RecordError: if a cell cannot be read.
+        """
+        if not row.inputs and row.part is None:
+            return {}
+        pairs = zip(self.inputs, row.inputs, strict=True)
+        found: dict[str, float | str | None] = {item.name: item.parse(cell) for item, cell in pairs}
+        if row.part is not None:
+            found[PART] = read_part(row.part, str(self.split))
+        return found
+
+    def atom_values(self, row: MoleculeRow, num_atoms: int) -> dict[str, list[Any]]:
+        """Target -> its value of each atom.
+
+        Raises:
+            RecordError: if a cell cannot be read.
+            LeftOut: if no atom is measured.
+        """
+        pairs = zip(self.atom_targets, row.atom_targets, strict=True)
+        values = {item.name: item.values(cell, num_atoms) for item, cell in pairs}
+        if values and all(value is None for column in values.values() for value in column):
+            raise LeftOut(f"no atom is measured ({_quoted(values)})", "Nothing needs to be done.")
+        return values
+
+    def split_inputs(self, item: Any) -> tuple[Any, tuple[str, ...]]:
+        """A molecule and the cells of its inputs, of a mapping that has both by column.
+
+        Where there are no inputs, an item is the molecule.
+
+        Raises:
+            RecordError: if the mapping lacks one.
+        """
+        if not self.inputs:
+            return item, ()
+        names = (self.smiles, *_names(self.inputs))
+        if not isinstance(item, Mapping) or any(name not in item for name in names):
+            remedy = f"Give a dict with {', '.join(map(repr, names))}."
+            raise RecordError(f"{item!r} lacks inputs of the model", remedy)
+        molecule, *values = (item[name] for name in names)
+        return molecule, tuple("" if value is None else str(value) for value in values)
+
+
+def _names(items: Sequence[TableTarget | AtomTarget | TableInput]) -> list[str]:
+    return [item.name for item in items]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

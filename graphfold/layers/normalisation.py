@@ -1,0 +1,70 @@
+"""Batch normalisation: over the rows of all processes, and how to tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def is_batch_norm(module: object) -> bool:
+    """True for torch's modules that normalise by statistics of the batch, or by running ones.
+
+    Their `running_mean` is None where they keep none.
+    """
+    return hasattr(module, "track_running_stats")
+
+
+def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+    """`norm(h)`, over the rows of all processes where several train together.
+
+    So N processes with a share of a batch each compute what one computes with the whole batch. A
+    single row, which has no variance, is normalised by the running statistics.
+    """
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if norm.training and is_distributed and torch.distributed.get_world_size() > 1:
+        return _normalise_together(norm, h)
+    if norm.training and h.shape[0] < 2:
+        return functional.batch_norm(
+            h, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
+        )
+    normalised: Tensor = norm(h)
+    return normalised
+
+
+def _normalise_together(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+    """Batch normalisation over all processes, on any device (torch's own needs a GPU)."""
+    count = float(_sum_over_processes(h.new_tensor([h.shape[0]])))
+    mean = _sum_over_processes(h.sum(0)) / count
+    variance = _sum_over_processes((h - mean).square().sum(0)) / count
+    if norm.running_mean is not None and norm.running_var is not None:
+        momentum = norm.momentum or 0.0
+        unbiased = variance.detach() * (count / max(count - 1, 1))
+        norm.running_mean.lerp_(mean.detach(), momentum)
+        norm.running_var.lerp_(unbiased, momentum)
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked += 1
+    return (h - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """The sum over all processes; its gradient is summed in the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
+def _sum_over_processes(values: Tensor) -> Tensor:
+    total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
+    return total
