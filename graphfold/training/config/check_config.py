@@ -15,7 +15,7 @@ class Rule:
     """The values that one key may have.
 
     Args:
-        kind: int, float, bool, str or dict.
+        kind: int, float, bool, str, list or dict.
         least: the smallest number.
         choices: the only strings.
         optional: whether null is allowed.
@@ -42,13 +42,14 @@ class Rule:
 
     def __str__(self) -> str:
         names = {int: "a whole number", float: "a number", bool: "true or false"}
-        names |= {str: "a string", dict: "a mapping"}
+        names |= {str: "a string", dict: "a mapping", list: "a list"}
         least = "" if self.least is None else f" from {self.least:g} on"
         return names[self.kind] + least + (" or null" if self.optional else "")
 
 
 #: The keys that scripts rely on; every other key is checked against the class that it goes to.
 RULES: Mapping[str, Rule] = {
+    "needs": Rule(list, optional=True),
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
     "ensemble": Rule(int, least=1),
@@ -114,13 +115,14 @@ def check_whole(config: Mapping[str, Any]) -> None:
 def check_config(config: Mapping[str, Any]) -> None:
     """Raises ConfigError that lists every missing value and every value of the wrong kind."""
     values = dict(flatten(config))
+    needs = config.get("needs")
     faults = [
         f"{key} has no value. Add {key}=VALUE." for key, value in values.items() if value == "???"
     ]
     faults += [
         f"{key} has no value, which this run needs. Add {key}=VALUE."
-        for key in config.get("needs") or ()
-        if values.get(key) is None
+        for key in (needs if isinstance(needs, list) else ())
+        if values.get(str(key)) is None
     ]
     for key, rule in RULES.items():
         if key in values and values[key] != "???" and (fault := rule.fault(values[key])):

@@ -56,11 +56,31 @@ def check_trainer(config: Mapping[str, Any]) -> None:
     faults = check_targets(_without(config["trainer"], OURS), "trainer")
     for name in ("callbacks", "logger"):
         faults += check_targets(_without(config[name], ()), name)
+        faults += _kind_faults(config[name] or {}, name)
     if not faults:
         with _collected(faults):
             _try_trainer(config)
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def _kind_faults(group: Mapping[str, Any], name: str) -> list[str]:
+    """The faults of what is no callback or logger, or not made as the trainer needs it."""
+    from lightning.pytorch.callbacks import Callback, EarlyStopping
+    from lightning.pytorch.loggers import Logger
+
+    faults = []
+    for key, node in group.items():
+        is_node = isinstance(node, dict) and "_target_" in node
+        with _collected(faults):
+            target = find_target(node["_target_"], f"{name}.{key}") if is_node else None
+            kind = Callback if name == "callbacks" else Logger
+            is_late = kind is Logger or target is EarlyStopping
+            if node is not None and not (isinstance(target, type) and issubclass(target, kind)):
+                faults.append(f"{name}.{key} is no {kind.__name__}. Give its _target_, or null.")
+            elif target is not None and bool(node.get("_partial_")) is not is_late:
+                faults.append(f"{name}.{key}._partial_ must be {str(is_late).lower()}.")
+    return faults
 
 
 def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
