@@ -68,10 +68,19 @@ class Split:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Split:
-        """The split that `to_dict` (or JSON of it) describes."""
-        train, val, test = (torch.tensor(data[name], dtype=torch.int64) for name in PARTS)
-        files = tuple(FileState(**state) for state in data["files"])
-        return Split(train, val, test, data["method"], files, tuple(data["notes"]))
+        """The split that `to_dict` (or JSON of it) describes.
+
+        Raises:
+            DataError: if it describes none.
+        """
+        try:
+            parts = (torch.tensor(data[name], dtype=torch.int64).view(-1) for name in PARTS)
+            files = tuple(FileState(**state) for state in data["files"])
+            return Split(*parts, data["method"], files, tuple(data["notes"]))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DataError(
+                f"the split of the run cannot be read ({error}). Restore its files, or train again."
+            ) from error
 
     def check_files(self, files: Sequence[FileState]) -> None:
         """Refuses files that are not those which the split divides.
@@ -99,6 +108,13 @@ class Split:
                 f"the run split {len(self.files)} files, but now there are {len(files)}. "
                 "Give the files of the run."
             )
+        total = sum(file.num_records for file in files)
+        for number in torch.cat([self.train, self.val, self.test]).tolist():
+            if not 0 <= number < total:
+                raise DataError(
+                    f"the split of the run names record {number}, but there are {total}, counted "
+                    "from 0. Restore its files, or train again."
+                )
 
 
 def everything_is_test(num_records: int) -> Split:

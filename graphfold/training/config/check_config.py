@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.training.config.stages import factor_faults, stage_faults
+from graphfold.training.config.stages import factor_faults, is_number, stage_faults
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Rule:
         if self.choices and value not in self.choices:
             hint = did_you_mean(str(value), self.choices)
             return f"it is one of {', '.join(self.choices)}.{hint}"
-        allowed = (int, float) if self.kind is float else (self.kind,)
-        if not isinstance(value, allowed) or (self.kind is not bool and isinstance(value, bool)):
+        is_kind = isinstance(value, self.kind) and isinstance(value, bool) is (self.kind is bool)
+        if not (is_number(value) if self.kind is float else is_kind):
             return f"it must be {self}."
         if self.least is not None and isinstance(value, int | float) and value < self.least:
             return f"it must be {self}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,11 +69,17 @@ def factor_faults(config: Mapping[str, Any]) -> Iterator[str]:
     if factors is None:
         return
     numbers = factors.values() if isinstance(factors, Mapping) else [None]
-    if any(not isinstance(v, int | float) or isinstance(v, bool) or v < 0 for v in numbers):
+    if not all(is_number(value) and value >= 0 for value in numbers):
         yield (
             f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
             "numbers from 0 on, such as {encoder: 0.1}."
         )
+
+
+def is_number(value: Any) -> bool:
+    """True for a finite number, which true and false are not."""
+    kind = isinstance(value, int | float) and not isinstance(value, bool)
+    return kind and abs(value) <= sys.float_info.max
 
 
 def refuse_epochs(total: int, given: object) -> None:
@@ -98,7 +105,7 @@ def _faults_of(item: Any, place: str) -> Iterator[str]:
     epochs, lr = item.get("epochs"), item.get("lr")
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
         yield f"{place}.epochs is {epochs!r}, but it must be a whole number from 1 on."
-    if lr is not None and (not isinstance(lr, int | float) or isinstance(lr, bool) or lr < 0):
+    if lr is not None and not (is_number(lr) and lr >= 0):
         yield f"{place}.lr is {lr!r}, but it must be a number from 0 on or null."
     if item.get("freeze") is not None and not _are_names(item["freeze"]):
         yield f"{place}.freeze is {item['freeze']!r}, but it must be a list of names."

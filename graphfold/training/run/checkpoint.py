@@ -135,6 +135,9 @@ class Checkpoint:
             tensors["calibration"] = content.get("calibration", {})  # earlier files have none
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise _damaged(path) from error
+        kinds = {"packages": list, "training_records": Tensor}
+        if any(not isinstance(v, kinds.get(k, dict)) for k, v in {**values, **tensors}.items()):
+            raise _damaged(path)
         return Checkpoint(**values, **tensors)
 
 
