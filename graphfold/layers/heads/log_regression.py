@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor
 
 from graphfold.dag import Column, Schema
+from graphfold.errors import DataError
 from graphfold.layers.heads.numbers import NumberHead
 
 
@@ -15,7 +15,7 @@ class LogRegressionHead(NumberHead):
     """Predicts numbers above zero; learns their logarithms, standardised.
 
     The loss of a row is the absolute error of the standardised logarithms, which is least at the
-    median of the q-error. What is not above zero counts as not measured.
+    median of the q-error.
 
     Args:
         input_size: width of the readout's rows.
@@ -33,6 +33,7 @@ class LogRegressionHead(NumberHead):
 
     Raises:
         ConfigError: if there are no such targets, one is not a float, or one has no scaler.
+        DataError: in `losses`, if a value is not above zero.
     """
 
     def __init__(
@@ -57,8 +58,14 @@ class LogRegressionHead(NumberHead):
         return False  # whether errors are ratios, only the user can say
 
     def standardise(self, values: Tensor) -> Tensor:
-        """The logarithms, standardised; NaN where a value is not above zero."""
-        return super().standardise(torch.where(values > 0, values.log(), float("nan")))
+        """The logarithms, standardised."""
+        wrong = values[values <= 0]
+        if len(wrong):
+            raise DataError(
+                f"a target of {', '.join(self.targets)} is {float(wrong[0]):g}, but "
+                "LogRegressionHead learns numbers above zero. Choose RegressionHead."
+            )
+        return super().standardise(values.log())
 
     def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
         return (raw - wanted).abs()
