@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.training.config.stages import factor_faults, is_number, stage_faults
+from graphfold.training.config.stages import factor_faults, stage_faults
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Rule:
         if self.choices and value not in self.choices:
             hint = did_you_mean(str(value), self.choices)
             return f"it is one of {', '.join(self.choices)}.{hint}"
-        is_kind = isinstance(value, self.kind) and isinstance(value, bool) is (self.kind is bool)
-        if not (is_number(value) if self.kind is float else is_kind):
+        is_kind = isinstance(value, (int, float) if self.kind is float else self.kind)
+        if not is_kind or (self.kind in (int, float) and not is_number(value)):
             return f"it must be {self}."
         if self.least is not None and isinstance(value, int | float) and value < self.least:
             return f"it must be {self}."
@@ -68,6 +69,9 @@ RULES: Mapping[str, Rule] = {
     "data.num_workers": Rule(int, least=0, optional=True),
     "data.split": Rule(str, optional=True),
     "data.policy": Rule(str),
+    "data.min_count": Rule(int, least=1),
+    "data.max_vocabulary": Rule(int, least=1, optional=True),
+    "data.seed": Rule(int, least=0),
     "data.task": Rule(str, choices=("regression", "classification"), optional=True),
     "trainer.max_epochs": Rule(int, least=1),
     "trainer.devices": Rule(int, least=1),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import ConfigError, did_you_mean
 
 
@@ -74,12 +74,6 @@ def factor_faults(config: Mapping[str, Any]) -> Iterator[str]:
             f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
             "numbers from 0 on, such as {encoder: 0.1}."
         )
-
-
-def is_number(value: Any) -> bool:
-    """True for a finite number, which true and false are not."""
-    kind = isinstance(value, int | float) and not isinstance(value, bool)
-    return kind and abs(value) <= sys.float_info.max
 
 
 def refuse_epochs(total: int, given: object) -> None:

@@ -17,6 +17,7 @@ from graphfold.training.config.check_config import RULES, Rule, check_config, fl
         (Rule(int, least=1), 0, "from 1 on"),
         (Rule(int), True, "whole number"),
         (Rule(int), 1.0, "whole number"),
+        (Rule(int), 10**20, "whole number"),
         (Rule(int), None, "whole number"),
         (Rule(int, optional=True), None, None),
         (Rule(int, optional=True), "x", "or null"),
@@ -44,6 +45,7 @@ def test_a_config_without_a_key_has_no_fault_of_it() -> None:
     ("config", "fault"),
     [
         ({"needs": 2}, "needs is 2, but it must be a list"),
+        ({"data": {"max_vocabulary": -1}}, "max_vocabulary is -1, but it must be .* from 1 on"),
         ({"needs": [[]]}, r"\[\] has no value"),
         ({"stages": [{"epochs": 1, "lr": float("nan")}]}, r"stages\[0\].lr is nan"),
         ({"lr_factors": {"encoder": float("inf")}}, "lr_factors is {'encoder': inf}"),
