@@ -12,12 +12,13 @@ from typing import Any
 
 from lightning.pytorch import Callback
 
-from graphfold.dag import select
+from graphfold.dag import TypedDAG, select
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
+from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts, check_trainer
@@ -127,7 +128,9 @@ def _start(
     _print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
     first = _make_member(config, data, 0)
-    warn_of_batch_dependence(first[0].model, data.encoded("train"))
+    train = data.encoded("train")
+    warn_of_batch_dependence(first[0].model, train)
+    warn_of_unmeasured(first[0].model, train)
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
@@ -317,6 +320,21 @@ def warn_of_leak(data: DataModule) -> None:
     if leak is not None:
         data.split = replace(data.split, notes=(*data.split.notes, leak))
         warnings.warn(leak, stacklevel=2)
+
+
+def warn_of_unmeasured(model: Model, train: TypedDAG) -> None:
+    """Warns of targets without a value in the training part; `FittedModel`s do themselves."""
+    if isinstance(model, FittedModel):
+        return
+    known = model.head.measured(model.head.target_rows(train))
+    measured = known.reshape(len(known), len(model.head.targets)).any(0).tolist()
+    for name, is_measured in zip(model.head.targets, measured, strict=True):
+        if not is_measured:
+            warnings.warn(
+                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt and "
+                "its predictions mean nothing.",
+                stacklevel=2,
+            )
 
 
 def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
