@@ -331,8 +331,8 @@ def warn_of_unmeasured(model: Model, train: TypedDAG) -> None:
     for name, is_measured in zip(model.head.targets, measured, strict=True):
         if not is_measured:
             warnings.warn(
-                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt and "
-                "its predictions mean nothing.",
+                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt, "
+                "and its predictions mean nothing.",
                 stacklevel=2,
             )
 
