@@ -19,6 +19,9 @@ from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring.metrics import Metrics
 from graphfold.training.scoring.scoring import score
 
+#: Options of heads that say what an error costs.
+_OF_THE_LOSS = ("loss", "delta", "target_weights", "class_weights")
+
 
 def fit_once(
     config: Mapping[str, Any],
@@ -56,7 +59,7 @@ def fit_once(
             f"{type(model).__name__} compares would be rounded. Set trainer.precision=32-true."
         )
     train = data.encoded("train")
-    _refuse_unread(model, train.schema)
+    _refuse_unread(config["model"]["head"], model, train.schema)
     model.fit(train)
     metrics: Metrics = {}
     if len(data.split.val):
@@ -76,16 +79,17 @@ def fit_once(
     print(f"fitted {type(model).__name__}  {shown}".rstrip(), flush=True)
 
 
-def _refuse_unread(model: FittedModel, schema: Schema) -> None:
-    """Refuses weights and bounds, which would otherwise be taken for 1 and for measured values."""
+def _refuse_unread(head: Mapping[str, Any], model: FittedModel, schema: Schema) -> None:
+    """Refuses weights, bounds and losses, which would otherwise be left out without a word."""
     names = {column.name for column in schema.graph_features}
     unread = {
-        "weight_column": RECORD_WEIGHT in names,
-        "bounded_targets": any(bound_column(name) in names for name in model.head.targets),
+        "data.weight_column": RECORD_WEIGHT in names,
+        "data.bounded_targets": any(bound_column(name) in names for name in model.head.targets),
+        **{f"model.head.{key}": head.get(key) is not None for key in _OF_THE_LOSS},
     }
     for option, is_there in unread.items():
         if is_there:
             raise ConfigError(
-                f"{type(model).__name__} does not read data.{option}. Leave it out, or choose a "
-                "model that is trained in epochs."
+                f"{type(model).__name__} does not read {option}. Leave it out, or choose a model "
+                "that is trained in epochs."
             )
