@@ -109,12 +109,13 @@ class Split:
                 "Give the files of the run."
             )
         total = sum(file.num_records for file in files)
-        for number in torch.cat([self.train, self.val, self.test]).tolist():
-            if not 0 <= number < total:
-                raise DataError(
-                    f"the split of the run names record {number}, but there are {total}, counted "
-                    "from 0. Restore its files, or train again."
-                )
+        numbers = torch.cat([self.train, self.val, self.test])
+        wrong = numbers[(numbers < 0) | (numbers >= total)]
+        if len(wrong):
+            raise DataError(
+                f"the split of the run names record {int(wrong[0])}, but there are {total}, "
+                "counted from 0. Restore its files, or train again."
+            )
 
 
 def everything_is_test(num_records: int) -> Split:
