@@ -74,9 +74,11 @@ class Split:
             DataError: if it describes none.
         """
         try:
-            parts = (torch.tensor(data[name], dtype=torch.int64).view(-1) for name in PARTS)
+            train, val, test = (
+                torch.tensor(data[name], dtype=torch.int64).view(-1) for name in PARTS
+            )
             files = tuple(FileState(**state) for state in data["files"])
-            return Split(*parts, data["method"], files, tuple(data["notes"]))
+            return Split(train, val, test, data["method"], files, tuple(data["notes"]))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(
                 f"the split of the run cannot be read ({error}). Restore its files, or train again."
