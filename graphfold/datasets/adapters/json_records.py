@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,12 +12,12 @@ import yaml
 
 from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.files.json_documents import scan_documents
+from graphfold.datasets.files.json_documents import finite_number, scan_documents
 from graphfold.datasets.files.json_path import ABSENT, JsonPath
 from graphfold.datasets.files.text_files import at_least_one
-from graphfold.datasets.json_records.inference import infer_positions, to_float
+from graphfold.datasets.json_records.inference import infer_positions
 from graphfold.datasets.json_records.node_types import node_types
-from graphfold.datasets.json_records.positions import Fields, from_dict, to_dict
+from graphfold.datasets.json_records.positions import Fields, Position, from_dict, to_dict
 from graphfold.datasets.json_records.write_nodes import RecordWriter
 from graphfold.errors import ConfigError, LeftOut, RecordError, count_of, did_you_mean
 
@@ -70,8 +69,7 @@ class JsonAdapter(Adapter):
         if self.target is not None:
             self.ignored.append(self.target)
         self.is_open = record_schema is None
-        form = _load(record_schema) if isinstance(record_schema, str) else record_schema
-        self.root = Fields({}) if form is None else from_dict(form)
+        self.root = Fields({}) if record_schema is None else _positions(record_schema)
         self.classes = [*(class_names or ())]
         self.schema = Schema(
             types=node_types(self.root),
@@ -109,16 +107,17 @@ class JsonAdapter(Adapter):
             found["record_schema"] = to_dict(infer_positions(kept))
         if self.target is None or self.task == "regression" or self.classes:
             return found
-        values = {v for path in paths for v in self._target_values(path) if not _is_absent(v)}
+        values = [v for path in paths for v in self._target_values(path) if not _is_absent(v)]
         is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
         task = self.task or ("regression" if is_number else "classification")
         if task == "classification":
-            if len(values) < 2:
+            names = sorted(set(map(_class_name, values)))
+            if len(names) < 2:
                 raise ConfigError(
-                    f"the target '{self.target.text}' has {len(values)} different values in the "
+                    f"the target '{self.target.text}' has {len(names)} different values in the "
                     "files. Give two or more classes, or set data.task=regression."
                 )
-            found["class_names"] = sorted(map(_class_name, values))
+            found["class_names"] = names
         return {**found, "task": task}
 
     def _target_values(self, path: Path) -> Iterator[Any]:
@@ -182,11 +181,10 @@ class JsonAdapter(Adapter):
                     + ", ".join(self.classes)
                 )
             return self.classes.index(name)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise RecordError(f"'{target.text}' is {found!r}, which is no number")
-        if not math.isfinite(found):
-            raise RecordError(f"'{target.text}' is {found}, which is not finite")
-        return to_float(found)
+        number = finite_number(found)
+        if number is None:
+            raise RecordError(f"'{target.text}' is {found!r}, which is no finite number")
+        return number
 
 
 def _is_absent(value: Any) -> bool:
@@ -194,6 +192,8 @@ def _is_absent(value: Any) -> bool:
 
 
 def _class_name(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1 and 1.0 are one number to JSON
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -209,6 +209,16 @@ def _without(value: Any, steps: Sequence[str | int]) -> Any:
         }
     items = enumerate(value)
     return [_without(v, rest) if n == first else v for n, v in items if n != first or rest]
+
+
+def _positions(schema: Mapping[str, Any] | str) -> Position:
+    """The positions of a schema, or of the schema in a file."""
+    try:
+        return from_dict(_load(schema) if isinstance(schema, str) else schema)
+    except RecursionError as error:  # an alias of YAML may even hold itself
+        raise ConfigError(
+            "data.record_schema is nested too deeply. Give a flatter one, or null to infer it."
+        ) from error
 
 
 def _load(name: str) -> Any:

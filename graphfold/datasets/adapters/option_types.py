@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,13 @@ def option_faults(owner: str, call: Callable[..., Any], options: Mapping[str, An
     ]
 
 
+def is_number(value: Any) -> bool:
+    """True for a finite number that 64 bits can hold; true and false are none."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 1 << 63
+    return isinstance(value, float) and math.isfinite(value)
+
+
 def fits(value: Any, hint: Any) -> bool:
     """Compares a value with a type hint; a hint that a config cannot express fits anything."""
     origin, parts = get_origin(hint), get_args(hint)
@@ -62,8 +70,7 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is None or hint is type(None):
         return value is None
     if hint in (int, float):
-        allowed = (int,) if hint is int else (int, float)
-        return isinstance(value, allowed) and not isinstance(value, bool)
+        return is_number(value) and (hint is float or isinstance(value, int))
     if hint in (bool, str):
         return isinstance(value, hint)
     if hint is Path:

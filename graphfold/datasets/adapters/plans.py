@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.files.json_documents import scan_documents
+from graphfold.datasets.files.json_documents import finite_number, scan_documents
 from graphfold.datasets.files.json_path import ABSENT, JsonPath
 from graphfold.datasets.files.text_files import at_least_one
 from graphfold.datasets.plans.duckdb import is_duckdb, read_duckdb
@@ -153,8 +152,9 @@ def _cost(document: Any, target: JsonPath) -> float:
     value = target.find(document)
     if value is ABSENT or value is None:
         raise LeftOut(f"there is no '{target.text}' in the record")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    cost = finite_number(value)
+    if cost is None:
         raise RecordError(f"'{target.text}' is {value!r}, which is no number")
-    if value <= 0:
+    if cost <= 0:
         raise RecordError(f"'{target.text}' is {value}, but a cost is above zero")
-    return float(value)
+    return cost

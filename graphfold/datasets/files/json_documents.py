@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from graphfold.datasets.files.text_files import read_lines, scan_lines
 from graphfold.errors import DataError, RecordError
@@ -48,27 +51,62 @@ def scan_documents(path: Path) -> Iterator[Document]:
 
 
 def parse_json(text: str) -> tuple[Any, RecordError | None]:
-    """The JSON value of a text, or why there is none. NaN and infinities are no JSON."""
+    """The JSON value of a text, or why there is none.
+
+    NaN and infinities are no JSON. Nor are escapes that are half a character, which no file can
+    hold, and an object with one key twice, of which one value would be lost.
+    """
     try:
-        return json.loads(text, parse_constant=_refuse_constant), None
+        value = _DECODER.decode(text)
+        _refuse_half_characters(text, value)
+        return value, None
     except RecursionError:
         return None, RecordError("the JSON is nested too deeply")
     except ValueError as error:
         return None, RecordError(f"the text is no JSON value ({error})")
 
 
+def finite_number(value: Any) -> float | None:
+    """A JSON number that a column of float32 can hold; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -_LARGEST <= value <= _LARGEST else None
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number; write null")
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key '{twice}' stands twice in an object")
+    return value
+
+
+def _refuse_half_characters(text: str, value: Any) -> None:
+    if "\\ud" not in text.lower():
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{half} is half a character; write both halves") from None
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def _whole(path: Path) -> Iterator[Document]:
     text = "\n".join(line for _, line in read_lines(path))
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     position = 0
     while (position := _skip_blanks(text, position)) < len(text):
         line = text.count("\n", 0, position) + 1
         try:
-            value, position = decoder.raw_decode(text, position)
+            value, end = _DECODER.raw_decode(text, position)
+            _refuse_half_characters(text[position:end], value)
         except (ValueError, RecursionError) as error:
             at = error.lineno if isinstance(error, json.JSONDecodeError) else line
             raise DataError(
@@ -78,6 +116,7 @@ def _whole(path: Path) -> Iterator[Document]:
                 line=at,
             ) from error
         yield Document(line, value)
+        position = end
 
 
 def _skip_blanks(text: str, position: int) -> int:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from graphfold.dag import Column
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.errors import RecordError, shortened
-
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -45,8 +41,8 @@ class TableInput:
                 "Fill the cell; or set data.fill_missing=true for the mean of the training part, "
                 "or data.on_error=skip.",
             )
-        value = float(cell) if TableTarget.is_number(cell) else float("nan")
-        if not abs(value) <= _LARGEST:
+        value = TableTarget.number(cell)
+        if value is None:
             raise RecordError(
                 f"the input '{self.name}' is '{shortened(cell)}', which is not a finite number",
                 "Correct the cell, or set data.on_error=skip.",

@@ -109,11 +109,11 @@ class TableTarget:
                 fault = f"is not one of the classes {', '.join(self.class_names)}"
                 raise self.refuse(cell, fault, "Correct the cell or class_names")
             return self.class_names.index(cell)
-        value = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
         if cell.startswith(("<", ">")) and self.task == "regression":
             remedy = "Set data.bounded_targets=true, correct the cell, or empty it"
             raise self.refuse(cell, "is a bound", remedy)
-        if not abs(value) <= _LARGEST:
+        value = self.number(cell)
+        if value is None:
             raise self.refuse(cell, "is not a finite number", "Correct the cell, or empty it")
         if self.task == "regression":
             return value
@@ -127,6 +127,12 @@ class TableTarget:
     def is_number(cell: str) -> bool:
         """Tells numbers from text."""
         return _NUMBER.fullmatch(cell.strip()) is not None
+
+    @staticmethod
+    def number(cell: str) -> float | None:
+        """The number of a cell; None if it is none, or beyond single precision."""
+        value = float(cell) if TableTarget.is_number(cell) else float("nan")
+        return value if abs(value) <= _LARGEST else None
 
     def refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
         """The error of a cell, which is raised by who reads it.

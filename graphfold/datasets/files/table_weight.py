@@ -31,8 +31,8 @@ class TableWeight:
         Raises:
             RecordError: if the cell is no number from 0 on.
         """
-        value = float(cell) if TableTarget.is_number(cell) else -1.0
-        if not 0 <= value < float("inf"):
+        value = TableTarget.number(cell)
+        if value is None or value < 0:
             raise RecordError(
                 f"weight '{self.name}' is '{shortened(cell)}', which is no number from 0 on",
                 "Give the record a weight, or set data.on_error=skip.",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from graphfold.datasets.files.json_documents import finite_number
 from graphfold.datasets.files.json_path import join_path
 from graphfold.errors import ConfigError
 
@@ -181,7 +182,10 @@ def _make(kind: str, form: Mapping[str, Any], path: str) -> Position:
     if kind == "map":
         return Entries(from_dict(form["values"], f"{path}{{*}}"))
     if kind == "mixed":
-        return Mixed(tuple(from_dict(item, path) for item in _list(form["kinds"], "kinds", path)))
+        kinds = tuple(from_dict(item, path) for item in _list(form["kinds"], "kinds", path))
+        if any(isinstance(item, Mixed) for item in kinds):
+            raise ConfigError(f"the schema of records has a mixed in a mixed at {path}. Join them.")
+        return Mixed(kinds)
     if not isinstance(form["fields"], Mapping):
         raise ConfigError(f"the schema of records has {form['fields']!r} as fields at {path}.")
     fields = {str(k): from_dict(v, join_path(path, str(k))) for k, v in form["fields"].items()}
@@ -189,11 +193,11 @@ def _make(kind: str, form: Mapping[str, Any], path: str) -> Position:
 
 
 def _number(value: Any, key: str, path: str) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (key == "std" and not value > 0):
+    number = finite_number(value)
+    if number is None or (key == "std" and number <= 0):
         need = "a number above zero" if key == "std" else "a number"
         raise ConfigError(f"the schema of records has {key} {value!r} at {path}. Give {need}.")
-    return float(value)
+    return number
 
 
 def _list(value: Any, key: str, path: str, kind: Any = object) -> Sequence[Any]:

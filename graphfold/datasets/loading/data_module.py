@@ -11,6 +11,7 @@ import torch
 
 from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
+from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.corpora.corpus import DataFile, default_root
@@ -103,9 +104,11 @@ class DataModule:
             records = Records(dag, [file.part for file in files], counts)
             split = split_records(records, self.settings.split)
             self.split = replace(split, files=self.files)
+            train = select(dag, self.split.train)
+            _refuse_weightless(train)
             words = self.settings.vocabulary
             self.spec = FeatureSpec.fit(
-                select(dag, self.split.train),
+                train,
                 words.min_count,
                 words.max_vocabulary,
                 words.lowercase,
@@ -283,6 +286,14 @@ class DataModule:
         refuse_empty(packed)
         dags = [corpus.dag for corpus in packed]
         return files, dags[0] if len(dags) == 1 else collate(dags)
+
+
+def _refuse_weightless(train: TypedDAG) -> None:
+    if RECORD_WEIGHT in train.columns["graph"] and not train.graph_column(RECORD_WEIGHT).any():
+        raise DataError(
+            "every record of the training part has weight 0, so nothing can be learnt. Correct "
+            "data.weight_column, or leave it out."
+        )
 
 
 def _state(corpus: PackedCorpus) -> FileState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def open_sdf(path: Path, _: bool = True) -> Table:
     Raises:
         DataError: if the file cannot be read.
     """
-    names = list(dict.fromkeys(n for lines in _records(path) for n in _properties(lines)))
+    names = list(dict.fromkeys(n for lines in _records(path) for n, _ in _properties(lines)))
     columns = (SMILES, *(f"{SMILES}_2" if name == SMILES else name for name in names))
     return Table(path, columns, lambda: _rows(path, names), smiles_column=SMILES)
 
@@ -45,7 +46,11 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
             smiles = Chem.MolToSmiles(read_mol_block(_structure(lines)))
         except RecordError as error:
             fault = fault or error.fault
-        values = _properties(lines)
+        pairs = _properties(lines)
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+            fault = fault or f"the record has the property '{twice}' twice"
         yield Row(lines[0].number, (smiles, *(values.get(name, "") for name in names)), fault)
 
 
@@ -76,16 +81,17 @@ def _structure(lines: Sequence[Line]) -> str:
     return "\n".join(texts) + "\n"
 
 
-def _properties(lines: Sequence[Line]) -> dict[str, str]:
-    """Property -> its value; the lines of a long value are joined by blanks."""
-    values: dict[str, list[str]] = {}
+def _properties(lines: Sequence[Line]) -> list[tuple[str, str]]:
+    """Each property with its value; the lines of a long value are joined by blanks."""
+    values: list[tuple[str, list[str]]] = []
     current: list[str] | None = None
     for line in lines:
         match = _PROPERTY.match(line.text)
         if match is not None:
-            current = values[match[1]] = []
+            current = []
+            values.append((match[1], current))
         elif not line.text.strip():
             current = None
         elif current is not None:
             current.append(line.text)
-    return {name: " ".join(texts) for name, texts in values.items()}
+    return [(name, " ".join(texts)) for name, texts in values]

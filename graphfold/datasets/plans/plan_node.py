@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphfold.datasets.files.json_documents import finite_number
 from graphfold.errors import RecordError
 
 #: What a database estimates of an operator before it runs. A plan has some of them.
@@ -74,10 +75,10 @@ def estimate(name: str, value: Any) -> float:
         RecordError: if it is no number, not finite or negative.
     """
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0) or isinstance(value, bool):
+        number = finite_number(float(value) if isinstance(value, str) else value)
+    except ValueError:
+        number = None
+    if number is None or number < 0:
         raise RecordError(f"the estimate of {name} is {value!r}, which is no number of 0 or more")
     if name == "selectivity":
         return math.log10(max(number, 1e-9))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphfold.datasets.files.json_documents import finite_number
 from graphfold.datasets.plans.plan_node import PlanNode
 from graphfold.errors import RecordError
 
@@ -51,7 +52,8 @@ def read_sqlite(document: Mapping[str, Any]) -> PlanNode:
     seen = {0}
     for row in document["plan"]:
         number, parent, detail = row[0], row[1], row[-1]
-        if not (isinstance(number, int) and isinstance(detail, str) and parent in seen):
+        is_row = type(number) is type(parent) is int and isinstance(detail, str)
+        if not (is_row and parent in seen):
             raise RecordError(f"the row {row!r} of the plan is not id, parent, detail")
         seen.add(number)
         children.setdefault(parent, []).append((number, detail))
@@ -135,9 +137,10 @@ def _names(terms: str | None, column: str) -> bool:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    number = finite_number(value)
+    if number is None:
         raise RecordError(f"{name} is {value!r}, which is no number")
-    return float(value)
+    return number
 
 
 def _mapping(owner: Mapping[str, Any], name: str) -> Mapping[str, Any]:

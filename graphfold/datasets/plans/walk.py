@@ -36,12 +36,12 @@ def build_tree(
     push(root)
     while True:
         item, rest, done = stack[-1]
-        following = next(rest, None)
-        if following is not None:
+        for following in rest:
             push(following)
-            continue
-        node = make(item, done)
-        stack.pop()
-        if not stack:
-            return node
-        stack[-1][2].append(node)
+            break
+        else:
+            node = make(item, done)
+            stack.pop()
+            if not stack:
+                return node
+            stack[-1][2].append(node)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphfold.datasets.adapter import Record
+from graphfold.datasets.files.text_files import open_bytes
 from graphfold.errors import RecordError
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -81,6 +82,7 @@ def parse_source(text: str) -> ast.Module:
 
 def _read(path: Path) -> str:
     """The text of a file in the encoding that it declares, as Python itself reads it."""
+    open_bytes(path).close()
     try:
         with tokenize.open(path) as file:
             return file.read()

@@ -68,10 +68,21 @@ class Split:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Split:
-        """The split that `to_dict` (or JSON of it) describes."""
-        train, val, test = (torch.tensor(data[name], dtype=torch.int64) for name in PARTS)
-        files = tuple(FileState(**state) for state in data["files"])
-        return Split(train, val, test, data["method"], files, tuple(data["notes"]))
+        """The split that `to_dict` (or JSON of it) describes.
+
+        Raises:
+            DataError: if it describes none.
+        """
+        try:
+            train, val, test = (
+                torch.tensor(data[name], dtype=torch.int64).view(-1) for name in PARTS
+            )
+            files = tuple(FileState(**state) for state in data["files"])
+            return Split(train, val, test, data["method"], files, tuple(data["notes"]))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DataError(
+                f"the split of the run cannot be read ({error}). Restore its files, or train again."
+            ) from error
 
     def check_files(self, files: Sequence[FileState]) -> None:
         """Refuses files that are not those which the split divides.
@@ -98,6 +109,14 @@ class Split:
             raise DataError(
                 f"the run split {len(self.files)} files, but now there are {len(files)}. "
                 "Give the files of the run."
+            )
+        total = sum(file.num_records for file in files)
+        numbers = torch.cat([self.train, self.val, self.test])
+        wrong = numbers[(numbers < 0) | (numbers >= total)]
+        if len(wrong):
+            raise DataError(
+                f"the split of the run names record {int(wrong[0])}, but there are {total}, "
+                "counted from 0. Restore its files, or train again."
             )
 
 

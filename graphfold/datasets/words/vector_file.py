@@ -163,13 +163,16 @@ class _Lines:
         """The numbers of a line; raises DataError if they are none."""
         fields = text.rsplit(b" ", self.size)[1:]
         try:
-            values = [float(item) for item in fields]
+            # Python would also take the underscore in 1_000.
+            values = [math.nan if b"_" in item else float(item) for item in fields]
         except ValueError:
             values = [math.nan]
-        if not all(map(math.isfinite, values)):
+        with np.errstate(over="ignore"):
+            vector = np.array(values, dtype=np.float32)
+        if not np.isfinite(vector).all():
             fault = f"the line has something other than {self.size} finite numbers after its word"
             raise _fault(self.path, f"{fault}. Correct the file", self.number)
-        return np.array(values, dtype=np.float32)
+        return vector
 
 
 class _Binary:

@@ -116,13 +116,25 @@ class TreeEnsemble(nn.Module):
         """Takes the sizes of what is loaded: those of the trees are known since they are fitted."""
         take_sizes(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if not self._ends():
+            raise RuntimeError("its decision trees do not end in leaves")
+
+    def _ends(self) -> bool:
+        """True if every way down comes to a leaf, because children stand after their parents."""
+        count = len(self.feature)
+        if not count == len(self.threshold) == len(self.left) == len(self.right) == len(self.value):
+            return False
+        inner = torch.nonzero(self.feature >= 0)
+        below = torch.cat([self.left[inner], self.right[inner]], dim=1)
+        is_below = (below > inner) & (below < count)
+        return bool(is_below.all() and ((self.root >= 0) & (self.root < count)).all())
 
 
 def take_sizes(module: nn.Module, state_dict: Mapping[str, Any], prefix: str) -> None:
     """Gives the buffers of a module the sizes of a state that is about to be loaded."""
     for name, own in list(module.named_buffers(recurse=False)):
         stored = state_dict.get(prefix + name)
-        if isinstance(stored, Tensor):
+        if isinstance(stored, Tensor) and stored.dim() == own.dim():
             setattr(module, name, own.new_empty(stored.shape))
 
 

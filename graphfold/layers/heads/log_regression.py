@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from graphfold.dag import Column
+from graphfold.errors import DataError
 from graphfold.layers.heads.numbers import NumberHead
 
 
@@ -15,13 +15,17 @@ class LogRegressionHead(NumberHead):
     """Predicts numbers above zero; learns their logarithms, standardised.
 
     The loss of a row is the absolute error of the standardised logarithms, which is least at the
-    median of the q-error. What is not above zero counts as not measured.
+    median of the q-error.
 
     The arguments are those of `NumberHead`.
 
     Shape:
         rows: [num_rows, input_size]
         returns: [num_rows, num_targets] standardised logarithms
+
+    Raises:
+        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
+        DataError: in `losses`, if a value is not above zero.
     """
 
     scaler_at = 2
@@ -35,8 +39,14 @@ class LogRegressionHead(NumberHead):
         return False  # whether errors are ratios, only the user can say
 
     def standardise(self, values: Tensor) -> Tensor:
-        """The logarithms, standardised; NaN where a value is not above zero."""
-        return super().standardise(torch.where(values > 0, values.log(), float("nan")))
+        """The logarithms, standardised."""
+        wrong = values[values <= 0]
+        if len(wrong):
+            raise DataError(
+                f"a target of {', '.join(self.targets)} is {float(wrong[0]):g}, but "
+                "LogRegressionHead learns numbers above zero. Choose RegressionHead."
+            )
+        return super().standardise(values.log())
 
     def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
         return (raw - wanted).abs()

@@ -71,7 +71,7 @@ class CalibratedClassHead(OuterHead):
         if method == "temperature":
             state["temperature"] = torch.tensor([fit_temperature(*pair) for pair in measured])
         if method == "isotonic":
-            state["corners"] = _fit_functions(measured)
+            state["corners"] = _fit_functions(measured, inner.task == "binary")
         head = CalibratedClassHead(inner, state)
         if sets is None:
             return head
@@ -176,10 +176,12 @@ def _measured(head: Head, prediction: Tensor, targets: Tensor) -> dict[str, tupl
     }
 
 
-def _fit_functions(measured: Iterable[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+def _fit_functions(
+    measured: Iterable[tuple[Tensor, Tensor]], is_binary: bool
+) -> list[tuple[Tensor, Tensor]]:
     """The isotonic function of yes for each binary target, or of each of several classes."""
     return [
         fit_isotonic(probabilities[:, label], classes == label)
         for probabilities, classes in measured
-        for label in (range(1, 2) if probabilities.shape[1] == 2 else range(probabilities.shape[1]))
+        for label in ([1] if is_binary else range(probabilities.shape[1]))
     ]

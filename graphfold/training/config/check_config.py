@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.training.config.stages import factor_faults, stage_faults
 
@@ -15,7 +16,7 @@ class Rule:
     """The values that one key may have.
 
     Args:
-        kind: int, float, bool, str or dict.
+        kind: int, float, bool, str, list or dict.
         least: the smallest number.
         choices: the only strings.
         optional: whether null is allowed.
@@ -33,8 +34,8 @@ class Rule:
         if self.choices and value not in self.choices:
             hint = did_you_mean(str(value), self.choices)
             return f"it is one of {', '.join(self.choices)}.{hint}"
-        allowed = (int, float) if self.kind is float else (self.kind,)
-        if not isinstance(value, allowed) or (self.kind is not bool and isinstance(value, bool)):
+        is_kind = isinstance(value, (int, float) if self.kind is float else self.kind)
+        if not is_kind or (self.kind in (int, float) and not is_number(value)):
             return f"it must be {self}."
         if self.least is not None and isinstance(value, int | float) and value < self.least:
             return f"it must be {self}."
@@ -42,13 +43,14 @@ class Rule:
 
     def __str__(self) -> str:
         names = {int: "a whole number", float: "a number", bool: "true or false"}
-        names |= {str: "a string", dict: "a mapping"}
+        names |= {str: "a string", dict: "a mapping", list: "a list"}
         least = "" if self.least is None else f" from {self.least:g} on"
         return names[self.kind] + least + (" or null" if self.optional else "")
 
 
 #: The keys that scripts rely on; every other key is checked against the class that it goes to.
 RULES: Mapping[str, Rule] = {
+    "needs": Rule(list, optional=True),
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
     "ensemble": Rule(int, least=1),
@@ -67,6 +69,9 @@ RULES: Mapping[str, Rule] = {
     "data.num_workers": Rule(int, least=0, optional=True),
     "data.split": Rule(str, optional=True),
     "data.policy": Rule(str),
+    "data.min_count": Rule(int, least=1),
+    "data.max_vocabulary": Rule(int, least=1, optional=True),
+    "data.seed": Rule(int, least=0),
     "data.task": Rule(str, choices=("regression", "classification"), optional=True),
     "trainer.max_epochs": Rule(int, least=1),
     "trainer.devices": Rule(int, least=1),
@@ -114,13 +119,14 @@ def check_whole(config: Mapping[str, Any]) -> None:
 def check_config(config: Mapping[str, Any]) -> None:
     """Raises ConfigError that lists every missing value and every value of the wrong kind."""
     values = dict(flatten(config))
+    needs = config.get("needs")
     faults = [
         f"{key} has no value. Add {key}=VALUE." for key, value in values.items() if value == "???"
     ]
     faults += [
         f"{key} has no value, which this run needs. Add {key}=VALUE."
-        for key in config.get("needs") or ()
-        if values.get(key) is None
+        for key in (needs if isinstance(needs, list) else ())
+        if values.get(str(key)) is None
     ]
     for key, rule in RULES.items():
         if key in values and values[key] != "???" and (fault := rule.fault(values[key])):

@@ -57,10 +57,28 @@ def check_trainer(config: Mapping[str, Any]) -> None:
     for name in ("callbacks", "logger"):
         faults += check_targets(_without(config[name], ()), name)
     if not faults:
+        faults += _kind_faults(config)
         with _collected(faults):
             _try_trainer(config)
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def _kind_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of what is no callback or logger, or not made as the trainer needs it."""
+    from lightning.pytorch.callbacks import Callback, EarlyStopping
+    from lightning.pytorch.loggers import Logger
+
+    for name, kind in (("callbacks", Callback), ("logger", Logger)):
+        given = {k: node for k, node in (config[name] or {}).items() if node is not None}
+        for key, node in given.items():
+            is_node = isinstance(node, dict) and "_target_" in node
+            target = find_target(node["_target_"], f"{name}.{key}") if is_node else None
+            is_late = kind is Logger or target is EarlyStopping  # it is told more when it is made
+            if not (isinstance(target, type) and issubclass(target, kind)):
+                yield f"{name}.{key} is no {kind.__name__}. Give its _target_, or null."
+            elif bool(node.get("_partial_")) is not is_late:
+                yield f"{name}.{key}._partial_ must be {str(is_late).lower()}."
 
 
 def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import ConfigError, did_you_mean
 
 
@@ -68,7 +69,7 @@ def factor_faults(config: Mapping[str, Any]) -> Iterator[str]:
     if factors is None:
         return
     numbers = factors.values() if isinstance(factors, Mapping) else [None]
-    if any(not isinstance(v, int | float) or isinstance(v, bool) or v < 0 for v in numbers):
+    if not all(is_number(value) and value >= 0 for value in numbers):
         yield (
             f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
             "numbers from 0 on, such as {encoder: 0.1}."
@@ -98,7 +99,7 @@ def _faults_of(item: Any, place: str) -> Iterator[str]:
     epochs, lr = item.get("epochs"), item.get("lr")
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
         yield f"{place}.epochs is {epochs!r}, but it must be a whole number from 1 on."
-    if lr is not None and (not isinstance(lr, int | float) or isinstance(lr, bool) or lr < 0):
+    if lr is not None and not (is_number(lr) and lr >= 0):
         yield f"{place}.lr is {lr!r}, but it must be a number from 0 on or null."
     if item.get("freeze") is not None and not _are_names(item["freeze"]):
         yield f"{place}.freeze is {item['freeze']!r}, but it must be a list of names."

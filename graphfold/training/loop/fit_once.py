@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from graphfold.dag.schema import RECORD_WEIGHT, Schema, bound_column
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.files import write_bytes
@@ -17,6 +18,9 @@ from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring.metrics import Metrics
 from graphfold.training.scoring.scoring import score
+
+#: Options of heads that say what an error costs.
+_OF_THE_LOSS = ("loss", "delta", "target_weights", "class_weights")
 
 
 def fit_once(
@@ -40,7 +44,8 @@ def fit_once(
         common: what all checkpoints of the run share.
 
     Raises:
-        ConfigError: if the config asks for several processes, or for less than single precision.
+        ConfigError: if the config asks for several processes, or for less than single precision, or
+            the records have weights or bounds.
     """
     if config["trainer"]["devices"] > 1:
         raise ConfigError(
@@ -53,7 +58,9 @@ def fit_once(
             f"trainer.precision is {precision}, in which what "
             f"{type(model).__name__} compares would be rounded. Set trainer.precision=32-true."
         )
-    model.fit(data.encoded("train"))
+    train = data.encoded("train")
+    _refuse_unread(config["model"]["head"], model, train.schema)
+    model.fit(train)
     metrics: Metrics = {}
     if len(data.split.val):
         rows = score(model, data.loader("val", model.passes, "depth"))
@@ -70,3 +77,19 @@ def fit_once(
         logger.finalize("success")
     shown = ", ".join(f"{k} {v:.4f}" for k, v in metrics.items() if k == learner.monitor and v)
     print(f"fitted {type(model).__name__}  {shown}".rstrip(), flush=True)
+
+
+def _refuse_unread(head: Mapping[str, Any], model: FittedModel, schema: Schema) -> None:
+    """Refuses weights, bounds and losses, which would otherwise be left out without a word."""
+    names = {column.name for column in schema.graph_features}
+    unread = {
+        "data.weight_column": RECORD_WEIGHT in names,
+        "data.bounded_targets": any(bound_column(name) in names for name in model.head.targets),
+        **{f"model.head.{key}": head.get(key) is not None for key in _OF_THE_LOSS},
+    }
+    for option, is_there in unread.items():
+        if is_there:
+            raise ConfigError(
+                f"{type(model).__name__} does not read {option}. Leave it out, or choose a model "
+                "that is trained in epochs."
+            )

@@ -18,9 +18,9 @@ from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
+from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.head import Head
 from graphfold.training.config.check_parts import check_parts, check_trainer
 from graphfold.training.config.compose import Composed
 from graphfold.training.config.instantiate import instantiate
@@ -128,22 +128,14 @@ def _start(
     _print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
     first = _make_member(config, data, 0)
-    _require_targets(first[0].model.head, data.encoded("train"))
-    warn_of_batch_dependence(first[0].model, data.encoded("train"))
+    train = data.encoded("train")
+    warn_of_batch_dependence(first[0].model, train)
+    check_targets(first[0].model, train)
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
         _fit_members(config, folder, data, first=first, callbacks=callbacks)
         return finish(folder, data, trusted)
-
-
-def _require_targets(head: Head, dag: TypedDAG) -> None:
-    """Refuses a training part from which nothing could be learned."""
-    if not bool(head.is_measured(head.target_rows(dag)).any()):
-        raise DataError(
-            f"none of the {dag.num_graphs} training records has a value of "
-            f"{', '.join(head.targets)}. Give other data, or train on another target."
-        )
 
 
 def resume_run(
@@ -328,6 +320,31 @@ def warn_of_leak(data: DataModule) -> None:
     if leak is not None:
         data.split = replace(data.split, notes=(*data.split.notes, leak))
         warnings.warn(leak, stacklevel=2)
+
+
+def check_targets(model: Model, train: TypedDAG) -> None:
+    """Warns of targets without a value in the training part; `FittedModel`s do themselves.
+
+    Raises:
+        DataError: if no target has one.
+    """
+    if isinstance(model, FittedModel):
+        return
+    targets = model.head.targets
+    known = model.head.measured(model.head.target_rows(train))
+    measured = known.reshape(len(known), len(targets)).any(0).tolist()
+    if not any(measured):
+        raise DataError(
+            f"none of the {train.num_graphs} training records has a value of "
+            f"{', '.join(targets)}. Give other data, or train on another target."
+        )
+    for name, is_measured in zip(targets, measured, strict=True):
+        if not is_measured:
+            warnings.warn(
+                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt, "
+                "and its predictions mean nothing.",
+                stacklevel=2,
+            )
 
 
 def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:

@@ -135,6 +135,11 @@ class Checkpoint:
             tensors["calibration"] = content.get("calibration", {})  # earlier files have none
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise _damaged(path) from error
+        kinds = {"packages": list, "training_records": Tensor}
+        parts = {**values, **tensors}
+        is_other = any(not isinstance(v, kinds.get(k, dict)) for k, v in parts.items())
+        if is_other or not all(isinstance(v, Tensor) for v in parts["state_dict"].values()):
+            raise _damaged(path)
         return Checkpoint(**values, **tensors)
 
 

@@ -85,23 +85,36 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: has no 'state_dict'. Name a file that chemprop 2 wrote.")
-    if any(name.startswith(PREFIX) for name in state):
-        state = {n.removeprefix(PREFIX): w for n, w in state.items() if n.startswith(PREFIX)}
+    if any(str(name).startswith(PREFIX) for name in state):
+        state = {n.removeprefix(PREFIX): w for n, w in state.items() if str(n).startswith(PREFIX)}
     missing = [name for name in WEIGHTS if not isinstance(state.get(name), Tensor)]
     if missing:
         raise CheckpointError(
             f"{path}: has no weights {', '.join(missing)}. Name the file of a BondMessagePassing."
         )
-    further = [name for name in UNKNOWN if name in state]
+    weights = {name: state[name].float() for name in WEIGHTS}
     options = content.get("hyper_parameters") or {}
-    options = options.get("message_passing", options)
+    if isinstance(options, dict):
+        options = options.get("message_passing", options)
+    if not isinstance(options, dict) or not _fit_together(*weights.values()):
+        raise CheckpointError(
+            f"{path}: its weights or options are not those of a BondMessagePassing. Save it anew."
+        )
+    further = [name for name in UNKNOWN if name in state]
     if options.get("undirected"):
         further.append("undirected=True")
     if further:
         raise CheckpointError(
             f"{path}: has {', '.join(further)}, which a D-MPNN here lacks. Train one without."
         )
-    return {name: state[name].float() for name in WEIGHTS}, options
+    return weights, options
+
+
+def _fit_together(w_i: Tensor, w_h: Tensor, w_o: Tensor, bias: Tensor) -> bool:
+    """True if the shapes of the weights are those of one encoder."""
+    hidden = len(bias) if bias.dim() == 1 else -1
+    is_atom = w_o.dim() == 2 and len(w_o) == hidden < w_o.shape[1]
+    return is_atom and w_i.dim() == 2 and len(w_i) == hidden and w_h.shape == (hidden, hidden)
 
 
 def _parts_of(

@@ -13,7 +13,7 @@ from graphfold.dag import Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.settings import WordSettings
-from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, LeftOut
+from graphfold.errors import CheckpointError, ConfigError, LeftOut
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
@@ -61,7 +61,7 @@ class TrainedModel:
             model.to(parameter_dtype(config["trainer"]))
             model.load_state_dict(checkpoint.state_dict)
             model = _with_uncertainty(model, checkpoint)
-        except (GraphfoldError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        except Exception as error:  # of a damaged file any part may fail in any way
             raise CheckpointError(
                 f"{path}: the model that it describes cannot be built ({error}). Use the graphfold "
                 "that wrote it, or train again.",
@@ -127,7 +127,11 @@ def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:
     samples = int(checkpoint.config.get("dropout_samples") or 0)
     if samples:
         model = DropoutSamples(model, samples)
-    return Calibrated(model, checkpoint.calibration) if checkpoint.calibration else model
+    if not checkpoint.calibration:
+        return model
+    calibrated = Calibrated(model, checkpoint.calibration)
+    _ = calibrated.head.description  # a broken state is told here, not in a prediction
+    return calibrated
 
 
 def choose_device(trainer: Mapping[str, Any]) -> torch.device:

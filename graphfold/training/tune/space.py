@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.types import (
@@ -17,6 +18,7 @@ from hydra.core.override_parser.types import (
     RangeSweep,
 )
 
+from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ _RANGE_KEYS = ("low", "high", "log", "step")
 
 #: Keys that say what is compared and where; a search over them would compare nothing.
 _FIXED = ("resume", "monitor", "metrics", "tune", "hydra")
+
+#: A range with more numbers is one to draw from, not to list.
+_MOST_CHOICES = 1_000
 
 #: What Hydra does not read as strings.
 _NO_STRINGS = ("true", "false", "null", "nan", "inf")
@@ -144,10 +149,10 @@ def _dimension(key: str, value: Any) -> Dimension:
     if not isinstance(value, list | tuple) or not value:
         raise ConfigError(f"tune.space: {key} is {value!r}. {_HOW}")
     texts = [hydra_text(item) for item in value]
-    if len(set(texts)) < len(texts):
-        raise ConfigError(f"tune.space: {key} names a value twice ({value}). Name each once.")
     plain = (str, int, float, bool, type(None))
     stored = [v if isinstance(v, plain) else t for v, t in zip(value, texts, strict=True)]
+    if len({*stored}) < len(stored):  # 1, 1.0 and true are one value to Optuna
+        raise ConfigError(f"tune.space: {key} names a value twice ({value}). Name each once.")
     return Dimension(key, dict(zip(stored, texts, strict=True)))
 
 
@@ -160,7 +165,7 @@ def _range(key: str, value: Mapping[str, Any]) -> Dimension:
     high: Any = value.get("high")
     step, log = value.get("step"), value.get("log", False)
     numbers = [low, high, *([] if step is None else [step])]
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+    if not all(is_number(n) for n in numbers):
         raise ConfigError(f"tune.space: {key} is {dict(value)}. {_HOW}")
     if not isinstance(log, bool):
         raise ConfigError(f"tune.space: log of {key} is {log!r}. It is true or false.")
@@ -180,8 +185,13 @@ def _of_sweep(override: Override) -> Any:
     if isinstance(value, ChoiceSweep) and not value.shuffle:
         return [item.text if isinstance(item, QuotedString) else item for item in value.list]
     if isinstance(value, RangeSweep) and not value.shuffle:
-        numbers = range(int(value.start or 0), int(value.stop or 0), int(value.step))
-        return list(numbers)
+        numbers = list(islice(value.range(), _MOST_CHOICES + 1)) if value.step else []
+        if not 0 < len(numbers) <= _MOST_CHOICES:
+            raise ConfigError(
+                f"'{override.input_line}' is a range without numbers, or with more than "
+                f"{_MOST_CHOICES}. Write {override.key_or_group}=interval(LOW,HIGH)."
+            )
+        return numbers
     if isinstance(value, IntervalSweep):
         return {"low": value.start, "high": value.end, "log": "log" in value.tags}
     raise ConfigError(

@@ -90,6 +90,22 @@ def test_targets_of_every_kind(tmp_path: Path) -> None:
         adapter_of(write(tmp_path / "o.jsonl", [{"y": "a"}]), target="y")
 
 
+def test_classes_are_told_apart_by_name(tmp_path: Path) -> None:
+    values = [1, True, "1", 1.0, "true", 2.5]
+    path = write(tmp_path / "b.jsonl", [{"x": 1, "y": v} for v in values])
+    adapter = adapter_of(path, target="$.y")
+    assert adapter.class_names == {"y": ["1", "2.5", "true"]}
+    assert read(adapter, path).dag.columns["graph"]["y"].tolist() == [0, 2, 0, 0, 2, 1]
+
+
+@pytest.mark.parametrize("value", [10**400, -1e39, True, "1"])
+def test_a_target_is_a_finite_number(value: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", [{"x": 1, "y": 1}, {"x": 1, "y": value}])
+    result = read(adapter_of(path, target="$.y", task="regression"), path, "skip")
+    assert result.kept == (0,)
+    assert "no finite number" in result.skipped[0].fault
+
+
 def test_an_edited_schema_is_taken_as_it_is(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", RECORDS)
     schema = tmp_path / "schema.yaml"
@@ -99,6 +115,9 @@ def test_an_edited_schema_is_taken_as_it_is(tmp_path: Path) -> None:
     schema.write_text("kind: object\nfields: {id: {kind: number}}")
     small = adapter_of(path, record_schema=str(schema))
     assert types(read(small, path).dag) == {"$": 12, "$/id": 12}
+    schema.write_text("&own {kind: list, items: *own}")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        adapter_of(path, record_schema=str(schema))
     schema.write_text("kind: [")
     with pytest.raises(ConfigError, match=r"cannot read the file.*schema\.yaml"):
         JsonAdapter(record_schema=str(schema))

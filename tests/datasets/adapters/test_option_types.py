@@ -41,6 +41,9 @@ def test_fitting_values(value: object, hint: object) -> None:
     [
         (True, int, "a whole number"),
         (1.0, int, "a whole number"),
+        (10**20, int, "a whole number"),
+        (float("nan"), float, "a number"),
+        (float("-inf"), float | None, "a number or null"),
         ("1", float, "a number"),
         (1, bool, "true or false"),
         (1, str, "a string"),

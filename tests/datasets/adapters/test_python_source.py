@@ -206,6 +206,11 @@ def test_a_file_that_is_no_python_is_a_bad_record(tmp_path, fault):
     assert read(adapter, folder, on_error="skip").dag.num_graphs == 1
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"absent\.py: no such file"):
+        list(PythonAdapter().records(tmp_path / "absent.py"))
+
+
 def test_long_and_deep_functions_need_no_recursion(tmp_path):
     deep = "x" + " if y else (z" * 60 + ")" * 60
     text = f"def f(x, y):\n    {deep}\n    " + "\n    ".join(["x = y"] * 3000) + "\n"

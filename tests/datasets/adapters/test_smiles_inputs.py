@@ -121,3 +121,19 @@ def test_a_part_that_nobody_knows(tmp_path: Path) -> None:
     message = r":2: 'holdout' in the split column 'set' is no part\. Write one of train, training"
     with pytest.raises(RecordError, match=message):
         data(tmp_path, path=str(path), split_column="set")
+
+
+@pytest.mark.parametrize("cell", ["1e39", "-1", "nan", "inf", "1_0", ""])
+def test_a_weight_is_a_finite_number_from_0_on(cell: str, tmp_path: Path) -> None:
+    path = table(tmp_path, f"smiles,y,w\nCCO,1,0\nC,2,{cell}\n")
+    with pytest.raises(RecordError, match=r"t\.csv:3: weight 'w' is .* no number from 0 on"):
+        read(SmilesAdapter(target_columns="y", weight_column="w"), path)
+
+
+def test_some_record_of_the_training_part_has_weight(tmp_path: Path) -> None:
+    path = table(tmp_path, "smiles,y,w,set\nC,1,0,train\nCC,2,0,train\nCCC,3,1,val\nCO,4,1,test\n")
+    columns = {"target_columns": ["y"], "weight_column": "w", "split_column": "set"}
+    settings = {"cache_dir": tmp_path / "cache", "num_workers": 0, "split": "given"}
+    data = DataModule(adapter="smiles", path=path, **columns, **settings)
+    with pytest.raises(DataError, match="every record of the training part has weight 0"):
+        data.prepare()

@@ -74,6 +74,12 @@ def test_any_values_have_a_schema_that_survives_json(values: list[object], seed:
         ({"kind": "object", "fields": {"a": {"kind": "category", "values": []}}}, r"\$\.a"),
         ({"kind": "object", "fields": [3]}, "as fields"),
         ({"kind": "list", "items": {"kind": "mixed", "kinds": 3}}, r"\$\[\*\]"),
+        ({"kind": "number", "mean": math.nan}, "mean nan"),
+        ({"kind": "number", "std": 10**400}, "std 1000"),
+        (
+            {"kind": "mixed", "kinds": [{"kind": "mixed", "kinds": [{"kind": "text"}]}]},
+            "a mixed in a mixed",
+        ),
     ],
 )
 def test_schemas_that_cannot_be_read(form: object, fault: str) -> None:

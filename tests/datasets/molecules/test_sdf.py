@@ -99,3 +99,12 @@ def test_a_file_without_records(tmp_path: Path) -> None:
     path.write_text("\n\n")
     with pytest.raises(DataError, match="holds no records"):
         list(open_table(path).rows())
+
+
+def test_a_property_that_a_record_has_twice_is_a_fault(tmp_path: Path) -> None:
+    path = write_sdf(tmp_path / "t.sdf", [("CCO", {"logS": "1"}), ("CC", {"logS": "2"})])
+    text = path.read_text()
+    path.write_text(text.replace(">  <logS>  (1)\n2\n", ">  <logS>\n2\n\n>  <logS>\n3\n"))
+    good, bad = open_table(path).rows()
+    assert good.fault is None
+    assert bad.fault == "the record has the property 'logS' twice"

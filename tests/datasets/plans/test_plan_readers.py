@@ -93,6 +93,9 @@ def test_plans_nested_thousands_deep_need_no_recursion() -> None:
         ({"plan": [[1, 7, 0, "SCAN a"]]}, "not id, parent, detail"),
         ({"plan": [[1, 0, 0, "SCAN a"]], "tables": 3}, "'tables' is 3"),
         ({"plan": [[1, 0, 0, "SCAN a"]], "tables": {"a": {"rows": "9"}}}, "which is no number"),
+        ({"plan": [[1, {}, 0, "SCAN a"]]}, "not id, parent, detail"),
+        ({"plan": [[1, 0, 0, "SCAN a"]], "tables": {"a": {"rows": 10**400}}}, "no number"),
+        ({"Plan": {"Node Type": "Sort", "Plans": [None, {"Node Type": "X"}]}}, "is no object"),
         ({"operator": [], "children": [{"name": "X"}, {"name": "Y"}]}, "no single operator"),
     ],
 )
@@ -106,6 +109,6 @@ def test_estimates_are_logarithms() -> None:
     assert estimate("rows", "9") == pytest.approx(1)
     assert estimate("selectivity", 0.01) == pytest.approx(-2)
     assert math.isfinite(estimate("selectivity", 0))
-    for value in ("many", None, -1, math.inf, True):
+    for value in ("many", None, -1, math.inf, True, 10**400, "1e400", []):
         with pytest.raises(RecordError, match="estimate of rows"):
             estimate("rows", value)

@@ -80,6 +80,8 @@ def test_repeated_and_undecodable_words_are_counted_and_the_first_one_counts(
         (b"a 1 2 3\nb 1 2\n", r"v.txt:2: the line has 2 numbers .* the first one has 3"),
         (b"a 1 2\nb 1 x\n", r"v.txt:2: the line has something other than 2 finite numbers"),
         (b"a 1 2\nb 1 nan\n", r"v.txt:2: the line has something other than 2 finite numbers"),
+        (b"a 1 2\nb 1 1e39\n", r"v.txt:2: the line has something other than 2 finite numbers"),
+        (b"a 1 2\nb 1 1_0\n", r"v.txt:2: the line has something other than 2 finite numbers"),
         (b"a\nb 1\n", r"v.txt:1: holds no word vectors"),
         (b"", r"v.txt:1: holds no word vectors"),
         (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but holds 2. It is cut off"),

@@ -121,3 +121,14 @@ def test_a_state_is_plain_tensors_and_brings_its_sizes() -> None:
 
 def test_without_trees_it_is_constant() -> None:
     assert TreeEnsemble(2, base=[1.0, 2.0])(NEW[:2]).tolist() == [[1.0, 2.0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("left", [0, 0, 0]), ("right", [9, 0, 0]), ("root", [-1]), ("left", [1])]
+)
+def test_stored_trees_that_never_end_are_refused(name: str, value: list[int]) -> None:
+    node = np.array([0, -1, -1]), np.zeros(3), np.array([1, 0, 0]), np.array([2, 0, 0])
+    state = TreeEnsemble(1, [Tree(*node, np.ones((3, 1)))]).state_dict()
+    TreeEnsemble(1).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="do not end in leaves"):
+        TreeEnsemble(1).load_state_dict({**state, name: torch.tensor(value, dtype=torch.int32)})

@@ -8,11 +8,12 @@ import torch
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.dag.schema import ABOVE
 from graphfold.datasets.features.scaler import fit_scaler
+from graphfold.errors import DataError
 from graphfold.layers import LogRegressionHead
 from graphfold.metrics.regression import q_error, q_error_90, q_error_95
 
 SCHEMA = Schema(types=(NodeType("leaf", 0),), graph_targets=(Column("cost"),))
-COSTS = torch.tensor([[1.0], [10.0], [1000.0], [float("nan")], [0.0]])
+COSTS = torch.tensor([[1.0], [10.0], [1000.0], [float("nan")]])
 
 
 def head() -> LogRegressionHead:
@@ -22,15 +23,18 @@ def head() -> LogRegressionHead:
 def test_the_loss_is_the_absolute_error_of_standardised_logarithms() -> None:
     torch.manual_seed(0)
     own = head()
-    raw = torch.randn(5, 1, requires_grad=True)
+    raw = torch.randn(4, 1, requires_grad=True)
     losses = own.losses(raw, COSTS)
     logs = COSTS[:3, 0].log()
     wanted = (logs - logs.mean()) / logs.std(correction=0)
     assert losses[:3].tolist() == pytest.approx((raw[:3, 0] - wanted).abs().tolist(), rel=1e-5)
-    assert losses[3:].tolist() == [0, 0]  # missing, and not above zero
+    assert losses[3:].tolist() == [0]  # missing
     losses.sum().backward()  # type: ignore[no-untyped-call]
     assert raw.grad is not None
-    assert raw.grad[3:].tolist() == [[0], [0]]
+    assert raw.grad[3:].tolist() == [[0]]
+    for wrong in (0.0, -3.5):
+        with pytest.raises(DataError, match=f"a target of cost is {wrong:g}, but LogRegression"):
+            own.losses(raw, torch.tensor([[1.0], [wrong], [2.0], [3.0]]))
 
 
 def test_a_prediction_has_the_units_of_the_target() -> None:

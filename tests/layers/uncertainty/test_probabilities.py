@@ -88,6 +88,20 @@ def test_calibrated_classes_are_right_as_often_as_they_say(method: str) -> None:
     torch.testing.assert_close(again.calibrate(probabilities[new].float()), after)
 
 
+def test_two_classes_are_calibrated_like_any_number_of_them() -> None:
+    pytest.importorskip("sklearn")
+    torch.manual_seed(0)
+    true = torch.rand(3000)
+    classes = (torch.rand(3000) < true).long()
+    sure = torch.sigmoid(3 * torch.logit(true, 1e-4))
+    schema = Schema(types=TYPES, graph_targets=(Column("kind", "int64", size=2),))
+    head = ClassificationHead(3, schema)
+    both = torch.stack([1 - sure, sure], dim=1)
+    after = CalibratedClassHead.fit(head, 0.9, "isotonic", None, both, classes).calibrate(both)
+    torch.testing.assert_close(after.sum(1), torch.ones(3000))
+    assert float((after[:, 1] - true).abs().mean()) < 0.04
+
+
 @pytest.mark.parametrize("method", ["temperature", "isotonic"])
 def test_calibrated_yes_and_no_of_targets_with_holes(method: str) -> None:
     pytest.importorskip("sklearn")

@@ -17,11 +17,15 @@ from graphfold.training.config.check_config import RULES, Rule, check_config, fl
         (Rule(int, least=1), 0, "from 1 on"),
         (Rule(int), True, "whole number"),
         (Rule(int), 1.0, "whole number"),
+        (Rule(int), 10**20, "whole number"),
         (Rule(int), None, "whole number"),
         (Rule(int, optional=True), None, None),
         (Rule(int, optional=True), "x", "or null"),
         (Rule(float, least=0), 2, None),
         (Rule(float), "2", "a number"),
+        (Rule(float, least=0), float("nan"), "a number"),
+        (Rule(float, least=0), float("inf"), "a number"),
+        (Rule(list), 2, "a list"),
         (Rule(bool), True, None),
         (Rule(bool), 1, "true or false"),
         (Rule(str, choices=("a", "bcd")), "bcd", None),
@@ -35,6 +39,21 @@ def test_rule(rule: Rule, value: Any, fault: str | None) -> None:
 
 def test_a_config_without_a_key_has_no_fault_of_it() -> None:
     check_config({"seed": 1, "data": {"batch_size": 3}})
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ({"needs": 2}, "needs is 2, but it must be a list"),
+        ({"data": {"max_vocabulary": -1}}, "max_vocabulary is -1, but it must be .* from 1 on"),
+        ({"needs": [[]]}, r"\[\] has no value"),
+        ({"stages": [{"epochs": 1, "lr": float("nan")}]}, r"stages\[0\].lr is nan"),
+        ({"lr_factors": {"encoder": float("inf")}}, "lr_factors is {'encoder': inf}"),
+    ],
+)
+def test_values_of_the_wrong_kind(config: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        check_config(config)
 
 
 def test_every_fault_is_named() -> None:

@@ -124,3 +124,16 @@ def test_trees_without_numbers_say_what_to_set(
     words = overrides(table, "data.descriptors=[]", f"hydra.run.dir={tmp_path}/run")
     assert run("train", *words, f"data.cache_dir={tmp_path}") == 2
     assert "Set data.descriptors=[morgan] or [rdkit2d,morgan]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["data.weight_column=active", "data.bounded_targets=true", "+model.head.loss=mae"],
+)
+def test_what_it_does_not_read_is_refused(
+    option: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = [option, "logger=none", f"hydra.run.dir={tmp_path}/run"]
+    assert run("train", *overrides(table, *more, f"data.cache_dir={tmp_path}/cache")) == 2
+    name = option.partition("=")[0].lstrip("+")
+    assert f"ForestModel does not read {name}." in capsys.readouterr().err

@@ -313,3 +313,22 @@ def test_deterministic_runs(tmp_path: Path) -> None:
     assert read_json(folder / "metrics.json") == read_json(other / "metrics.json")
     for name, value in weights(folder, "last").items():
         assert torch.equal(value, weights(other, "last")[name])
+
+
+def test_a_target_without_values_to_learn_from_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = ["train"] * 8 + ["val"] * 2 + ["test"] * 2
+    cells = [(part, n, "" if part == "train" else n) for n, part in enumerate(parts, start=1)]
+    lines = [f"{'C' * n},{n},{value},{part}" for part, n, value in cells]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["smiles,y,z,set", *lines]))
+    data = [
+        "data=smiles",
+        f"data.path={path}",
+        "data.target_columns=[y,z]",
+        "data.split_column=set",
+    ]
+    small = ["model=gcn", "model.hidden_size=4", "trainer.max_epochs=1"]
+    train(tmp_path / "run", *data, "data.split=given", *small)
+    assert "'z' is measured nowhere in the training part" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import optuna
@@ -38,6 +39,14 @@ def test_sweeps_are_a_space() -> None:
         space_of_sweeps(parsed("a=glob(x*)"))
 
 
+def test_ranges_keep_their_fractions_and_have_an_end() -> None:
+    space = space_of_sweeps(parsed("a=range(0.1,0.5,0.2)", "b=range(4,1,-2)"))
+    assert space == {"a": pytest.approx([0.1, 0.3]), "b": [4, 2]}
+    for text in ("range(1,9,0)", "range(5,1)", "range(0,1e9)", "range(0.1,0.5,0.0)"):
+        with pytest.raises(ConfigError, match="a range without numbers, or with more than 1000"):
+            space_of_sweeps(parsed(f"a={text}"))
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [
@@ -52,6 +61,8 @@ def test_sweeps_are_a_space() -> None:
         ({"lr": {"low": 0, "high": 1, "log": "yes"}}, r"log of lr is 'yes'\. It is true or false"),
         ({"a": []}, r"a is \[\]\. Give a list"),
         ({"a": [1, 1]}, r"a names a value twice"),
+        ({"a": [1, True]}, r"a names a value twice"),
+        ({"lr": {"low": 1, "high": math.inf}}, r"lr is {'low': 1, 'high': inf}\. Give a list"),
         ({"monitor": ["val/mae"]}, r"'monitor' cannot be searched"),
     ],
 )

@@ -1,0 +1,46 @@
+"""JSON documents: values that would be lost or could not be kept are faults of their line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from graphfold.datasets.files.json_documents import finite_number, parse_json, scan_documents
+from graphfold.errors import DataError
+
+BAD = [
+    ('{"a": 1, "b": {"c": 1, "c": 2}}', "'c' stands twice"),
+    ('["\\ud800"]', r"\\ud800 is half a character"),
+    ('{"x\\uDFFF": 1}', r"\\udfff is half a character"),
+    ('{"a": NaN}', "NaN is no JSON number"),
+    ("9" * 5_000, "no JSON value"),
+]
+
+
+@pytest.mark.parametrize(("text", "fault"), BAD)
+def test_bad_values_are_faults_of_their_line(text: str, fault: str, tmp_path: Path) -> None:
+    value, error = parse_json(text)
+    assert value is None
+    assert error is not None
+    assert re.search(fault, error.fault)
+    path = tmp_path / "r.jsonl"
+    path.write_text(f'{{"a": "\\ud83c\\udf88 \\\\ud"}}\n{text}\n[]\n')
+    good, bad, last = scan_documents(path)
+    assert good.value == {"a": "\N{BALLOON} \\ud"}
+    assert bad.fault is not None
+    assert last == (3, [], None)
+
+
+def test_a_document_of_many_lines_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text('{\n"a": 1}\n\n{"b": 1,\n"b": 2}\n')
+    with pytest.raises(DataError, match=r"r\.json:4: is no JSON \(the key 'b' stands twice"):
+        list(scan_documents(path))
+
+
+def test_finite_numbers_fit_a_column() -> None:
+    assert [finite_number(value) for value in (1, -2.5, 3e38)] == [1.0, -2.5, 3e38]
+    for value in (10**400, -(10**400), 1e39, float("nan"), True, "1", None, []):
+        assert finite_number(value) is None

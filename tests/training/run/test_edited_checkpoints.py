@@ -1,0 +1,76 @@
+"""Checkpoints whose parts are valid, but not those of a run, are refused before they are used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training.tiny_runs import run, train, write_molecules
+
+TARGET = "data.target_columns=['a b']"
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("edited")
+    table = write_molecules(folder / "t.csv")
+    own = ["data=smiles", "model=kernel", f"data.path={table}", TARGET, "data.fingerprint_size=16"]
+    path = train(folder / "run", *own) / "checkpoints" / "best.ckpt"
+    loaded: dict[str, Any] = torch.load(path, weights_only=True)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("split", {"train": "x"}),
+        ("split", {"train": [0.5, "a"]}),
+        ("split", {"val": [10**6]}),
+        ("split", {"test": [-1]}),
+        ("split", {"files": 3}),
+        ("split", {"files": [{"size": 1}]}),
+        ("spec", {"source": 1}),
+        ("spec", {"scalers": {"a b": {"mean": "x"}}}),
+        ("calibration", {"level": 0.9}),
+        (
+            "calibration",
+            {"level": 0.9, "count": 9, "quantile": torch.ones(3), "smoothing": torch.ones(3)},
+        ),
+        ("state_dict", {"targets.0.counts": torch.zeros(1)}),
+        ("state_dict", {"targets.0.counts": None}),
+    ],
+)
+def test_a_changed_part_is_told(
+    content: dict[str, Any],
+    part: str,
+    change: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = content[part]
+    is_json = isinstance(own, str)
+    changed = {**(json.loads(own) if is_json else own), **change}
+    _refuse({**content, part: json.dumps(changed) if is_json else changed}, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("part", ["config", "spec", "split", "training_records", "calibration"])
+@pytest.mark.parametrize("value", [3, "[]", None, [1]])
+def test_a_part_of_another_kind_is_told(
+    content: dict[str, Any],
+    part: str,
+    value: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _refuse({**content, part: value}, tmp_path, capsys)
+
+
+def _refuse(content: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "edited.ckpt"
+    torch.save(content, path)
+    assert run("evaluate", path) == 2
+    error = capsys.readouterr().err
+    assert "edited.ckpt: " in error or "the split of the run" in error
