@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from torch.utils.data import DataLoader, Dataset
@@ -16,6 +16,10 @@ from graphfold.datasets.loading.sampler import BatchSampler
 
 #: How many batches are planned in a row, or as many as have so many nodes.
 PLAN_AHEAD, PLAN_AHEAD_NODES = 8, 1 << 15
+
+#: Batches that are the same in every epoch are planned once if they have at most so many nodes
+#: together, some tens of megabytes.
+KEPT_NODES = 1 << 16
 
 #: How many batches are planned under each policy to choose one.
 NUM_TRIALS = 3
@@ -51,7 +55,9 @@ class GraphDataset(Dataset[Batch]):
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
-        return self.plan(numbers, self.policy)
+        batch = self.plan(numbers, self.policy)
+        batch.computed.schedule.complete()
+        return batch
 
     def plan(self, numbers: Sequence[int], policy: str) -> Batch:
         """The graphs with these numbers, planned under a policy."""
@@ -70,7 +76,8 @@ class GraphLoader(DataLoader[Batch]):
     """Iterates over planned batches.
 
     A training step drives the records and the code that plans out of the processor's caches, so a
-    few batches are planned in a row: planning the second one takes half of the time.
+    few batches are planned in a row: planning the second one takes half of the time. A part that is
+    not shuffled has the same batches in every epoch; unless it is large, they are planned once.
 
     Args:
         dataset: makes a batch of record numbers.
@@ -88,6 +95,7 @@ class GraphLoader(DataLoader[Batch]):
         self.dataset: GraphDataset
         self.sampler: BatchSampler
         self.calls: dict[str, float] = {}
+        self._kept: list[Batch] | None = None  # those of every epoch, once they are all planned
 
     @property
     def policy(self) -> str:
@@ -105,26 +113,44 @@ class GraphLoader(DataLoader[Batch]):
             )
             policy = next(iter(self.calls), CANDIDATES[0])
         self.dataset.policy = policy
+        self._kept = None
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         # Not the base class's, which draws from torch's generator: a resumed run, which makes its
         # iterators anew, is to draw the same masks of dropout.
+        if self._kept is not None:
+            yield from self._pinned(self._kept)
+            return
+        every: list[Batch] = []
+        kept_nodes = 0
+        for batch in self._plan_ahead():
+            if not self.sampler.shuffle and kept_nodes <= KEPT_NODES:
+                every.append(batch)
+                kept_nodes += batch.computed.dag.num_nodes
+            yield from self._pinned([batch])
+        if len(every) == len(self.sampler) and kept_nodes <= KEPT_NODES:
+            self._kept = every
+
+    def _plan_ahead(self) -> Iterator[Batch]:
         planned: list[Batch] = []
         num_nodes = 0
         for numbers in self.sampler:
             planned.append(self.dataset[numbers])
             num_nodes += planned[-1].computed.dag.num_nodes
             if len(planned) == PLAN_AHEAD or num_nodes >= PLAN_AHEAD_NODES:
-                yield from self._hand_out(planned)
+                yield from _hand_out(planned)
                 num_nodes = 0
-        yield from self._hand_out(planned)
+        yield from _hand_out(planned)
 
-    def _hand_out(self, planned: list[Batch]) -> Iterator[Batch]:
-        """The batches in order; each is dropped here as it goes."""
-        planned.reverse()
-        while planned:
-            batch = planned.pop()
-            yield batch.pin_memory() if self.pin_memory else batch
+    def _pinned(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        return (batch.pin_memory() if self.pin_memory else batch for batch in batches)
+
+
+def _hand_out(planned: list[Batch]) -> Iterator[Batch]:
+    """The batches in order; each is dropped here as it goes."""
+    planned.reverse()
+    while planned:
+        yield planned.pop()
 
 
 def _equal_nodes(dag: TypedDAG, passes: tuple[Pass, ...]) -> EqualNodes:

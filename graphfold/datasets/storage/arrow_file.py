@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -114,18 +114,17 @@ class GraphFileWriter:
 
     def _array(self, field: Field) -> pa.Array:
         values = self._read(field.name, _numpy_dtype(field.dtype))
-        array = self._words(field.dictionary, values) if field.dictionary else pa.array(values)
+        array = self._words(field.dictionary, values) if field.dictionary else _numbers(values)
         for size in reversed(field.shape):
             array = pa.FixedSizeListArray.from_arrays(array, size)
         if field.space == "graph":
             return array
         counts = self._read(_ptr(field.space), np.dtype(np.int64))
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        return pa.LargeListArray.from_arrays(pa.array(offsets), array)
+        return pa.LargeListArray.from_arrays(_numbers(offsets), array)
 
     def _words(self, key: tuple[str, str], codes: Array) -> pa.Array:
-        words = pa.array(list(self._codes[key]), pa.large_string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), words)
+        return pa.DictionaryArray.from_arrays(_numbers(codes, codes >= 0), _texts(self._codes[key]))
 
     def _read(self, name: str, dtype: np.dtype) -> Array:
         file = self._files[name]
@@ -134,6 +133,24 @@ class GraphFileWriter:
             return np.empty(0, dtype)
         array: Array = np.memmap(file, dtype, "r")
         return array
+
+
+# `pa.array` would do for these two, but it imports pandas where that is installed, and so do
+# `fill_null` and `to_numpy`: a third of a second, more than it takes to write a small corpus.
+def _numbers(values: Array, is_there: Array | None = None) -> pa.Array:
+    """Numbers as an Arrow array; where `is_there` is given, those without a value are null."""
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else values
+    present = None if is_there is None else np.packbits(is_there, bitorder="little")
+    buffers = [None if part is None else pa.py_buffer(part) for part in (present, data)]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+
+
+def _texts(texts: Collection[str]) -> pa.Array:
+    """Strings as an Arrow array."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(encoded), buffers)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -178,7 +195,7 @@ def read_graphs(path: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
             array = array.values
         if field.dictionary:
             dictionaries[field.dictionary] = tuple(array.dictionary.to_pylist())
-            array = array.indices.fill_null(-1)
+            array = array.indices  # under a null lies -1, our code of a missing value
         columns[field.name] = memory.tensor(array, field.dtype).reshape(-1, *field.shape)
     return from_columns(schema, columns, row_ptr, batch.num_rows, dictionaries, files)
 
@@ -209,13 +226,14 @@ class _Memory:
         self.buffer = pa.py_buffer(memory)
 
     def tensor(self, array: pa.Array, dtype: torch.dtype) -> Tensor:
-        """The values as a tensor: in place where the array lies in the map, else a copy."""
+        """The values as a tensor: in place, or a copy if they are bools."""
         if len(array) == 0:
             return torch.empty(0, dtype=dtype)
         values = array.buffers()[1]
+        if dtype == torch.bool:  # Arrow packs them in bits
+            bits = np.unpackbits(np.frombuffer(values, np.uint8), bitorder="little")
+            return torch.from_numpy(bits[array.offset :][: len(array)].astype(bool))
         place = values.address - self.buffer.address + array.offset * dtype.itemsize
-        if dtype == torch.bool or not 0 <= place < self.buffer.size:  # Arrow packs bools in bits
-            return torch.from_numpy(array.to_numpy(zero_copy_only=False).copy())
         return torch.frombuffer(self._memory, dtype=dtype, count=len(array), offset=place)
 
 

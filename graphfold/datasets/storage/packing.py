@@ -23,7 +23,7 @@ from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, LeftOut, RecordError, count_of
 
 #: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 2
+STORAGE_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,6 +103,62 @@ def test_batches_are_made_some_at_a_time(
     assert made == list(loader.sampler)
 
 
+class Counted(GraphDataset):
+    """Counts the batches that it makes."""
+
+    num_made = 0
+
+    def __getitem__(self, numbers: Sequence[int]) -> Batch:
+        self.num_made += 1
+        return super().__getitem__(numbers)
+
+
+def in_file_order(dataset: GraphDataset) -> GraphLoader:
+    sizes = dataset.dag.node_ptr.diff()
+    return GraphLoader(dataset, BatchSampler(torch.arange(len(sizes)), sizes, 16))
+
+
+def test_batches_of_every_epoch_are_planned_once(dataset: GraphDataset) -> None:
+    counted = Counted(dataset.dag, PASSES)
+    loader = in_file_order(counted)
+    next(iter(loader))  # an epoch that is broken off leaves nothing behind
+    counted.num_made = 0
+    first, second = list(loader), list(loader)
+    assert counted.num_made == len(first) == 7
+    for one, other in zip(first, second, strict=True):
+        assert one is other
+    for batch, numbers in zip(second, loader.sampler, strict=True):
+        assert_same(batch, dataset[numbers])
+
+
+def test_batches_are_planned_anew_for_another_policy(dataset: GraphDataset) -> None:
+    loader = in_file_order(GraphDataset(dataset.dag, PASSES))
+    by_depth = next(iter(list(loader))).schedule.passes[1]
+    loader.choose_policy("one_by_one")
+    one_by_one = next(iter(loader)).schedule.passes[1]
+    assert len(by_depth.groups) < len(one_by_one.groups) == by_depth.num_rows
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_that_change_or_are_large_are_not_kept(
+    dataset: GraphDataset, monkeypatch: pytest.MonkeyPatch, shuffle: bool
+) -> None:
+    counted = Counted(dataset.dag, PASSES)
+    loader = make_loader(counted) if shuffle else in_file_order(counted)
+    if not shuffle:
+        monkeypatch.setattr(loader_module, "KEPT_NODES", dataset.dag.num_nodes - 1)
+    for _ in range(2):
+        assert len(list(loader)) == 7
+    assert counted.num_made == 14
+
+
+def test_a_batch_arrives_with_all_that_passes_ask_for(dataset: GraphDataset) -> None:
+    schedule = dataset[[4, 2]].schedule
+    rounds = vars(schedule)["unrolled"][0]
+    for plan in (rounds.plan, schedule.passes[1]):
+        assert {"group_table", "link_table"} <= vars(plan).keys()
+
+
 def test_an_empty_batch(dataset: GraphDataset) -> None:
     assert dataset[[]].num_graphs == 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -58,6 +60,22 @@ def test_no_graphs_come_back(dag: TypedDAG, tmp_path: Path) -> None:
     back = read_graphs(write([], dag.schema, tmp_path), dag.schema, ())
     assert back.num_graphs == 0
     validate(back)
+
+
+def test_pandas_is_not_loaded(tmp_path: Path) -> None:
+    path, cache = tmp_path / "f.txt", tmp_path / "cache"
+    path.write_text("(a (b c) (d e))\n")
+    code = f"""
+import sys
+from pathlib import Path
+from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.storage.packing import pack
+for _ in ("stored", "read back"):
+    pack(AdapterSpec("brackets"), Path({str(path)!r}), Path({str(cache)!r}), num_workers=0)
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_any_arrow_library_can_read_the_file(dag: TypedDAG, tmp_path: Path) -> None:
