@@ -68,7 +68,7 @@ def factor_faults(config: Mapping[str, Any]) -> Iterator[str]:
     factors = config.get("lr_factors")
     if factors is None:
         return
-    numbers = factors.values() if isinstance(factors, Mapping) else [None]
+    numbers = factors.values() if isinstance(factors, Mapping) else [-1]
     if not all(is_number(value) and value >= 0 for value in numbers):
         yield (
             f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
