@@ -376,10 +376,10 @@ class _Lowering:
 
     def _after_rows(self, source: Any, dim: Any) -> int:
         """A dimension that an operation names, counted after the rows."""
-        dim = dim % source.meta["val"].dim()
-        if dim == 0:
+        counted: int = dim % source.meta["val"].dim()
+        if counted == 0:
             raise Untraceable("it works across the nodes of a group")
-        return dim - 1
+        return counted - 1
 
     def _cat(self, node: fx.Node) -> View:
         """Rows side by side; of a stack, each with a dimension of its own."""

@@ -237,7 +237,7 @@ def _operations() -> torch.library.Library:
 
 
 class TracedReader(StateReader):
-    """What stands for the children: all that a cell reads of them is an argument of the graph.
+    """The stand-in for the children: all that a cell reads of them is an argument of the graph.
 
     Args:
         given: (how, name) -> what stands for it.
