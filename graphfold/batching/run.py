@@ -128,15 +128,15 @@ class RowRun:
         compiled = find_compiled(inputs, self.inputs.fuse) if is_fast else "engine=autograd"
         if isinstance(compiled, str):
             self.fields, self.sparse = run_eager(inputs), set()
-            self._note(cells, f"as it is ({compiled})")
+            self._note(plan, cells, f"as it is ({compiled})")
         else:
             self.fields = run_compiled(inputs, compiled)
             self.sparse = self.sparse | inputs.fields.keys()
-            self._note(cells, "compiled")
+            self._note(plan, cells, "compiled")
 
-    def _note(self, cells: Mapping[int, Cell], how: str) -> None:
-        """Notes how cells run, for whoever asks the network."""
-        for op_type in cells:
+    def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], how: str) -> None:
+        """Notes how the cells of types with nodes run, for whoever asks the network."""
+        for op_type in {group.op_type for group in plan.groups} & cells.keys():
             self.inputs.ways[self.batch.dag.schema.types[op_type].name] = how
 
     def _rounds(self, index: int, item: Rounds, turns: Sequence[dict[int, Cell]]) -> None:
@@ -168,10 +168,10 @@ class RowRun:
             compiled = find_compiled(inputs.as_pass, fuse, RoundTrial, why_not)
         if isinstance(compiled, str):
             self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
-            self._note(turns[0], f"as it is ({compiled})")
+            self._note(plan, turns[0], f"as it is ({compiled})")
         else:
             self.fields = run_compiled_rounds(inputs, compiled)
-            self._note(turns[0], "compiled")
+            self._note(plan, turns[0], "compiled")
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """The tables that cells make of the edges' columns, and the row of each edge in them."""

@@ -54,11 +54,11 @@ class RoundsInputs:
 
     @cached_property
     def given(self) -> dict[str, Tensor]:
-        """Field -> its rows, of those of one type alone that this pass does not write."""
+        """Field -> its rows, of those of one type at most that this pass does not write."""
         return {
-            name: next(iter(parts.values()))
+            name: next(iter(parts.values()), self.absent[name][:0])
             for name, parts in self.initial.items()
-            if name not in self.written and len(parts) == 1
+            if name not in self.written and len(parts) <= 1
         }
 
     @cached_property

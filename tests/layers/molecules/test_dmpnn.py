@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch, Network, Rounds, build_schedule
+from graphfold.batching.native.library import why_missing
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.smiles import SmilesAdapter
@@ -40,10 +42,10 @@ class Ends(NamedTuple):
     reverse: Tensor
 
 
-def molecules() -> TypedDAG:
+def molecules(every: Sequence[str] = SMILES) -> TypedDAG:
     adapter = SmilesAdapter(target_columns="y", directed_bonds=True)
     builder = GraphBuilder(adapter.schema)
-    for smiles in SMILES:
+    for smiles in every:
         adapter.parse(Record(1, MoleculeRow(smiles, ("1.0",))), builder)
     return builder.build()
 
@@ -116,6 +118,24 @@ def test_it_equals_the_sum_over_atoms_less_the_way_back():
         h = torch.relu(x["bond"] + bond.message(message))
     want = torch.relu(x["atom"] + atom.from_bonds(zeros.index_add(0, target, h)))
     torch.testing.assert_close(run(network, dag, x), want)
+
+
+@pytest.mark.skipif(why_missing(torch.float64) is not None, reason="nothing can be compiled")
+def test_atoms_are_compiled_though_no_bond_is_in_the_batch():
+    _, atom, network = make_network()
+    network.fuse = True  # an error unless all cells are compiled
+    dag = molecules(["C", "[Na+]"])
+    x = random_x(dag)
+    x["atom"].requires_grad_()
+    got = run(network, dag, x)
+    assert network.ways == {"atom": "compiled"}
+    want = torch.relu(x["atom"] + atom.from_bonds.bias)
+    torch.testing.assert_close(got, want)
+    seed = torch.randn_like(want)
+    own = torch.autograd.grad(got, [x["atom"], atom.from_bonds.bias], seed)
+    torch.testing.assert_close(
+        own, torch.autograd.grad(want, [x["atom"], atom.from_bonds.bias], seed)
+    )
 
 
 def test_it_equals_chemprop():

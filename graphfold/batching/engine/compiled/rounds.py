@@ -39,7 +39,12 @@ class _CompiledRounds(CompiledPass):
         super().__init__(as_pass, cells)
         # What is not kept here may be freed before backward: x, and the states before.
         self._unrolled = unrolled = inputs.unrolled
-        self._read = {name: next(iter(inputs.initial[name])) for name in inputs.given}
+        first = unrolled.first[0]
+        # The first row of what is given; of no rows at all any number will do.
+        self._given_at = {
+            name: next((first[op_type] for op_type in inputs.initial[name]), 0)
+            for name in inputs.given
+        }
         types = sorted({unrolled.round_of(code)[1] for code in cells})
         last = unrolled.num_rounds
         self.first_row = unrolled.first[0][types[0]]
@@ -68,8 +73,8 @@ class _CompiledRounds(CompiledPass):
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         super().place_states(memory, states)
-        for name, op_type in self._read.items():
-            memory.first_row["read", name] = self._unrolled.first[0][op_type]
+        for name, row in self._given_at.items():
+            memory.first_row["read", name] = row
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         state = torch.empty(self.num_rows, width, dtype=self.dtype)
@@ -100,8 +105,7 @@ class _CompiledRounds(CompiledPass):
             first = self._unrolled.first[0][op_type]
             return memory.pull(name, first, tensor.new_empty(tensor.shape))
         if kind == "given":
-            first = self._unrolled.first[0][self._read[name]]
-            return memory.pull(name, first, tensor.new_empty(tensor.shape))
+            return memory.pull(name, self._given_at[name], tensor.new_empty(tensor.shape))
         return super().gradient(named, tensor, memory)
 
     def _rows(self, number: int, op_type: int) -> slice:
