@@ -138,6 +138,7 @@ TREES = (
         words=f"experiment=sst_tree_lstm {_BAG} model.readout._target_=auto",
         published="naive Bayes 41.0, 81.8, 67.2 %",
     ),
+    Row("ptb_sample", "random", "ptb_labels", _NODES, "experiment=ptb_labels"),
     Row("sick", "given", "sick_best", _PEARSON, "experiment=sick_best", "with GloVe 0.868"),
     Row("sick", "given", "sick_tree_lstm", _PEARSON, "experiment=sick_tree_lstm"),
     Row("sick", "given", "bag", _PEARSON, f"experiment=sick_best {_BAG}"),

@@ -64,6 +64,7 @@ METRICS = {
     "moleculeace_best": "rmse",
     "moleculeace_dmpnn": "rmse",
     "moleculeace_forest": "rmse",
+    "ptb_labels": "node_accuracy",
     "python_names": "node_accuracy",
     "sick_best": "pearson",
     "sick_entailment": "accuracy",

@@ -59,6 +59,8 @@ def write_corpora(root: Path) -> Path:
         judgments = [f"{i}\t{rng.choice(ENTAILMENT)}" for i in range(8)]
         head = "pair_ID\tentailment_judgment"
         _write(root / "sick" / f"SICK_{part}.txt", [head, *judgments])
+    trees = ["( (S (NP-SBJ (PRP It)) (VP (VBZ is) (ADJP (JJ good) (-NONE- *T*))) (. .)) )"] * 12
+    _write(root / "ptb_sample" / "wsj_0001-0199.mrg", trees)
     expressions = ["3\t3", "4\t( ( ( [MAX 2 ) 4 ) ] )", "1\t( ( ( [SM 8 ) 3 ) ] )"]
     _write(root / "listops" / "test_d20s.tsv.gz", expressions)
     functions = [f"def f{i}(path): key = {i}; " + "key = path; " * (i % 2) for i in range(30)]
