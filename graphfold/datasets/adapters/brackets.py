@@ -61,6 +61,8 @@ class BracketsAdapter(Adapter):
             may be missing, `_` or `?`.
         label_names: the labels that are targets, in the order of their codes; by default, those in
             the files in alphabetical order.
+        classes: class -> the labels that are it, such as {negative: [0, 1], positive: [3, 4]}; a
+            node of another label has no target. None for a class for each label.
         binarize: split phrases of more than two children, so that `phrase` has the arity 2; the
             second slot of a phrase with one child is absent. A new node of `NP` is labelled `@NP`,
             and has no target.
@@ -85,6 +87,7 @@ class BracketsAdapter(Adapter):
         num_classes: int | None = None,
         labels: Literal["feature", "target"] = "feature",
         label_names: Sequence[str] | None = None,
+        classes: Mapping[str, Sequence[str | int]] | None = None,
         binarize: bool = False,
         branching: str = "right",
         collapse_unary: bool = False,
@@ -111,10 +114,12 @@ class BracketsAdapter(Adapter):
         self.remove_traces = remove_traces
         self.strip_functions = strip_functions
         self.sequence = sequence
-        self.names = _names(num_classes, labels, label_names)
+        self.merges = classes is not None
         self.is_numbered = num_classes is not None
         self.reads_targets = True
-        self.codes = None if self.names is None else {name: k for k, name in enumerate(self.names)}
+        self.names = _names(num_classes, labels, label_names, classes)
+        names = {} if self.names is None else {name: k for k, name in enumerate(self.names)}
+        self.codes = None if self.names is None else names if classes is None else _codes(classes)
         if self.names and not self.is_numbered:
             self.class_names = {"label": self.names}
         self.schema = _schema(self.names, 2 if binarize else None, sequence)
@@ -216,11 +221,11 @@ class BracketsAdapter(Adapter):
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
         """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
         known = {*codes, *MISSING_LABELS}
-        if self.is_numbered:
+        if self.is_numbered or (self.merges and all(map(str.isdecimal, codes))):
             number = re.compile("-?[0-9]+").fullmatch
             tree = read_tree(source, True, lambda token: token in known or bool(number(token)))
             labels = {label for label in tree.labels if label is not None}
-            if labels <= known:
+            if labels <= known or (self.merges and labels):
                 return tree
             if labels & known:
                 self._refuse_label(source, tree, known | {None})
@@ -234,7 +239,7 @@ class BracketsAdapter(Adapter):
 
     def _check_labels(self, source: BracketText, tree: BracketTree) -> None:
         """Raises RecordError for a label that is read as a target and is none of its classes."""
-        if self.codes is None or not self.reads_targets:
+        if self.codes is None or self.merges or not self.reads_targets:
             return
         missing = () if self.is_numbered else (*MISSING_LABELS, None)
         self._refuse_label(source, tree, {*self.codes, *missing})
@@ -264,9 +269,16 @@ class BracketsAdapter(Adapter):
 
 
 def _names(
-    num_classes: int | None, labels: str, label_names: Sequence[str] | None
+    num_classes: int | None,
+    labels: str,
+    label_names: Sequence[str] | None,
+    classes: Mapping[str, Any] | None,
 ) -> tuple[str, ...] | None:
     """The labels that are targets, in order of their codes: none yet, or None if they are not."""
+    if classes is not None:
+        if num_classes is not None or label_names is not None:
+            raise ConfigError("classes names them all. Leave num_classes and label_names out.")
+        return tuple(classes)
     if num_classes is not None and label_names is None:
         return tuple(map(str, range(num_classes)))
     if label_names is not None and (num_classes is not None or labels != "target"):
@@ -274,6 +286,18 @@ def _names(
             "label_names names targets. Leave num_classes out, and set labels=target."
         )
     return tuple(label_names or ()) if labels == "target" else None
+
+
+def _codes(classes: Mapping[str, Sequence[str | int]]) -> dict[str, int]:
+    """Label -> the number of its class."""
+    lists = [own if isinstance(own, list | tuple) else () for own in classes.values()]
+    pairs = [(str(label), k) for k, own in enumerate(lists) for label in own]
+    codes = dict(pairs)
+    if len(codes) < len(pairs) or len({*codes.values()}) < max(len(classes), 2):
+        raise ConfigError(
+            f"classes is {dict(classes)}. Give two classes or more, each with labels of its own."
+        )
+    return codes
 
 
 def _schema(names: tuple[str, ...] | None, arity: int | None, sequence: bool) -> Schema:

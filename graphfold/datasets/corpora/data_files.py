@@ -111,7 +111,7 @@ class DataSource:
         if not isinstance(paths, str | Path):
             return [file for path in paths for file in self._expand(path)]
         path = Path(paths).expanduser()
-        if path.is_dir() and adapter_class(self.spec().name).expands_folders:
+        if os.path.isdir(path) and adapter_class(self.spec().name).expands_folders:
             return _files_in(path)
         if not has_magic(str(path)) or os.path.exists(path):
             return [path]
@@ -171,9 +171,7 @@ def _files_in(folder: Path) -> list[Path]:
     there = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [path for path in there if "/." not in f"/{path.relative_to(folder).as_posix()}"]
     if not found:
-        raise DataError(
-            f"{folder}: no file is in this folder. Correct data.path.", path=str(folder)
-        )
+        raise DataError(f"{folder}: no file is in it. Correct data.path.", path=str(folder))
     return found
 
 

@@ -5,6 +5,7 @@ from datasets.tree_files import corpus_folder, inputs_of, read, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphfold.dag import Column, GraphBuilder
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapters.brackets import BracketsAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -426,3 +427,34 @@ def test_words_may_be_a_sequence_beside_the_tree(tmp_path):
     assert dag.relations["next"].index.tolist() == [0, 1]  # what each word is read from
     assert dag.relations["next"].ptr.tolist() == [0, 0, 1, 2, 2, 2, 2]
     assert BracketsAdapter(num_classes=5).schema.relations == ()
+
+
+def test_labels_are_merged_to_classes(tmp_path):
+    adapter = BracketsAdapter(classes={"negative": [0, 1], "positive": [3, 4]})
+    path = tmp_path / "trees.txt"
+    path.write_text("(3 (2 A) (4 (4 good) (2 film)))\n(0 (2 So) (1 dull))\n")
+    dag = read(adapter, path).dag
+    assert dag.schema.node_targets == (Column("label", "int64", size=2),)
+    assert adapter.class_names == {"label": ("negative", "positive")}
+    assert dag.columns["node"]["label"].tolist() == [-1, 1, -1, 1, 1, -1, 0, 0]
+
+
+@pytest.mark.parametrize("text", ["(2 (2 It) (2 (2 is) (2 so)))", "(It (is so))"])
+def test_trees_to_predict_may_have_labels_of_no_class(text):
+    adapter = BracketsAdapter(classes={"low": [0, 1], "high": [3]}).without_targets()
+    graph = GraphBuilder(adapter.schema)
+    adapter.parse(adapter.record_of(text), graph)
+    assert graph.build().strings("type:word", "form") == ["It", "is", "so"]
+
+
+@pytest.mark.parametrize(
+    "classes", [{}, {"a": [0]}, {"a": [0], "b": []}, {"a": [0, 1], "b": [1]}, {"a": 0, "b": 1}]
+)
+def test_classes_have_labels_of_their_own(classes):
+    with pytest.raises(ConfigError, match="each with labels of its own"):
+        BracketsAdapter(classes=classes)
+
+
+def test_classes_stand_alone():
+    with pytest.raises(ConfigError, match="Leave num_classes and label_names out"):
+        BracketsAdapter(num_classes=5, classes={"a": [0], "b": [1]})
