@@ -54,7 +54,6 @@ METRICS = {
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
     "freesolv_best": "rmse",
-    "lipophilicity_best": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "json_records": "accuracy",
     "plans_cost": "q_error",
