@@ -23,8 +23,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import yaml
+
 from graphfold.cli import main as graphfold
 from graphfold.files import write_json, write_text
+from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.training.run.trained import TrainedModel
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -231,21 +234,23 @@ def train(row: Row, seed: int, variant: str, overrides: Sequence[str]) -> dict[s
             raise SystemExit(f"graphfold train {' '.join(words)} failed.")
         seconds = cpu_seconds() - start
         metrics = json.loads((Path(folder) / "metrics.json").read_text(encoding="utf-8"))
+        seen = examples(Path(folder))
         trained = TrainedModel.load(Path(folder) / "checkpoints" / "best.ckpt")
         return {
             **key(row, seed, variant),
             "values": {name: metrics[f"test/{name}"] for name in row.metrics},
             "seconds": round(seconds),
-            "examples": examples(Path(folder), trained.checkpoint.config["data"]["batch_size"]),
+            "examples": None if isinstance(trained.model.core, FittedModel) else seen,
             "parameters": sum(weight.numel() for weight in trained.model.parameters()),
         }
 
 
-def examples(folder: Path, batch_size: int) -> int | None:
-    """How many training examples all steps of a run saw; None for what is not trained in steps."""
+def examples(folder: Path) -> int:
+    """How many training examples all steps of a run saw, but for short last batches."""
+    config = (folder / "config.yaml").read_text(encoding="utf-8")
     tables = [path.read_text(encoding="utf-8").splitlines() for path in folder.rglob("metrics.csv")]
     steps = [dict(zip(lines[0].split(","), lines[-1].split(","), strict=True)) for lines in tables]
-    return sum(int(row["step"]) for row in steps) * batch_size or None
+    return sum(int(row["step"]) for row in steps) * yaml.safe_load(config)["data"]["batch_size"]
 
 
 def cpu_seconds() -> float:
