@@ -1,7 +1,7 @@
 """How fast does each tree model train?
 
 Every tree model of `configs/model` on the Stanford Sentiment Treebank, at one width and batch size;
-models of relations on Universal Dependencies English EWT. A training step is forward, backward and
+models of dependencies on Universal Dependencies English EWT, of pairs on SICK. A training step is forward, backward and
 the optimizer's step; trees and plans exist beforehand, and no node stands for equal ones. The
 `shape` of a row is the model. Variants:
 
@@ -41,9 +41,14 @@ MODELS = {
     "bidirectional_tree_lstm": SST,
     "sequence_tree_lstm": SST,
     "tree_convolution": SST,
+    "deep_set": SST,
     "child_sum_tree_lstm": UD,
     "relation_tree_lstm": UD,
     "attentive_tree_lstm": UD,
+    "sequence_child_sum_tree_lstm": UD,
+    "inside_outside": "ud_mask",
+    "word_tree_lstm": "ud_relations",
+    "aligned_tree_lstm": "sick_best",
 }
 BATCH_SIZES = (25,)
 #: The matrices of an MV-RNN are the square of it, the tensor of an RNTN is its cube.
