@@ -1,9 +1,9 @@
 """How fast does each tree model train?
 
 Every tree model of `configs/model` on the Stanford Sentiment Treebank, at one width and batch size;
-models of dependencies on Universal Dependencies English EWT, of pairs on SICK. A training step is forward, backward and
-the optimizer's step; trees and plans exist beforehand, and no node stands for equal ones. The
-`shape` of a row is the model. Variants:
+models of dependencies on Universal Dependencies English EWT, of pairs on SICK. A training step is
+forward, backward and the optimizer's step; trees and plans exist beforehand, and no node stands for
+equal ones. The `shape` of a row is the model. Variants:
 
 - `graphfold`: with the cells compiled, where there is a C compiler;
 - `untraced`: the same engine and plan with the cells' own code (`Network(fuse=False)`);
