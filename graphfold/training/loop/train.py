@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback
 
-from graphfold.dag import TypedDAG, select
+from graphfold.dag import select
 from graphfold.datasets.inspection.graph_hash import hash_graphs
-from graphfold.datasets.inspection.repeats import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.files import write_json
-from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts, check_trainer
@@ -28,6 +24,7 @@ from graphfold.training.config.model import build_model, complete_model_config, 
 from graphfold.training.config.stages import read_stages
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
+from graphfold.training.loop.data_check import check_measured, warn_of_leak
 from graphfold.training.loop.fit import fit
 from graphfold.training.loop.fit_once import fit_once
 from graphfold.training.loop.learner import Learner
@@ -130,7 +127,7 @@ def _start(
     first = _make_member(config, data, 0)
     train = data.encoded("train")
     warn_of_batch_dependence(first[0].model, train)
-    check_targets(first[0].model, train)
+    check_measured(first[0].model, train)
     with nullcontext() if anew else folder.lock():
         folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
@@ -312,39 +309,6 @@ def make_learner(
     settings = {**config["data"], **data.inferred_options}
     complete = {"data": settings, "model": model_config, "monitor": learner.monitor}
     return learner, {**config, **complete}
-
-
-def warn_of_leak(data: DataModule) -> None:
-    """Warns of molecules that are in train and held out as well; the report will say so, too."""
-    leak = describe_leak(data.raw, data.split)
-    if leak is not None:
-        data.split = replace(data.split, notes=(*data.split.notes, leak))
-        warnings.warn(leak, stacklevel=2)
-
-
-def check_targets(model: Model, train: TypedDAG) -> None:
-    """Warns of targets without a value in the training part; `FittedModel`s do themselves.
-
-    Raises:
-        DataError: if no target has one.
-    """
-    if isinstance(model, FittedModel):
-        return
-    targets = model.head.targets
-    known = model.head.measured(model.head.target_rows(train))
-    measured = known.reshape(len(known), len(targets)).any(0).tolist()
-    if not any(measured):
-        raise DataError(
-            f"none of the {train.num_graphs} training records has a value of "
-            f"{', '.join(targets)}. Give other data, or train on another target."
-        )
-    for name, is_measured in zip(targets, measured, strict=True):
-        if not is_measured:
-            warnings.warn(
-                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt, "
-                "and its predictions mean nothing.",
-                stacklevel=2,
-            )
 
 
 def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
