@@ -118,8 +118,7 @@ class BracketsAdapter(Adapter):
         self.is_numbered = num_classes is not None
         self.reads_targets = True
         self.names = _names(num_classes, labels, label_names, classes)
-        names = {} if self.names is None else {name: k for k, name in enumerate(self.names)}
-        self.codes = None if self.names is None else names if classes is None else _codes(classes)
+        self.codes = None if self.names is None else _codes(self.names, classes)
         if self.names and not self.is_numbered:
             self.class_names = {"label": self.names}
         self.schema = _schema(self.names, 2 if binarize else None, sequence)
@@ -288,8 +287,12 @@ def _names(
     return tuple(label_names or ()) if labels == "target" else None
 
 
-def _codes(classes: Mapping[str, Sequence[str | int]]) -> dict[str, int]:
+def _codes(
+    names: Sequence[str], classes: Mapping[str, Sequence[str | int]] | None
+) -> dict[str, int]:
     """Label -> the number of its class."""
+    if classes is None:
+        return {name: k for k, name in enumerate(names)}
     lists = [own if isinstance(own, list | tuple) else () for own in classes.values()]
     pairs = [(str(label), k) for k, own in enumerate(lists) for label in own]
     codes = dict(pairs)

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-
 from graphfold.dag import Column
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
+from graphfold.datasets.files.json_documents import finite_number
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 
 #: Cells of a value that was not measured.
@@ -22,7 +21,6 @@ Task = Literal["regression", "classification"]
 
 # What Python's float() would also take, such as "1_000", is other text here.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -131,8 +129,7 @@ class TableTarget:
     @staticmethod
     def number(cell: str) -> float | None:
         """The number of a cell; None if it is none, or beyond single precision."""
-        value = float(cell) if TableTarget.is_number(cell) else float("nan")
-        return value if abs(value) <= _LARGEST else None
+        return finite_number(float(cell)) if TableTarget.is_number(cell) else None
 
     def refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
         """The error of a cell, which is raised by who reads it.
