@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 #: The roles; the code of one is its position here.
-ROLES = ("fixed", "changed", "gathered", "loop", "resource")
+ROLES = ("fixed", "changed", "gathered", "loop", "resource", "recent")
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp)
 _STEPS = (ast.For, ast.AsyncFor, ast.comprehension)
@@ -29,6 +29,7 @@ class _Facts:
 
     is_parameter: bool = False
     is_gathered: bool = False
+    is_recent: bool = False
     is_loop: bool = False
     is_resource: bool = False
     assigned: int = 0
@@ -43,6 +44,7 @@ def find_roles(function: ast.AST) -> dict[str, str | None]:
     - gathered: in a loop it gets a value that is made of its old one;
     - loop: it takes the values that a loop or a comprehension goes through;
     - resource: what `with` or `except` gives it;
+    - recent: it is assigned to in a loop, so it holds the latest of several values;
     - changed, fixed: it is assigned to in several places, or in one.
 
     Names of functions inside it are taken together with its own.
@@ -90,6 +92,7 @@ def _bind(facts: _Facts, name: str, place: _Place) -> None:
     facts.is_loop |= place.binder == "loop"
     facts.is_resource |= place.binder == "resource"
     facts.is_gathered |= place.in_loop and name in place.reads
+    facts.is_recent |= place.in_loop
     facts.assigned += place.binder == "assigned"
 
 
@@ -102,4 +105,6 @@ def _role(facts: _Facts) -> str | None:
         return "loop"
     if facts.is_resource:
         return "resource"
+    if facts.is_recent:
+        return "recent"
     return "changed" if facts.assigned > 1 else "fixed"

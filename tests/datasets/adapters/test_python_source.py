@@ -125,7 +125,7 @@ def test_words_of_a_name(name, words):
 
 
 BODIES = {
-    "fixed": ["x = 1", "with a: x = 1", "if (x := 1): pass", "x: int = 1", "for i in a: x = i"],
+    "fixed": ["x = 1", "with a: x = 1", "if (x := 1): pass", "x: int = 1"],
     "changed": ["x = 1; x = 2", "x = 1; x = x + 1", "x = x = 1", "x += 1; x -= 1"],
     "gathered": [
         "for i in a: x += i",
@@ -138,6 +138,12 @@ BODIES = {
         "for i, (x, *j) in a: pass",
         "[x for x in a]",
         "{x: 1 for x in a}",
+    ],
+    "recent": [
+        "for i in a: x = i",
+        "x = 0\n    while a: x = a.pop()",
+        "for i in a:\n        if i: b, x = i",
+        "[x for i in a if (x := i)]",
     ],
     "resource": [
         "with a as x: pass",
