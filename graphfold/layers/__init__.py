@@ -30,6 +30,7 @@ from graphfold.layers.molecules.mpnn import MPNNCell
 from graphfold.layers.molecules.pna import PNACell
 from graphfold.layers.molecules.weave import WeaveAtomCell, WeavePairCell
 from graphfold.layers.readouts.attentive import AttentiveReadout
+from graphfold.layers.readouts.bond import BondReadout
 from graphfold.layers.readouts.pooling import (
     AttentionReadout,
     GatedReadout,
@@ -74,6 +75,7 @@ __all__ = [
     "AttentiveReadout",
     "AttentiveTreeLSTMCell",
     "BagCell",
+    "BondReadout",
     "BoostingModel",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",

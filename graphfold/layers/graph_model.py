@@ -44,7 +44,7 @@ class GraphModel(Model):
         encoder: makes the `FeatureEncoder`.
         passes: what is done with a graph, in order; the scheduler needs the same list.
         cells: for each pass, type name -> cell. A type without a cell in a pass keeps the state of
-            an earlier pass.
+            an earlier pass. None in all passes is for a type without states.
         readout: makes the `Readout`.
         head: makes the `Head`.
         per_round_weights: whether every round of message passing has cells of its own.
@@ -68,7 +68,7 @@ class GraphModel(Model):
         schema: Schema,
         encoder: Callable[..., FeatureEncoder],
         passes: Sequence[Pass],
-        cells: Sequence[Mapping[str, CellFactory]],
+        cells: Sequence[Mapping[str, CellFactory | None]],
         readout: Callable[..., Readout],
         head: Callable[..., Head],
         per_round_weights: bool = False,
@@ -198,11 +198,13 @@ class _CellArguments:
         self.per_round = per_round
 
     def build_all(
-        self, item: Pass, by_type: Mapping[str, CellFactory], faults: Faults
+        self, item: Pass, by_type: Mapping[str, CellFactory | None], faults: Faults
     ) -> dict[str, Cell | list[Cell]]:
         """The cells of one pass; what cannot be built is noted."""
         built: dict[str, Cell | list[Cell]] = {}
         for name, factory in by_type.items():
+            if factory is None:
+                continue
             with faults.collect():
                 built[name] = self._build(item, name, factory)
                 _require_width(built[name], name)
@@ -232,7 +234,7 @@ class _CellArguments:
 
 
 def _misfits(
-    schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[str, CellFactory]]
+    schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[str, CellFactory | None]]
 ) -> Iterator[str]:
     """The faults of the names of types and relations, and of the number of passes."""
     types = [node_type.name for node_type in schema.types]

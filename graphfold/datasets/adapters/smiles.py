@@ -16,9 +16,9 @@ from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
-from graphfold.datasets.molecules.atom_target import AtomTarget
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.features.registry import find_features
+from graphfold.datasets.molecules.list_target import ListTarget
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
 from graphfold.datasets.molecules.molecule_columns import MoleculeColumns, MoleculeRow
@@ -67,8 +67,10 @@ class SmilesAdapter(Adapter):
         salts: "keep" takes salts and mixtures as they are, "strip" keeps the largest part, "refuse"
             takes them for bad records.
         standardize: "none", "cleanup", "parent" or "tautomer", see `Preparation`.
-        atom_target_columns: the columns of targets of atoms, see `AtomTarget`; instead of
+        atom_target_columns: the columns of targets of atoms, see `ListTarget`; instead of
             `target_columns`.
+        bond_target_columns: the columns of targets of bonds, likewise. The outputs are then nodes
+            of type `bond_ends`, one for each bond, whose inputs are its two atoms.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -102,9 +104,12 @@ class SmilesAdapter(Adapter):
         salts: Salts = "keep",
         standardize: Standardize = "none",
         atom_target_columns: Sequence[str] | str = (),
+        bond_target_columns: Sequence[str] | str = (),
     ) -> None:
         names, of_atoms = _listed(target_columns), _listed(atom_target_columns)
-        self.class_names = cells = _checked_names(class_names or {}, (*names, *of_atoms))
+        of_bonds = _listed(bond_target_columns)
+        listed = (*names, *of_atoms, *of_bonds)
+        self.class_names = cells = _checked_names(class_names or {}, listed)
 
         def target(name: str) -> TableTarget:
             unit, own = (units or {}).get(name), cells.get(name, ())
@@ -113,7 +118,10 @@ class SmilesAdapter(Adapter):
         self.columns = MoleculeColumns(
             smiles_column,
             targets=tuple(map(target, names)),
-            atom_targets=tuple(AtomTarget(target(name)) for name in of_atoms),
+            list_targets=(
+                *(ListTarget(target(name)) for name in of_atoms),
+                *(ListTarget(target(name), "bond") for name in of_bonds),
+            ),
             weight=None if weight_column is None else TableWeight(weight_column),
             inputs=tuple(TableInput(name, fill_missing) for name in extra_columns or ()),
             split=split_column,
@@ -123,9 +131,11 @@ class SmilesAdapter(Adapter):
         self.descriptors = Descriptors(descriptors or (), morgan_radius, fingerprint_size)
         self.explicit_hydrogens = explicit_hydrogens
         self.preparation = Preparation(salts, standardize)
-        self.graphs = MoleculeGraphs(find_features(features), directed_bonds, fragments)
-        if of_atoms:
-            _check_atom_targets(self, bounded_targets)
+        self.graphs = MoleculeGraphs(
+            find_features(features), directed_bonds, fragments, self.columns.measures
+        )
+        if self.columns.list_targets:
+            _check_list_targets(self, bounded_targets)
         self.schema = Schema(
             types=self.graphs.types,
             inputs=self.graphs.inputs,
@@ -138,7 +148,7 @@ class SmilesAdapter(Adapter):
                 *(item.column for item in self.columns.inputs),
             ),
             graph_targets=tuple(target.column for target in self.columns.targets),
-            node_targets=tuple(target.column for target in self.columns.atom_targets),
+            node_targets=tuple(target.column for target in self.columns.list_targets),
         )
 
     @cached_property
@@ -181,12 +191,12 @@ class SmilesAdapter(Adapter):
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         molecule, columns = self._read(record.content)
-        atom_targets = self.columns.atom_values(record.content, molecule.GetNumAtoms())
-        self.graphs.add(graph, molecule, atom_targets)
+        targets = self.columns.list_values(record.content, self.graphs.count(molecule))
+        self.graphs.add(graph, molecule, targets)
         graph.finish(record.line, columns=columns)
 
     def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs | None:
-        """All molecules at once, see `MoleculeChunk`; None with fragments or targets of atoms."""
+        """All molecules at once, see `MoleculeChunk`; None with fragments or lists of targets."""
         if self.graphs.has_fragments or self.schema.node_targets:
             return None
         chunk = MoleculeChunk(self.schema, self.graphs.features, self.graphs.directed_bonds)
@@ -229,10 +239,12 @@ def _listed(names: Sequence[str] | str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _check_atom_targets(adapter: SmilesAdapter, bounded: bool) -> None:
+def _check_list_targets(adapter: SmilesAdapter, bounded: bool) -> None:
     """Refuses options under which the values of a cell are not those of the graph's outputs."""
+    option = f"{adapter.columns.measures}_target_columns"
     clashes = {
         "target_columns": bool(adapter.columns.targets),
+        "bond_target_columns": len({item.of for item in adapter.columns.list_targets}) > 1,
         "bounded_targets": bounded,
         "fragments": adapter.graphs.has_fragments,
         "salts=strip": adapter.preparation.salts == "strip",
@@ -241,14 +253,13 @@ def _check_atom_targets(adapter: SmilesAdapter, bounded: bool) -> None:
     found = [name for name, is_there in clashes.items() if is_there]
     if found:
         raise ConfigError(
-            f"atom_target_columns cannot be read together with {' and '.join(found)}. Leave one of "
-            "them out."
+            f"{option} cannot be read together with {' and '.join(found)}. Leave one of them out."
         )
     features = {column.name for column in adapter.graphs.features.atom_columns}
-    taken = [item.name for item in adapter.columns.atom_targets if item.name in features]
+    taken = [item.name for item in adapter.columns.list_targets if item.name in features]
     if taken:
         raise ConfigError(
-            f"the column '{taken[0]}' of atom_target_columns has the name of a feature of atoms. "
+            f"the column '{taken[0]}' of {option} has the name of a feature of atoms. "
             "Rename it in the table."
         )
 

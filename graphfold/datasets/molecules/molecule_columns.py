@@ -14,7 +14,7 @@ from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table
-from graphfold.datasets.molecules.atom_target import AtomTarget
+from graphfold.datasets.molecules.list_target import ListTarget
 from graphfold.errors import ConfigError, LeftOut, RecordError
 
 
@@ -28,7 +28,7 @@ class MoleculeRow(NamedTuple):
         fault: what is wrong with the form of the row, if anything is.
         inputs: the cells of the columns that are inputs, in their order.
         part: the cell of the split column; None where none is read.
-        atom_targets: the cells of the targets of atoms, in their order.
+        list_targets: the cells of the targets of atoms or bonds, in their order.
     """
 
     smiles: str
@@ -36,7 +36,7 @@ class MoleculeRow(NamedTuple):
     fault: str | None = None
     inputs: tuple[str, ...] = ()
     part: str | None = None
-    atom_targets: tuple[str, ...] = ()
+    list_targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MoleculeColumns:
     Args:
         smiles: the name of the column of SMILES, where the kind of table does not say it.
         targets: targets of molecules.
-        atom_targets: targets of their atoms.
+        list_targets: targets of their atoms, or of their bonds.
         weight: how many records each record counts for.
         inputs: numbers that models read.
         split: the name of the column that says train, val or test; None for none.
@@ -57,31 +57,36 @@ class MoleculeColumns:
 
     smiles: str
     targets: tuple[TableTarget, ...] = ()
-    atom_targets: tuple[AtomTarget, ...] = ()
+    list_targets: tuple[ListTarget, ...] = ()
     weight: TableWeight | None = None
     inputs: tuple[TableInput, ...] = ()
     split: str | None = None
 
     def __post_init__(self) -> None:
-        others = (*self.measured, *self.atom_targets, *self.inputs)
+        others = (*self.measured, *self.list_targets, *self.inputs)
         names = [self.smiles, self.split, *(item.name for item in others)]
         repeated = sorted({name for name in names if name is not None and names.count(name) > 1})
         if repeated:
             raise ConfigError(
                 f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name "
                 "each column once in smiles_column, target_columns, atom_target_columns, "
-                "extra_columns and split_column.",
+                "bond_target_columns, extra_columns and split_column.",
                 columns=repeated,
             )
 
     def without_targets(self) -> MoleculeColumns:
         """The columns that prediction reads."""
-        return replace(self, targets=(), atom_targets=(), weight=None, split=None)
+        return replace(self, targets=(), list_targets=(), weight=None, split=None)
 
     @cached_property
     def measured(self) -> tuple[TableTarget | TableWeight, ...]:
         """Targets, and the weight if there is one, as `MoleculeRow.targets` has their cells."""
         return self.targets if self.weight is None else (*self.targets, self.weight)
+
+    @property
+    def measures(self) -> str | None:
+        """What has the values of `list_targets`, "atom" or "bond"; None without such targets."""
+        return self.list_targets[0].of if self.list_targets else None
 
     @property
     def notes(self) -> tuple[Column, ...]:
@@ -100,7 +105,7 @@ class MoleculeColumns:
         if self.weight is not None:
             targets += table.find([self.weight.name], "data.weight_column")
         inputs = table.find(_names(self.inputs), "data.extra_columns")
-        atom_targets = table.find(_names(self.atom_targets), "data.atom_target_columns")
+        list_targets = table.find(_names(self.list_targets), f"data.{self.measures}_target_columns")
         part = None
         if self.split is not None:
             (part,) = table.find([self.split], "data.split_column")
@@ -111,7 +116,7 @@ class MoleculeColumns:
                 fault,
                 tuple(cells[index] for index in inputs),
                 None if part is None else cells[part],
-                tuple(cells[index] for index in atom_targets),
+                tuple(cells[index] for index in list_targets),
             )
             yield Record(line, row)
 
@@ -169,17 +174,18 @@ class MoleculeColumns:
             found[PART] = read_part(row.part, str(self.split))
         return found
 
-    def atom_values(self, row: MoleculeRow, num_atoms: int) -> dict[str, list[Any]]:
-        """Target -> its value of each atom.
+    def list_values(self, row: MoleculeRow, number: int) -> dict[str, list[Any]]:
+        """Target -> its values of so many atoms or bonds.
 
         Raises:
             RecordError: if a cell cannot be read.
-            LeftOut: if no atom is measured.
+            LeftOut: if none of them is measured.
         """
-        pairs = zip(self.atom_targets, row.atom_targets, strict=True)
-        values = {item.name: item.values(cell, num_atoms) for item, cell in pairs}
+        pairs = zip(self.list_targets, row.list_targets, strict=True)
+        values = {item.name: item.values(cell, number) for item, cell in pairs}
         if values and all(value is None for column in values.values() for value in column):
-            raise LeftOut(f"no atom is measured ({_quoted(values)})", "Nothing needs to be done.")
+            fault = f"no {self.measures} is measured ({_quoted(values)})"
+            raise LeftOut(fault, "Nothing needs to be done.")
         return values
 
     def split_inputs(self, item: Any) -> tuple[Any, tuple[str, ...]]:
@@ -200,7 +206,7 @@ class MoleculeColumns:
         return molecule, tuple("" if value is None else str(value) for value in values)
 
 
-def _names(items: Sequence[TableTarget | AtomTarget | TableInput]) -> list[str]:
+def _names(items: Sequence[TableTarget | ListTarget | TableInput]) -> list[str]:
     return [item.name for item in items]
 
 

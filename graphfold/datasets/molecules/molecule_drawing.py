@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rdkit import Chem
@@ -20,13 +20,31 @@ RAISES, LOWERS = (0.17, 0.42, 0.69), (0.87, 0.42, 0.13)
 Colour: TypeAlias = tuple[float, float, float]
 
 
-def draw_molecule(smiles: str) -> str:
+def draw_molecule(
+    smiles: str,
+    notes: Mapping[tuple[int, ...], str] | None = None,
+    num_atoms: int | None = None,
+) -> str:
     """A molecule as an SVG element.
+
+    Args:
+        smiles: a SMILES.
+        notes: what is written beside atoms and bonds: (atom,) or (atom, atom) -> text.
+        num_atoms: of the graph that the notes are of; if it has more than the molecule, hydrogens
+            are atoms of it.
 
     Raises:
         RecordError: if RDKit cannot read the SMILES.
     """
-    return _svg(read_molecule(smiles))
+    molecule = read_molecule(smiles)
+    if notes and num_atoms is not None and num_atoms > molecule.GetNumAtoms():
+        molecule = read_molecule(smiles, explicit_hydrogens=True)
+    for atoms, note in (notes or {}).items():
+        if len(atoms) == 1:
+            molecule.GetAtomWithIdx(*atoms).SetProp("atomNote", note)
+        else:
+            molecule.GetBondBetweenAtoms(*atoms).SetProp("bondNote", note)
+    return _svg(molecule)
 
 
 def draw_contributions(

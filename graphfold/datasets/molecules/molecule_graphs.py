@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rdkit import Chem
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType
+from graphfold.datasets.molecules.bond_ends import BOND_ENDS
 from graphfold.datasets.molecules.directed_bonds import (
     ARRIVES,
     CONTINUES,
@@ -25,6 +26,7 @@ from graphfold.datasets.molecules.fragments.fragment_nodes import (
     add_fragments,
 )
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, label_stereo
+from graphfold.errors import RecordError
 
 Fragments = Literal["none", "rings_and_paths", "brics"]
 
@@ -37,11 +39,13 @@ class MoleculeGraphs:
         features: the features of atoms and bonds.
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
+        measures: what has targets of its own, "atom" or "bond", if anything has.
     """
 
     features: FeatureSet
     directed_bonds: bool = False
     fragments: Fragments = "none"
+    measures: str | None = None
 
     @property
     def has_fragments(self) -> bool:
@@ -53,7 +57,8 @@ class MoleculeGraphs:
         """The types of nodes."""
         bonds = (directed_bond(self.features),) if self.directed_bonds else ()
         above = (FRAGMENT, MOLECULE) if self.has_fragments else ()
-        return (NodeType("atom", 0, self.features.atom_columns), *bonds, *above)
+        ends = (BOND_ENDS,) if self.measures == "bond" else ()
+        return (NodeType("atom", 0, self.features.atom_columns), *bonds, *above, *ends)
 
     @property
     def inputs(self) -> EdgeType:
@@ -67,22 +72,35 @@ class MoleculeGraphs:
             return CONTINUES, ARRIVES
         return (EdgeType("bond", self.features.bond_columns),)
 
+    def count(self, molecule: Chem.Mol) -> int:
+        """The number of atoms or bonds of a molecule, whichever have targets."""
+        if self.measures == "bond":
+            return int(molecule.GetNumBonds())
+        return int(molecule.GetNumAtoms())
+
     def add(
-        self, graph: GraphBuilder, molecule: Chem.Mol, atom_targets: Mapping[str, Sequence[Any]]
+        self, graph: GraphBuilder, molecule: Chem.Mol, targets: Mapping[str, Sequence[Any]]
     ) -> None:
         """Adds the nodes and edges of a molecule to the unfinished graph, which is empty so far.
 
         Args:
             graph: the unfinished graph.
             molecule: the molecule.
-            atom_targets: name -> the value of each atom.
+            targets: name -> the values of its atoms, or of its bonds.
 
         Raises:
-            RecordError: if bonds shall be nodes and an atom has too many of them.
+            RecordError: if bonds shall be nodes and an atom has too many of them, or bonds are
+                predicted and there is none.
         """
-        self._add_atoms_and_bonds(graph, molecule, atom_targets)
+        measures_bonds = self.measures == "bond"
+        self._add_atoms_and_bonds(graph, molecule, {} if measures_bonds else targets)
         if self.has_fragments:
             graph.output(add_fragments(graph, molecule, self.fragments))
+        elif measures_bonds:
+            ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
+            if not ends:
+                raise RecordError("the molecule has no bonds to predict")
+            graph.output(*graph.nodes(BOND_ENDS.name, len(ends), inputs=ends, **targets))
         else:
             graph.output(*range(molecule.GetNumAtoms()))
 

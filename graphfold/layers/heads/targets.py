@@ -27,7 +27,8 @@ def find_targets(schema: Schema, level: str, names: Sequence[str] | None) -> tup
             f"there is no target for one row per {level}: the schema has "
             f"{_listed(schema.graph_targets)} for graphs and {_listed(schema.node_targets)} for "
             "nodes. Choose a readout of the level that has targets: for nodes "
-            "model.readout._target_=graphfold.layers.OutputReadout, for graphs MeanReadout."
+            "model.readout._target_=graphfold.layers.OutputReadout, for bonds of molecules "
+            "BondReadout, for graphs MeanReadout."
         )
     others = {column.name for column in elsewhere}
     faults = [_unknown(name, level, columns, others) for name in names if name not in columns]

@@ -28,7 +28,7 @@ def fill_degrees(
         (number, name)
         for number, by_type in enumerate(config["cells"])
         for name, cell in by_type.items()
-        if cell.get(OPTION) == AUTO
+        if cell is not None and cell.get(OPTION) == AUTO
     ]
     if not asked:
         return

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from graphfold.dag import Schema, TypedDAG
+from graphfold.datasets.molecules.bond_ends import BOND_ENDS
 from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
 from graphfold.layers.graph_model import choose_addition
@@ -196,6 +197,9 @@ def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     every_role = (LEAF, BAG, INNER, EVERY)
     named = {name: cell for name, cell in by_role.items() if name not in every_role}
     for node_type in schema.types:
+        if node_type.name == BOND_ENDS.name:
+            named[node_type.name] = None  # only its atoms are read
+            continue
         roles = {0: (LEAF, EVERY), None: (BAG, INNER, EVERY)}.get(node_type.arity, (INNER, EVERY))
         given = [by_role[role] for role in roles if role in by_role]
         if given:
@@ -204,6 +208,8 @@ def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _choose_readout(schema: Schema, num_outputs: int) -> str:
+    if any(node_type.name == BOND_ENDS.name for node_type in schema.types):
+        return "BondReadout"
     if _has_node_targets_only(schema):
         return "NodeReadout"
     return {1: "RootReadout", 2: "PairReadout"}.get(num_outputs, "SumReadout")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.molecules.bond_ends import BOND_ENDS
 from graphfold.files import check_output, write_text
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames
@@ -73,12 +74,10 @@ def draw_graph(
         RecordError: if RDKit cannot draw a molecule.
     """
     told = told_of_graph(prediction.targets)
-    if is_molecule(dag):
-        from graphfold.datasets.molecules.molecule_drawing import draw_molecule
-
-        return Drawing(draw_molecule(dag.strings("graph", "smiles")[0] or ""), text_of(dag), told)
     colours = colours_of(head, names)
     marks = node_marks(dag, prediction, head.level, colours, wanted)
+    if is_molecule(dag):
+        return Drawing(_draw_molecule(dag, marks), text_of(dag), told)
     on_arcs = head.targets == (RELATION,)
     return Drawing(document(_draw(dag, marks, on_arcs)), text_of(dag), told)
 
@@ -96,6 +95,21 @@ def text_of(dag: TypedDAG) -> str:
             if all(texts):
                 return "\n".join(text or "" for text in texts)
     return " ".join(word for word in node_words(dag) if word is not None)
+
+
+def _draw_molecule(dag: TypedDAG, marks: dict[int, Mark]) -> str:
+    """A molecule, with what is predicted of its atoms or bonds beside them."""
+    from graphfold.datasets.molecules.molecule_drawing import draw_molecule
+
+    types = [dag.schema.types[number].name for number in dag.op_type.tolist()]
+    notes: dict[tuple[int, ...], str] = {}
+    for node, mark in marks.items():
+        if types[node] == "atom":
+            notes[(node,)] = mark.text
+        elif types[node] == BOND_ENDS.name:
+            notes[tuple(dag.input_index[dag.input_ptr[node] :][:2].tolist())] = mark.text
+    smiles = dag.strings("graph", "smiles")[0] or ""
+    return draw_molecule(smiles, notes, types.count("atom"))
 
 
 def _draw(dag: TypedDAG, marks: dict[int, Mark], on_arcs: bool) -> Box:

@@ -15,6 +15,7 @@ from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers import (
     AttentionReadout,
+    BondReadout,
     MaxReadout,
     MeanReadout,
     NodeReadout,
@@ -110,6 +111,30 @@ def test_pairs_keep_left_and_right():
     states, h = make_states(dag)
     want = torch.stack([h[[1, 0]], h[[6, 7]], torch.zeros(2, SIZE)])
     assert torch.equal(PairReadout(SIZE)(states, with_empty_graph(dag)), want)
+
+
+def bonds(*ends: tuple[int, ...]) -> TypedDAG:
+    builder = GraphBuilder(MIXED_SCHEMA, "bonds.txt")
+    for two in ends:
+        builder.nodes("word", 3)
+        builder.output(builder.node("pair", two))
+        builder.finish(line=1)
+    return builder.build()
+
+
+def test_a_bond_is_the_same_from_both_ends():
+    dag = bonds((0, 2), (2, 0), (1, 1))
+    states, h = make_states(dag)
+    rows = BondReadout(SIZE)(states, dag)
+    assert rows.shape == (3, BondReadout(SIZE).output_size)
+    for row, (one, other) in zip(rows, ((0, 2), (6, 4), (9, 9)), strict=True):
+        torch.testing.assert_close(row, torch.cat([h[one] + h[other], (h[one] - h[other]).abs()]))
+
+
+def test_a_bond_has_two_ends():
+    dag = pairs((0,))
+    with pytest.raises(ShapeError, match="two inputs, but the data has others"):
+        BondReadout(SIZE)(make_states(dag)[0], dag)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Targets of atoms: their cells, the graphs, and a model of RDKit's partial charges."""
+"""Targets of atoms and bonds: their cells, the graphs, and models of what RDKit computes."""
 
 import csv
 import json
@@ -9,19 +9,38 @@ from rdkit import Chem
 from rdkit.Chem import rdPartialCharges
 from training.tiny_runs import read_json, run, train
 
+import graphfold
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files.table_target import TableTarget
-from graphfold.datasets.molecules.atom_target import AtomTarget
+from graphfold.datasets.molecules.list_target import ListTarget
+from graphfold.datasets.molecules.molecule_drawing import draw_molecule
 from graphfold.errors import ConfigError, RecordError
 
 SMILES = ("CCO", "CC(=O)O", "c1ccccc1O", "CCN", "OCC(O)CO", "CC#N", "CCCl", "COC", "C", "CC(C)O")
+
+
+def atoms(smiles: str) -> list[Chem.Atom]:
+    return list(Chem.MolFromSmiles(smiles).GetAtoms())
+
+
+def bonds(smiles: str) -> list[Chem.Bond]:
+    return list(Chem.MolFromSmiles(smiles).GetBonds())
 
 
 def gasteiger(smiles: str) -> list[float]:
     molecule = Chem.MolFromSmiles(smiles)
     rdPartialCharges.ComputeGasteigerCharges(molecule)
     return [round(atom.GetDoubleProp("_GasteigerCharge"), 4) for atom in molecule.GetAtoms()]
+
+
+def bond_lengths(smiles: str) -> list[float]:
+    """The lengths of bonds in RDKit's table of atoms' radii, a function of a bond and its ends."""
+    table = Chem.GetPeriodicTable()
+    radius = {atom.GetIdx(): table.GetRcovalent(atom.GetAtomicNum()) for atom in atoms(smiles)}
+    return [
+        round(radius[b.GetBeginAtomIdx()] + radius[b.GetEndAtomIdx()], 4) for b in bonds(smiles)
+    ]
 
 
 def write(path: Path, rows: list[tuple[str, str]], name: str = "q") -> Path:
@@ -31,12 +50,12 @@ def write(path: Path, rows: list[tuple[str, str]], name: str = "q") -> Path:
 
 
 def test_cells() -> None:
-    numbers, classes = AtomTarget(TableTarget("q")), TableTarget("c", "classification", 3)
+    numbers, classes = ListTarget(TableTarget("q")), TableTarget("c", "classification", 3)
     assert numbers.values("[1, -0.5, null]", 3) == [1.0, -0.5, None]
     assert numbers.values(" NaN ", 2) == [None, None]
-    assert AtomTarget(classes).values("[2, 0]", 2) == [2, 0]
+    assert ListTarget(classes).values("[2, 0]", 2) == [2, 0]
     named = TableTarget("c", "classification", class_names=("no", "yes"))
-    assert AtomTarget(named).values('["yes", "no"]', 2) == [1, 0]
+    assert ListTarget(named).values('["yes", "no"]', 2) == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +72,7 @@ def test_cells() -> None:
 )
 def test_faults(cell: str, message: str) -> None:
     with pytest.raises(RecordError, match=message.replace("[", r"\[")):
-        AtomTarget(TableTarget("q")).values(cell, 3)
+        ListTarget(TableTarget("q")).values(cell, 3)
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
@@ -67,6 +86,24 @@ def test_graphs_have_the_values_at_their_atoms(tmp_path: Path, directed_bonds: b
     assert [error.line for error in result.skipped] == [12, 13]
 
 
+@pytest.mark.parametrize("directed_bonds", [False, True])
+def test_graphs_have_the_values_at_their_bonds(tmp_path: Path, directed_bonds: bool) -> None:
+    rows = [(s, json.dumps(list(range(len(bonds(s)))))) for s in SMILES]
+    path = write(tmp_path / "q.csv", [*rows, ("CC", "[null]"), ("CC", "[1, 2]")])
+    adapter = SmilesAdapter(bond_target_columns="q", directed_bonds=directed_bonds)
+    result = read_records(adapter, path, adapter.records(path), on_error="skip")
+    dag, kept = result.dag, [s for s in SMILES if s != "C"]  # a molecule without bonds is left out
+    values = dag.node_targets["q"]
+    assert values[dag.output_index].tolist() == [i for s in kept for i in range(len(bonds(s)))]
+    assert int(values.isfinite().sum()) == len(dag.output_index)
+    for output, bond in zip(dag.output_index, (b for s in kept for b in bonds(s)), strict=True):
+        first = int(dag.node_ptr[dag.batch[output]])
+        ends = dag.input_index[dag.input_ptr[output] : dag.input_ptr[output + 1]] - first
+        assert ends.tolist() == [bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()]
+    assert [error.line for error in result.skipped] == [10, 12, 13]
+    assert "has 2 values for 1 bonds" in result.skipped[-1].fault
+
+
 def test_options_that_move_or_change_atoms_are_refused() -> None:
     for option in (
         {"target_columns": "y"},
@@ -77,6 +114,10 @@ def test_options_that_move_or_change_atoms_are_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=r"bounded_targets|read together"):
             SmilesAdapter(atom_target_columns="q", **option)
+        with pytest.raises(ConfigError, match=r"bounded_targets|read together"):
+            SmilesAdapter(bond_target_columns="q", **option)
+    with pytest.raises(ConfigError, match=r"bond_target_columns. Leave one"):
+        SmilesAdapter(atom_target_columns="q", bond_target_columns="r")
     with pytest.raises(ConfigError, match="'charge' .* feature of atoms"):
         SmilesAdapter(atom_target_columns="charge")
 
@@ -111,3 +152,35 @@ def test_a_readout_of_molecules_is_refused_with_the_remedy(
     words += ["data.atom_target_columns=[q]", f"data.cache_dir={tmp_path}/cache"]
     assert run("train", *words, f"hydra.run.dir={tmp_path}/run") == 2
     assert "model.readout._target_=graphfold.layers.OutputReadout" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["dmpnn", "gin"])
+def test_a_model_learns_the_lengths_of_bonds(tmp_path: Path, model: str) -> None:
+    rows = [(s, json.dumps(bond_lengths(s))) for s in SMILES if s != "C"]
+    path = write(tmp_path / "q.csv", rows * 8)
+    folder = train(
+        tmp_path / "run",
+        "data=smiles",
+        f"model={model}",
+        f"data.path={path}",
+        "data.target_columns=[]",
+        "data.bond_target_columns=[q]",
+        "model.hidden_size=32",
+        "model.readout._target_=graphfold.layers.BondReadout",
+        "trainer.max_epochs=25",
+        "optimizer.lr=0.01",
+    )
+    assert read_json(folder / "metrics.json")["test/r2"] > 0.9
+    output = tmp_path / "predicted.csv"
+    new = write(tmp_path / "new.csv", [("OCCN", ""), ("NCCO", ""), ("C", "")])
+    assert run("predict", folder, new, "--output", output) == 0
+    *pair, alone = csv.DictReader(output.read_text().splitlines())
+    one, other = (json.loads(row["q_pred"]) for row in pair)
+    assert one == pytest.approx(bond_lengths("OCCN"), abs=0.1)
+    assert one == pytest.approx(other[::-1], abs=1e-4)
+    model = graphfold.load(folder)
+    (told,) = model.predict(["NCC"])
+    notes = [f"{node['prediction']:.4g}" for node in told["nodes"]]
+    wanted = draw_molecule("NCC", {(0, 1): notes[0], (1, 2): notes[1]})
+    assert model.draw("NCC").svg == wanted != draw_molecule("NCC")
+    assert (alone["q_pred"], alone["reason"]) == ("", "the molecule has no bonds to predict")
