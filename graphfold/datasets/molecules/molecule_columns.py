@@ -85,7 +85,7 @@ class MoleculeColumns:
 
     @property
     def measures(self) -> str | None:
-        """What has the values of `list_targets`, "atom" or "bond"; None without such targets."""
+        """Owner of the values of `list_targets`, "atom" or "bond"; None without such targets."""
         return self.list_targets[0].of if self.list_targets else None
 
     @property
