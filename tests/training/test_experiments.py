@@ -54,6 +54,7 @@ METRICS = {
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
     "freesolv_best": "rmse",
+    "hiv_best": "roc_auc",
     "lipophilicity_dmpnn": "rmse",
     "json_records": "accuracy",
     "plans_cost": "q_error",
@@ -92,6 +93,7 @@ MORE = {
     "json_records": ["data.train_size=30", "data.val_size=8", "data.test_size=8"],
     "plans_cost": [f"data.{part}_schemas=1" for part in PARTS] + ["data.queries=8"],
     "bbbp_best": ["model.num_trees=5"],
+    "hiv_best": ["model.num_trees=5", "data.fingerprint_size=64"],
     "moleculeace_best": ["data.fingerprint_size=64"],
     "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
@@ -109,7 +111,7 @@ ON_A_FILE = {
 WITHOUT_VAL = ("moleculeace_best", "moleculeace_forest")
 
 #: Experiments whose models are fitted at once: they have no cells, no width and no epochs.
-FITTED = (*WITHOUT_VAL, "bbbp_best", "esol_best", "freesolv_best")
+FITTED = (*WITHOUT_VAL, "bbbp_best", "esol_best", "freesolv_best", "hiv_best")
 
 
 @pytest.fixture(scope="module")

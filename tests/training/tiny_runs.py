@@ -78,6 +78,8 @@ def write_corpora(root: Path) -> Path:
             ["smiles,logP", *(f"{s},0" for s in MOLECULES)],
         )
     rows = [f"{i},x,{i % 2},{smiles}" for i, smiles in enumerate(MOLECULES * 3)]
+    active = [f"{smiles},{row % 2}" for row, smiles in enumerate(MOLECULES * 3)]
+    _write(root / "hiv" / "HIV.csv.gz", ["smiles,HIV_active", *active])
     _write(root / "bbbp" / "BBBP.csv", ["num,name,p_np,SMILES", *rows, "99,bad,1,C1CC"])
     rows = [
         f"{smiles},{rng.gauss(7, 1):.2f},{'test' if i % 5 == 2 else 'train'}"
