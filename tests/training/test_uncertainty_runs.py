@@ -234,6 +234,7 @@ def test_bounds_and_weights_of_a_table(home: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
+        ("calibration.method=[auto]", "calibration.method is ['auto']"),
         ("calibration.method=conformla", "Did you mean 'conformal'?"),
         ("calibration.level=1.5", "it is a probability between 0 and 1"),
         ("calibration.sets=lca", "Did you mean 'lac'?"),

@@ -52,7 +52,7 @@ class CalibrationSettings:
             ("method", self.method, METHODS),
             ("sets", self.sets, (None, *SET_SCORES)),
         ):
-            if value not in choices:
+            if value not in tuple(choices):  # a value may be a list, which has no hash
                 words = ["null" if choice is None else choice for choice in choices]
                 raise ConfigError(
                     f"calibration.{name} is {value!r}.{did_you_mean(str(value), words)} Use one of "
