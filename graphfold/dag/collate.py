@@ -139,7 +139,7 @@ def _rows(ptr: IntArray, numbers: IntArray) -> Tensor:
 
 
 def _runs_of(ptr: IntArray, numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """Where the runs with these numbers begin, and how long they are."""
+    """Beginnings and lengths of the runs with these numbers."""
     first = ptr[numbers]
     return first, ptr[numbers + 1] - first
 
