@@ -18,6 +18,7 @@ from typing import Any
 
 from graphfold.commands.loading import loading
 from graphfold.commands.options import add_config_dir, add_trust
+from graphfold.training.process.light_torchmetrics import load_torchmetrics_lightly
 
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     composed = compose(args.overrides, args.config_dir)
     check(composed.config, args.trust)
     with loading():
+        load_torchmetrics_lightly()
         from graphfold.training.loop.train import train_command
 
     return train_command(composed, args.trust)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.dag.typed_dag import (
-    Dictionaries,
-    Relation,
-    TypedDAG,
-    pointers,
-    ragged_arange,
-    repeat,
-)
+from graphfold.dag.depth import IntArray, run_pointers, runs
+from graphfold.dag.typed_dag import Dictionaries, Relation, TypedDAG, pointers
 from graphfold.errors import SchemaError
 
 
@@ -69,33 +64,34 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     Array operations only: the cost does not depend on the size of `dag`, save for pointers that
     are computed once per `dag`.
     """
-    graphs = torch.as_tensor(graphs, dtype=torch.int64)
+    chosen = torch.as_tensor(graphs, dtype=torch.int64)
+    numbers = chosen.numpy()
     spaces = {space for space, columns in dag.columns.items() if columns} - {"graph"}
     spaces |= {"node", "inputs", *(f"relation:{name}" for name in dag.relations)}
-    pick = {space: _rows(_row_ptr(dag, space), graphs) for space in spaces} | {"graph": graphs}
+    pick = {space: _rows(_row_ptr(dag, space), numbers) for space in spaces} | {"graph": chosen}
     nodes, inputs = pick["node"], pick["inputs"]
-    old_start = dag.node_ptr.index_select(0, graphs)
-    count = _run_lengths(dag.node_ptr, graphs)
-    offset = pointers(count)[:-1] - old_start  # [num_selected], what each graph's nodes move by
-    batch = repeat(torch.arange(len(graphs)), count)
-    outputs = _rows(dag.output_ptr, graphs)
-    output_count = _run_lengths(dag.output_ptr, graphs)
-    input_count = _run_lengths(dag.input_ptr, nodes)
-    node_offset = offset[batch]
+    first, count = _runs_of(_row_ptr(dag, "node"), numbers)
+    offset = run_pointers(count)[:-1] - first  # [num_selected], what each graph's nodes move by
+    node_offset = offset.repeat(count)
+    output_ptr = dag.output_ptr.numpy()
+    output_count = _runs_of(output_ptr, numbers)[1]
+    outputs = dag.output_index.index_select(0, _rows(output_ptr, numbers))
+    input_count = _runs_of(dag.input_ptr.numpy(), nodes.numpy())[1]
     return replace(
         dag,
         op_type=dag.op_type.index_select(0, nodes),
-        input_ptr=pointers(input_count),
+        input_ptr=torch.from_numpy(run_pointers(input_count)),
         input_index=_shift(
-            dag.input_index.index_select(0, inputs), repeat(node_offset, input_count)
+            dag.input_index.index_select(0, inputs),
+            torch.from_numpy(node_offset.repeat(input_count)),
         ),
-        batch=batch,
-        num_graphs=len(graphs),
+        batch=torch.from_numpy(np.arange(len(numbers)).repeat(count)),
+        num_graphs=len(numbers),
         depth=dag.depth.index_select(0, nodes),
-        output_ptr=pointers(output_count),
-        output_index=dag.output_index.index_select(0, outputs) + repeat(offset, output_count),
+        output_ptr=torch.from_numpy(run_pointers(output_count)),
+        output_index=outputs + torch.from_numpy(offset.repeat(output_count)),
         span=dag.span.index_select(0, nodes),
-        origin=dag.origin.index_select(0, graphs),
+        origin=dag.origin.index_select(0, chosen),
         columns={
             space: {name: column.index_select(0, pick[space]) for name, column in columns.items()}
             for space, columns in dag.columns.items()
@@ -109,7 +105,8 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
 
 def nodes_of_graphs(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> Tensor:
     """[num_selected_nodes] the nodes of the graphs with the given numbers, as `select` has them."""
-    return _rows(_row_ptr(dag, "node"), torch.as_tensor(graphs, dtype=torch.int64))
+    numbers = torch.as_tensor(graphs, dtype=torch.int64).numpy()
+    return _rows(_row_ptr(dag, "node"), numbers)
 
 
 def split(dag: TypedDAG) -> list[TypedDAG]:
@@ -118,27 +115,33 @@ def split(dag: TypedDAG) -> list[TypedDAG]:
 
 
 def _select_relation(
-    relation: Relation, edges: Tensor, nodes: Tensor, node_offset: Tensor
+    relation: Relation, edges: Tensor, nodes: Tensor, node_offset: IntArray
 ) -> Relation:
-    count = _run_lengths(relation.ptr, nodes)
-    index = relation.index.index_select(0, edges) + repeat(node_offset, count)
-    return Relation(pointers(count), index)
+    count = _runs_of(relation.ptr.numpy(), nodes.numpy())[1]
+    index = relation.index.index_select(0, edges) + torch.from_numpy(node_offset.repeat(count))
+    return Relation(torch.from_numpy(run_pointers(count)), index)
 
 
-def _row_ptr(dag: TypedDAG, space: str) -> Tensor:
+def _row_ptr(dag: TypedDAG, space: str) -> IntArray:
     """`dag.row_ptr(space)`, remembered, since a corpus is asked once per batch."""
-    cache: dict[str, Tensor] = dag.__dict__.setdefault("_row_ptrs", {})
+    cache: dict[str, IntArray] = dag.__dict__.setdefault("_row_ptrs", {})
     if space not in cache:
-        cache[space] = dag.row_ptr(space)
+        cache[space] = dag.row_ptr(space).numpy()
     return cache[space]
 
 
-def _rows(ptr: Tensor, graphs: Tensor) -> Tensor:
-    return ragged_arange(ptr.index_select(0, graphs), _run_lengths(ptr, graphs))
+# On the few numbers of a batch, numpy's operations take a fraction of the time of torch's.
 
 
-def _run_lengths(ptr: Tensor, runs: Tensor) -> Tensor:
-    return ptr.index_select(0, runs + 1) - ptr.index_select(0, runs)
+def _rows(ptr: IntArray, numbers: IntArray) -> Tensor:
+    first, count = _runs_of(ptr, numbers)
+    return torch.from_numpy(runs(first, first + count))
+
+
+def _runs_of(ptr: IntArray, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Beginnings and lengths of the runs with these numbers."""
+    first = ptr[numbers]
+    return first, ptr[numbers + 1] - first
 
 
 def _shift(index: Tensor, offset: Tensor | int) -> Tensor:

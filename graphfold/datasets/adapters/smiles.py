@@ -19,7 +19,7 @@ from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.features.registry import find_features
 from graphfold.datasets.molecules.list_target import ListTarget
-from graphfold.datasets.molecules.molecule import read_molecule
+from graphfold.datasets.molecules.molecule import read_in_silence, silence
 from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
 from graphfold.datasets.molecules.molecule_columns import MoleculeColumns, MoleculeRow
 from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeGraphs
@@ -190,7 +190,8 @@ class SmilesAdapter(Adapter):
         yield from self.columns.records(self.open_table(path))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
-        molecule, columns = self._read(record.content)
+        with silence():
+            molecule, columns = self._read(record.content)
         targets = self.columns.list_values(record.content, self.graphs.count(molecule))
         self.graphs.add(graph, molecule, targets)
         graph.finish(record.line, columns=columns)
@@ -201,10 +202,11 @@ class SmilesAdapter(Adapter):
             return None
         chunk = MoleculeChunk(self.schema, self.graphs.features, self.graphs.directed_bonds)
         errors: dict[int, RecordError] = {}
-        for position, record in enumerate(records):
-            error = record.fault or self._add(record, chunk)
-            if error is not None:
-                errors[position] = error
+        with silence():
+            for position, record in enumerate(records):
+                error = record.fault or self._add(record, chunk)
+                if error is not None:
+                    errors[position] = error
         return ManyGraphs(chunk.build(file), errors)
 
     def _add(self, record: Record, chunk: MoleculeChunk) -> RecordError | None:
@@ -215,19 +217,19 @@ class SmilesAdapter(Adapter):
         return None
 
     def _read(self, row: MoleculeRow) -> tuple[Chem.Mol, dict[str, Any]]:
-        """The molecule of a row, and the columns of its graph."""
+        """The molecule of a row, and the columns of its graph; within `silence`."""
         if row.fault is not None:
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
-        molecule = read_molecule(row.smiles, self.explicit_hydrogens, self.computes_more)
+        molecule = read_in_silence(row.smiles, self.explicit_hydrogens, self.computes_more)
         columns: dict[str, Any] = {"smiles": row.smiles.strip(), **inputs, **values}
         if not self.computes_more:
             return molecule, columns
         if self.preparation.changes:
             changed = columns[CHANGED_TO] = self.preparation.changed(molecule)
             if changed is not None:
-                molecule = read_molecule(changed, self.explicit_hydrogens)
+                molecule = read_in_silence(changed, self.explicit_hydrogens, True)
         return molecule, {**columns, **self._computed(molecule)}
 
     def _computed(self, molecule: Chem.Mol) -> dict[str, Any]:

@@ -35,6 +35,23 @@ def read_molecule(
     Raises:
         RecordError: if it is empty, or RDKit cannot read it; with RDKit's own reason.
     """
+    with silence():
+        return read_in_silence(smiles, explicit_hydrogens, possible_stereo)
+
+
+def silence() -> rdBase.BlockLogs:
+    """A block in which RDKit logs nothing."""
+    return rdBase.BlockLogs()
+
+
+def read_in_silence(smiles: str, explicit_hydrogens: bool, possible_stereo: bool) -> Chem.Mol:
+    """`read_molecule` for many SMILES in one block of `silence`.
+
+    To enter and to leave the block takes a tenth as long as to read one.
+
+    Raises:
+        RecordError: as `read_molecule`.
+    """
     smiles = smiles.strip()
     if not smiles:
         raise RecordError("the SMILES is empty", _REMEDY)
@@ -45,11 +62,10 @@ def read_molecule(
         strange = next(character for character in smiles if not character.isascii())
         raise _refuse(smiles, f"'{strange}' is not an ASCII character")
     molecule = None
-    with rdBase.BlockLogs():
-        if not (explicit_hydrogens or possible_stereo or _NEEDS_MORE.search(smiles)):
-            molecule = _parse_plain(smiles)
-        if molecule is None:
-            molecule = _parse(smiles, explicit_hydrogens)
+    if not (explicit_hydrogens or possible_stereo or _NEEDS_MORE.search(smiles)):
+        molecule = _parse_plain(smiles)
+    if molecule is None:
+        molecule = _parse(smiles, explicit_hydrogens)
     if molecule is None:
         raise _refuse(smiles, _reason(smiles, explicit_hydrogens))
     return molecule

@@ -16,6 +16,9 @@ from graphfold.dag.depth import IntArray, count_pointers, run_pointers, runs, st
 from graphfold.datasets.molecules.features.facts import AtomFacts, BondFacts
 from graphfold.datasets.molecules.features.feature_set import FeatureSet
 
+#: Entries of a table that is made instead of sorting numbers.
+_LARGEST_TABLE = 1 << 22
+
 
 class MoleculeArrays:
     """Molecules one after another; numbers of atoms are those within their molecule.
@@ -220,14 +223,17 @@ def _in_rings(
     in_ring = np.zeros(num_atoms, dtype=np.int64)
     in_ring[atoms] = 1
     sides = np.stack([atoms, atoms[following]], axis=1)
-    return in_ring, np.isin(_pairs(ends, num_atoms), _pairs(sides, num_atoms)).astype(np.int64)
+    pairs = _pairs(np.concatenate([ends, sides]))
+    # Ends of a bond are near each other, so a table of all pairs that there may be is small.
+    is_small = int(pairs.max(initial=0)) < _LARGEST_TABLE
+    found = np.isin(pairs[: len(ends)], pairs[len(ends) :], kind="table" if is_small else "sort")
+    return in_ring, found.astype(np.int64)
 
 
-def _pairs(ends: IntArray, num_atoms: int) -> IntArray:
+def _pairs(ends: IntArray) -> IntArray:
     """A number for each pair of atoms, whichever comes first."""
-    numbers: IntArray = ends.min(axis=1, initial=num_atoms) * num_atoms + ends.max(
-        axis=1, initial=0
-    )
+    first, apart = np.minimum(*ends.T), np.abs(ends[:, 0] - ends[:, 1])
+    numbers: IntArray = first * (int(apart.max(initial=0)) + 1) + apart
     return numbers
 
 
@@ -260,11 +266,21 @@ def _rank_bonds(
 
 def _rank(kinds: IntArray, row: Callable[[int], tuple[Any, ...]]) -> _Ranked:
     """The rows of all kinds, each made once."""
-    different, kind = np.unique(kinds, return_inverse=True)
+    different, kind = _distinct(kinds)
     rows = [row(number) for number in different.tolist()]
     table = sorted({*rows})
     place = {row: number for number, row in enumerate(table)}
     return _Ranked(table, _array([place[row] for row in rows])[kind])
+
+
+def _distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """As numpy's `unique` with `return_inverse`, without sorting where the numbers are small."""
+    size = int(numbers.max(initial=-1)) + 1
+    if size >= _LARGEST_TABLE:
+        return np.unique(numbers, return_inverse=True)
+    is_there = np.zeros(size, dtype=bool)
+    is_there[numbers] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]
 
 
 def _directed(ends: IntArray, atoms: _Ranked, bonds: _Ranked) -> _Directed:

@@ -109,12 +109,14 @@ class MoleculeChunk:
             return
         own_atoms = list(map(molecule.GetAtomWithIdx, centres))
         own_bonds = list(map(molecule.GetBondWithIdx, doubles))
-        if None in map(cip_label, own_atoms) or None in map(cip_label, own_bonds):
+        labels = [*map(cip_label, own_atoms)], [*map(cip_label, own_bonds)]
+        if None in labels[0] or None in labels[1]:
             label_stereo(molecule, own_atoms, own_bonds)
-        for number, atom in zip(centres, own_atoms, strict=True):
-            atoms[number] = self._atoms[cut.atoms[number], cip_label(atom)]
-        for number, bond in zip(doubles, own_bonds, strict=True):
-            bonds[number] = self._bonds[cut.bonds[number], cip_label(bond)]
+            labels = [*map(cip_label, own_atoms)], [*map(cip_label, own_bonds)]
+        for number, label in zip(centres, labels[0], strict=True):
+            atoms[number] = self._atoms[cut.atoms[number], label]
+        for number, label in zip(doubles, labels[1], strict=True):
+            bonds[number] = self._bonds[cut.bonds[number], label]
 
     def _add_by_calls(self, molecule: Chem.Mol) -> None:
         """The same, atom by atom, for what is unknown in RDKit's binary form."""

@@ -229,11 +229,11 @@ class Head(nn.Module, ABC):
         """Turns the output of `decode` into one `TargetPrediction` per row and target."""
         if len(self.parts) == 1:
             prediction = prediction.unsqueeze(-1)
-        names_of_extra = self.parts[1:]
+        targets, names_of_extra = self.targets, self.parts[1:]
         return [
             {
                 name: TargetPrediction(value, extra=dict(zip(names_of_extra, extra, strict=True)))
-                for name, (value, *extra) in zip(self.targets, row, strict=True)
+                for name, (value, *extra) in zip(targets, row, strict=True)
             }
             for row in prediction.tolist()
         ]

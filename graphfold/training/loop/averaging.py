@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
+from torch import Tensor, nn
 
 from graphfold.errors import ConfigError
 
@@ -34,17 +37,45 @@ class AverageWeights(WeightAveraging):
         if not 0 < decay < 1:
             raise ConfigError(f"decay={decay} leaves no mean. Use a number between 0 and 1.")
         self.decay = decay
+        self._means: list[Tensor] = []
+        self._weights: list[Tensor] = []
         super().__init__(multi_avg_fn=self.add)
 
-    def add(self, mean: Any, weights: Any, num_averaged: Any) -> None:
+    def add(self, mean: Sequence[Tensor], weights: Sequence[Tensor], num_averaged: Tensor) -> None:
         """Moves the means, in place, towards the weights."""
         number = int(num_averaged)
         share = 1 - min(self.decay, (1 + number) / (10 + number))
+        moving: tuple[list[Tensor], list[Tensor]] = [], []
         for own, new in zip(mean, weights, strict=True):
             if own.is_floating_point():
-                own.lerp_(new, share)
+                moving[0].append(own)
+                moving[1].append(new)
             else:  # a counter has no mean
                 own.copy_(new)
+        if moving[0]:
+            torch._foreach_lerp_(*moving, share)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Finds means and weights once: that takes longer than to move the means."""
+        assert self._average_model is not None
+        self._means = _numbers(self._average_model.module)
+        self._weights = _numbers(pl_module)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *rest: Any) -> None:
+        """Moves the means after a step; after the first one they become the weights."""
+        assert self._average_model is not None
+        if not self._average_model.n_averaged:
+            super().on_train_batch_end(trainer, pl_module, *rest)
+        elif trainer.global_step > self._latest_update_step:
+            weights = map(Tensor.to, self._weights, (mean.device for mean in self._means))
+            self.add(self._means, list(weights), self._average_model.n_averaged)
+            self._average_model.n_averaged += 1
+            self._latest_update_step = trainer.global_step
+
+
+def _numbers(module: nn.Module) -> list[Tensor]:
+    """All parameters and buffers, as tensors that share their memory."""
+    return [tensor.detach() for tensor in chain(module.parameters(), module.buffers())]
 
 
 @contextmanager

@@ -60,6 +60,8 @@ class Learner(LightningModule):
             what is not there.
     """
 
+    _weights: Sequence[torch.nn.Parameter] = ()  # found once an epoch, not twice a step
+
     def __init__(
         self,
         model: Model,
@@ -105,7 +107,7 @@ class Learner(LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer of the current stage and the schedule of its learning rate."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
+        parameters = self._learning()
         stage = self.staged.stage
         make = self.make_optimizer
         if stage.lr is not None:
@@ -139,6 +141,7 @@ class Learner(LightningModule):
             print(self._told, flush=True)
         self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._epoch_count = 0.0
+        self._weights = list(self.parameters())
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         """Adds a batch to the gradients; takes the step when it is complete."""
@@ -158,7 +161,7 @@ class Learner(LightningModule):
 
     def backward(self, loss: Tensor) -> None:
         """Adds the gradients of all parameters, or, if memory runs out, of none."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
+        parameters = self._learning()
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         seen: set[int] = set()
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -176,7 +179,7 @@ class Learner(LightningModule):
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Brings the gradients to the denominator of the whole step and clips them."""
-        parameters = [p for p in self.parameters() if p.requires_grad]
+        parameters = self._learning()
         if self.trainer.world_size > 1:
             add_over_processes(parameters)
         if 0 < self._first_count < self._count:
@@ -215,6 +218,10 @@ class Learner(LightningModule):
                 scheduler.step(value)
         elif scheduler is not None:
             scheduler.step()
+
+    def _learning(self) -> list[torch.nn.Parameter]:
+        """The weights that are not frozen."""
+        return [weight for weight in self._weights or self.parameters() if weight.requires_grad]
 
     def _sparse_tables(self) -> list[torch.nn.Parameter]:
         """Lets tables of embeddings have sparse gradients where the steps stay the same.

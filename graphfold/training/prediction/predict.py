@@ -28,8 +28,10 @@ from graphfold.training.process.process import prepare_process
 #: Writes what a predictor says of each record of a file; returns how many were good, and bad.
 ToFile: TypeAlias = Callable[[Predictor, Path], tuple[int, int]]
 
-#: Bytes up to which the cells are not compiled for a file: that takes a second, more than they do.
-SMALL_FILE = 10_000
+#: Bytes up to which the cells are not compiled for a file, which takes longer than it saves there:
+#: one and a half seconds, most of them to load torch's compiler. So many are ten thousand SMILES,
+#: or two thousand trees of SST.
+SMALL_FILE = 500_000
 
 
 def predict_command(args: argparse.Namespace) -> int:

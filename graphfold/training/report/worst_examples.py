@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 
 import torch
@@ -38,8 +40,9 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
         return ""
     raw = select(data.raw, data.split.test[numbers])
     predictor = Predictor(trained)
-    predictions = predictor.predict_graphs(raw)
-    explained, note = _explain(predictor, raw)
+    with _cells_as_they_are(trained):
+        predictions = predictor.predict_graphs(raw)
+        explained, note = _explain(predictor, raw)
     figures = []
     for graph, loss in enumerate(losses.tolist()):
         dag = select(raw, [graph])
@@ -56,6 +59,17 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
         note = " A wrong class has a frame, and the right one stands beside it."
     note = f"The test records{size} with the largest loss.{note}"
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
+
+
+@contextmanager
+def _cells_as_they_are(trained: TrainedModel) -> Iterator[None]:
+    """Compiles no cells: for a few records that takes longer than to run them."""
+    network = trained.model.network
+    before, network.fuse = network.fuse, False
+    try:
+        yield
+    finally:
+        network.fuse = before
 
 
 def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:

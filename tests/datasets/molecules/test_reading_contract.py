@@ -19,7 +19,7 @@ from graphfold.dag import TypedDAG, collate, split
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules import molecule_chunk
+from graphfold.datasets.molecules import molecule_arrays, molecule_chunk
 from graphfold.datasets.molecules.features.facts import cip_label
 from graphfold.datasets.molecules.features.registry import FEATURE_SETS
 from graphfold.datasets.molecules.molecule import read_molecule
@@ -231,6 +231,17 @@ def test_many_at_once_are_as_one_by_one(features: str, directed_bonds: bool) -> 
     assert [str(error) for error in many.skipped] == [str(error) for error in single.skipped]
     assert difference(many.dag, single.dag) is None
     assert many.dag.origin.tolist() == single.dag.origin.tolist()
+
+
+@pytest.mark.parametrize("directed_bonds", [False, True])
+def test_large_numbers_are_sorted_with_the_same_result(
+    directed_bonds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = SmilesAdapter(directed_bonds=directed_bonds)
+    by_table = read_records(adapter, Path("x"), records(STRANGE), "skip")
+    monkeypatch.setattr(molecule_arrays, "_LARGEST_TABLE", 0)
+    by_sorting = read_records(adapter, Path("x"), records(STRANGE), "skip")
+    assert difference(by_table.dag, by_sorting.dag) is None
 
 
 def test_what_rdkit_writes_in_an_unknown_form_is_read_by_calls(

@@ -17,7 +17,7 @@ from graphfold.layers import NaryTreeLSTMCell
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.train import make_learner
 from graphfold.training.loop.ways import describe_ways
-from graphfold.training.prediction.predict import SMALL_FILE
+from graphfold.training.prediction import predict
 
 pytestmark = pytest.mark.skipif(
     why_missing(torch.float32) is not None, reason="there is no C compiler"
@@ -61,6 +61,7 @@ def test_training_and_verify_say_that_cells_are_compiled(
 def test_a_cell_that_is_not_compiled_is_named_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(predict, "SMALL_FILE", 10_000)
     folder = train(tmp_path / "run", *listops())
     out, err = capsys.readouterr()
     (line,) = lines(out)
@@ -74,7 +75,7 @@ def test_a_cell_that_is_not_compiled_is_named_once(
         ["verify", folder, "--policy", "depth"],
     ):
         text = "4\t( ( ( [MAX 2 ) 4 ) ] )\n3\t( ( ( [MAX 2 ) 3 ) ] )\n"
-        (tmp_path / "trees.txt").write_text(text * (SMALL_FILE // len(text) + 1))
+        (tmp_path / "trees.txt").write_text(text * (10_000 // len(text) + 1))
         (tmp_path / "few.txt").write_text(text)  # for few records cells are not compiled anyhow
         monkeypatch.setattr(choice, "_SAID", set())
         assert run(*words) == 0
