@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,16 @@ class RunInputs:
         return self.batch.dag.columns[item.space]
 
 
+@contextmanager
+def _refuse_shared(turns: Sequence[dict[int, Cell]], plan: PassSchedule) -> Iterator[None]:
+    """Raises if cells do what no node may share with another while the block runs."""
+    cells = list(dict.fromkeys(cell for own in turns for cell in own.values()))
+    names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
+    random = refuse_random(names, plan.row.device, SHARED_NUMBERS)
+    with random, refuse_changed_buffers(cells, SHARED_STATISTICS):
+        yield
+
+
 def _num_rows(x: NodeInput) -> int | None:
     values = [x] if isinstance(x, Tensor) else list(x.values())
     return len(values[0]) if values else None
@@ -98,12 +108,7 @@ class RowRun:
     def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
         """Runs a pass; `turns` are the cells, of rounds those of each."""
         plan = self.batch.schedule.passes[index]
-        with ExitStack() as checks:
-            if self.batch.schedule.is_shared:
-                every = list(dict.fromkeys(cell for cells in turns for cell in cells.values()))
-                names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in every))
-                checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
-                checks.enter_context(refuse_changed_buffers(every, SHARED_STATISTICS))
+        with _refuse_shared(turns, plan) if self.batch.schedule.is_shared else nullcontext():
             if isinstance(item, Rounds):
                 self._rounds(index, item, turns)
             else:
@@ -136,7 +141,7 @@ class RowRun:
 
     def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], how: str) -> None:
         """Notes how the cells of types with nodes run, for whoever asks the network."""
-        for op_type in {group.op_type for group in plan.groups} & cells.keys():
+        for op_type in plan.groups_by_type.keys() & cells.keys():
             self.inputs.ways[self.batch.dag.schema.types[op_type].name] = how
 
     def _rounds(self, index: int, item: Rounds, turns: Sequence[dict[int, Cell]]) -> None:

@@ -182,7 +182,7 @@ def _initial(
     lacking = {n: w for cell in cells.values() for n, w in cell.fields.items() if n not in found}
     if not lacking:
         return found, dict(state.absent)
-    dtype = cell_dtype((p for cell in cells.values() for p in cell.parameters()), x.values())
+    dtype = cell_dtype(cells.values(), x.values())
     zero = {n: state.plan.row.new_zeros(1, w, dtype=dtype) for n, w in lacking.items()}
     new = {n: absent[n].view(1, -1) if n in absent else row for n, row in zero.items()}
     found |= {name: {} for name in lacking}

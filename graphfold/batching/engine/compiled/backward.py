@@ -144,11 +144,8 @@ class CompiledBackward:
         return weight, bias
 
     def _address(self, op_type: int, rows: Rows) -> int:
-        own, memory = self._memory.own[op_type], self._memory
-        tensor = own[rows.key] if rows.key in own else memory.shared[rows.key]
-        # Rows of children are counted from the first of the pass, which rounds do not hold.
-        start = tensor.data_ptr() if rows.key in own else memory.address(rows.key)
-        return start + rows.offset * tensor.element_size()
+        start = self._memory.address(rows.key, op_type)
+        return start + rows.offset * self._pass.dtype.itemsize
 
     def _gradient(self, named: Named, tensor: Tensor) -> Tensor:
         """The gradient of what is no constant."""

@@ -42,27 +42,18 @@ class Memory:
         Raises:
             MemoryError: if there is no memory for a block.
         """
-        shared = {key: tensor.data_ptr() for key, tensor in self.shared.items()}
-        for key in self.first_row.keys() & shared.keys():
-            shared[key] = self.address(key)  # type: ignore[arg-type, index]
         table = [0] * len(self._plan.type_order)
-        packed: dict[Any, Tensor] = {}  # and sums, held until the end
+        packed: dict[Any, Tensor] = {}
         for op_type, program in programs.items():
-            own, found = self.own[op_type], dict(shared)
-            for key, tensor in own.items():
-                found[key] = tensor.data_ptr()
-                if (op_type, key) in self.first_row:
-                    found[key] -= self._skipped((op_type, key), tensor)
+            own = self.own[op_type]
+            own["numbers", ""] = program.numbers
             for weight in program.weights:
-                found[weight.key] = self._pack(own, packed, *weight).data_ptr()
+                own[weight.key] = self._pack(own, packed, *weight)
             for key, size in program.sums.items():
-                sums = program.numbers.new_zeros(self._num_threads, size)
-                found[key] = sums.data_ptr()
-                packed[op_type, key] = sums
-            found["numbers", ""] = program.numbers.data_ptr()
+                own[key] = program.numbers.new_zeros(self._num_threads, size)
             table[op_type] = len(table)
             table += program.head
-            table += [found.get(key, 0) for key in program.keys]
+            table += [self.address(key, op_type) for key in program.keys]
         numbers = array("q", table)
         plan = self._plan
         is_done = self._library.run_pass(
@@ -91,13 +82,20 @@ class Memory:
         )
         return total
 
-    def address(self, key: Key) -> int:
-        """The address of row 0 of what all types share, there or not; 0 for nothing."""
-        tensor = self.shared.get(key)
-        return 0 if tensor is None else tensor.data_ptr() - self._skipped(key, tensor)
-
-    def _skipped(self, key: Key | tuple[int, Key], tensor: Tensor) -> int:
-        return self.first_row.get(key, 0) * tensor.shape[1] * tensor.element_size()
+    def address(self, key: Key, op_type: int | None = None) -> int:
+        """The address of row 0 of what a type reads, there or not; 0 for nothing."""
+        tensor = None if op_type is None else self.own[op_type].get(key)
+        named: Key | tuple[int, Key] = key
+        if tensor is not None and op_type is not None:
+            named = op_type, key
+        else:
+            tensor = self.shared.get(key)
+        if tensor is None:
+            return 0
+        start = tensor.data_ptr()
+        if named in self.first_row:
+            start -= self.first_row[named] * tensor.shape[1] * tensor.element_size()
+        return start
 
     def _pack(
         self,

@@ -49,9 +49,8 @@ def run_pass(run: CompiledPass) -> Sequence[Tensor]:
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in run.tensors):
         results: Sequence[Tensor] = _Pass.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
         return results
-    with torch.no_grad():
-        states, _ = run.forward(run.tensors)
-        return run.results(states)
+    states, _ = run.forward(run.tensors)
+    return run.results(states)
 
 
 class _Pass(torch.autograd.Function):
