@@ -147,6 +147,12 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
   return is_done;
 }
 
+/* The number of each row among some of them; -1 for the others. */
+void number_rows(const int64_t *rows, int64_t count, int64_t num_rows, int64_t *number) {
+  memset(number, -1, num_rows * sizeof(int64_t));
+  for (int64_t i = 0; i < count; i++) number[rows[i]] = i;
+}
+
 /* [num_rows, n] what is asked of some rows within the pass. */
 void pull_rows(const links *l, int64_t first_row, int64_t num_rows, int64_t n, const real *of_edges,
                const real *of_nodes, const real *of_next, const real *weighted,

@@ -188,11 +188,19 @@ class PassSchedule:
 
     def count_rows(self, op_type: int) -> int:
         """The number of rows of a type."""
-        return sum(group.size for group in self.groups_by_type.get(op_type, ()))
+        return self._counts.get(op_type, (0, 0))[0]
 
     def count_edges(self, op_type: int) -> int:
         """The number of edges of a type's nodes."""
-        return sum(group.num_edges for group in self.groups_by_type.get(op_type, ()))
+        return self._counts.get(op_type, (0, 0))[1]
+
+    @cached_property
+    def _counts(self) -> dict[int, tuple[int, int]]:
+        """op type -> the numbers of its rows and edges."""
+        return {
+            op_type: (sum(g.size for g in groups), sum(g.num_edges for g in groups))
+            for op_type, groups in self.groups_by_type.items()
+        }
 
     def type_child_row(self, op_type: int) -> Tensor:
         """[num_edges_of_type] the row that each edge of a type reads, in order."""

@@ -74,12 +74,13 @@ class Rows(NamedTuple):
 
 
 class WeightGradient(NamedTuple):
-    """The gradient of a weight [k, m], x.T @ grad, and of a bias: the numbers of constants."""
+    """The gradient of a weight, see `derivatives.Product`, and of a bias: numbers of constants."""
 
     weight: int
     bias: int | None
     x: Rows
     grad: Rows
+    is_transposed: bool
 
 
 @dataclass(frozen=True)
@@ -280,7 +281,7 @@ class _Assembly:
         bias = None if product.bias is None else int(product.bias.name)
         x = self._rows(product.x, ("kept", f"x{number}"))
         grad = self._rows(product.grad, ("kept", f"grad{number}"))
-        return WeightGradient(int(product.weight.name), bias, x, grad)
+        return WeightGradient(int(product.weight.name), bias, x, grad, product.is_transposed)
 
     def _rows(self, view: View, key: Key) -> Rows:
         """The place of a factor's rows; they are copied unless they lie one after the other."""
