@@ -105,6 +105,7 @@ def _open(path: Path) -> ctypes.CDLL:
         ("run_pass", "piippi", integer),
         ("pull_rows", "piiipppppp", None),
         ("number_rows", "piip", None),
+        ("lanes", "", integer),
         ("packed_size", "ii", integer),
         ("pack", "piipiip", None),
         ("multiply", "piipipiii", None),

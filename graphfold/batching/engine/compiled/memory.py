@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from ctypes import CDLL
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.program import Key, Program
+from graphfold.batching.engine.compiled.program import Key, Program, Weight
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
+
+#: Fewer multiplications do not repay packing a weight that can be read as it lies.
+FEW_MULTIPLICATIONS = 1 << 27
 
 
 class Memory:
@@ -35,6 +39,7 @@ class Memory:
         self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
         self.own: dict[int, dict[Key, Tensor]] = {}
         self.first_row: dict[Key | tuple[int, Key], int] = {}
+        self._weights: dict[Any, tuple[Tensor, array[int]]] = {}
 
     def run(self, programs: Mapping[int, Program], is_backward: bool) -> None:
         """Runs programs over the groups of the plan.
@@ -43,17 +48,15 @@ class Memory:
             MemoryError: if there is no memory for a block.
         """
         table = [0] * len(self._plan.type_order)
-        packed: dict[Any, Tensor] = {}
         for op_type, program in programs.items():
-            own = self.own[op_type]
+            own, num_rows = self.own[op_type], self._plan.count_rows(op_type)
             own["numbers", ""] = program.numbers
-            for weight in program.weights:
-                own[weight.key] = self._pack(own, packed, *weight)
             for key, size in program.sums.items():
                 own[key] = program.numbers.new_zeros(self._num_threads, size)
+            weights = {w.key: self._place_weight(own, w, num_rows) for w in program.weights}
             table[op_type] = len(table)
             table += program.head
-            table += [self.address(key, op_type) for key in program.keys]
+            table += [weights.get(key) or self.address(key, op_type) for key in program.keys]
         numbers = array("q", table)
         plan = self._plan
         is_done = self._library.run_pass(
@@ -97,27 +100,28 @@ class Memory:
             start -= self.first_row[named] * tensor.shape[1] * tensor.element_size()
         return start
 
-    def _pack(
-        self,
-        own: Mapping[Key, Tensor],
-        packed: dict[Any, Tensor],
-        weight: int,
-        bias: int | None,
-        is_transposed: bool,
-    ) -> Tensor:
-        """A packed weight; cells of several rounds may have the same."""
-        right = own["constant", str(weight)]
-        first = None if bias is None else own["constant", str(bias)].data_ptr()
-        key = right.data_ptr(), right.shape, right.stride(), first, is_transposed
-        if key not in packed:
-            right = right.t() if is_transposed else right
-            num_rows, num_columns = right.shape
-            made = right.new_empty(self._library.packed_size(num_rows, num_columns))
-            self._library.pack(
-                right.data_ptr(), *right.stride(), first, num_rows, num_columns, made.data_ptr()
-            )
-            packed[key] = made
-        return packed[key]
+    def _place_weight(self, own: Mapping[Key, Tensor], weight: Weight, num_rows: int) -> int:
+        """The address of what describes a weight; cells of several rounds may have the same."""
+        right = own["constant", str(weight.weight)]
+        bias = None if weight.bias is None else own["constant", str(weight.bias)].data_ptr()
+        key = right.data_ptr(), right.shape, right.stride(), bias, weight.is_transposed
+        if key not in self._weights:
+            self._weights[key] = self._right_side(right, bias, weight.is_transposed, num_rows)
+        return self._weights[key][1].buffer_info()[0]
+
+    def _right_side(
+        self, right: Tensor, bias: int | None, is_transposed: bool, num_rows: int
+    ) -> tuple[Tensor, array[int]]:
+        """A weight, packed or as it lies, and its `right_side` in native/products.h."""
+        (k, m), steps = right.shape, right.stride()
+        if is_transposed:
+            k, m, steps = m, k, steps[::-1]
+        is_whole = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
+        if is_whole and num_rows * k * m < FEW_MULTIPLICATIONS:
+            return right, array("q", (right.data_ptr(), steps[0]))
+        packed = torch.empty(self._library.packed_size(k, m), dtype=right.dtype)
+        self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
+        return packed, array("q", (packed.data_ptr(), 0))
 
 
 def address(tensor: Tensor | None) -> int:
