@@ -159,4 +159,6 @@ class CompiledBackward:
         else:
             found = own.get(("x_grad", name))
         # What no node of this batch used gets zeros, not None, as it does in a layer.
-        return self._pass.zeros(shape) if found is None else found.view(shape)
+        if found is None:
+            return self._pass.zeros(shape)
+        return found if found.shape == shape else found.view(shape)
