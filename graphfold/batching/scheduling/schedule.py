@@ -47,12 +47,6 @@ class Schedule:
         """The passes that are rounds of message passing, each as one pass."""
         return tuple(unroll(plan) if plan.rounds else None for plan in self.passes)
 
-    def complete(self) -> None:
-        """Computes now what compiled passes would otherwise compute when they ask for it."""
-        for plan, rounds in zip(self.passes, self.unrolled, strict=True):
-            run = plan if rounds is None else rounds.plan
-            _ = run.group_table, run.link_table
-
     def rows(self, index: int) -> Tensor:
         """[num_nodes] the row of each node in a pass."""
         row = self.passes[index].row
