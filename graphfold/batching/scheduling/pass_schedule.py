@@ -14,7 +14,7 @@ from graphfold.batching.scheduling.routes import Routes, find_routes
 
 
 class Group(NamedTuple):
-    """Nodes of one type that run together: a contiguous slice of rows."""
+    """Nodes of one type that run together: a contiguous slice of rows; see also native/pass.c."""
 
     op_type: int
     start: int  # first row
@@ -22,6 +22,7 @@ class Group(NamedTuple):
     edge_start: int  # first child edge
     edge_stop: int
     type_start: int  # first row among the rows of this type
+    type_edge_start: int  # first edge among the edges of this type
 
     @property
     def size(self) -> int:
@@ -150,24 +151,8 @@ class PassSchedule:
 
     @cached_property
     def group_table(self) -> Tensor:
-        """[num_groups, 7] what native code knows of a group, see native/pass.c."""
-        seen: dict[int, int] = {}
-        rows = []
-        for group in self.groups:
-            type_edge = seen.get(group.op_type, 0)
-            seen[group.op_type] = type_edge + group.num_edges
-            rows.append(
-                [
-                    group.op_type,
-                    group.start,
-                    group.size,
-                    group.edge_start,
-                    group.num_edges,
-                    group.type_start,
-                    type_edge,
-                ]
-            )
-        return torch.tensor(rows, dtype=torch.int64).view(-1, 7)
+        """[num_groups, 7] the groups, for native code."""
+        return torch.tensor(self.groups, dtype=torch.int64).view(-1, len(Group._fields))
 
     @cached_property
     def link_table(self) -> Tensor:

@@ -67,13 +67,14 @@ def _groups(types: IntArray, size: IntArray, edges: Edges) -> tuple[Group, ...]:
         starts[1:],
         edge_bounds[:-1],
         edge_bounds[1:],
-        _type_starts(op_types, size.tolist()),
+        _starts_within_type(op_types, size.tolist()),
+        _starts_within_type(op_types, np.diff(edge_bounds).tolist()),
     ]
     return tuple(map(Group._make, zip(*columns, strict=True)))
 
 
-def _type_starts(types: list[int], size: list[int]) -> list[int]:
-    """[num_groups] how many rows of the same type are in groups before each."""
+def _starts_within_type(types: list[int], size: list[int]) -> list[int]:
+    """[num_groups] how many rows, or edges, of the same type are in groups before each."""
     seen: dict[int, int] = {}
     starts = []
     for op_type, count in zip(types, size, strict=True):

@@ -165,4 +165,4 @@ def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[in
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
     edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
-    return Group(code, row, row + size, *edges, type_start=0)
+    return Group(code, row, row + size, *edges, type_start=0, type_edge_start=0)
