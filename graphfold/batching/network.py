@@ -34,7 +34,7 @@ class Network(nn.Module):
         engine: "fast"; "autograd", which can be differentiated twice; or "reference", one node at
             a time.
         learned_absent: fields whose value for an absent child is learned instead of zero.
-        kernel: what reduces over children, see `graphfold.batching.kernels.segment_kernels`.
+        kernel: what reduces over children, see `graphfold.batching.kernels.segment`.
         fuse: whether cells are compiled, see docs/engine.md: True for every cell, or it raises;
             None for those that can be, with a warning for the others; False for none. On other
             devices than a CPU, and under autocast, cells run as they are.

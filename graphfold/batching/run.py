@@ -24,7 +24,7 @@ from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_ra
 from graphfold.batching.engine.rounds import make_rounds, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
-from graphfold.batching.kernels.segment_kernels import get_kernel
+from graphfold.batching.kernels.segment import get_kernel
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule

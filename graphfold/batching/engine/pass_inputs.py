@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.kernels.gather import select_rows
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.errors import ShapeError
 

@@ -21,7 +21,7 @@ from graphfold.batching.engine.pass_inputs import (
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.kinds import find_kinds
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.scheduling.unrolled import UnrolledRounds

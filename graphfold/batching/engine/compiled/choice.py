@@ -20,7 +20,7 @@ from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.watch import Unwatchable, Watch
-from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
+from graphfold.batching.kernels.segment import NATIVE, Kernel
 from graphfold.batching.native.library import why_missing
 from graphfold.errors import EngineError
 

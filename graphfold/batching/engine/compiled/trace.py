@@ -22,7 +22,7 @@ from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.compiled.recorder import record
 from graphfold.batching.engine.compiled.values import Untraceable
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment import Kernel
 from graphfold.errors import GraphfoldError
 
 

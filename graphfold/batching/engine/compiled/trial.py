@@ -20,7 +20,7 @@ from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.segment_kernels import NATIVE
+from graphfold.batching.kernels.segment import NATIVE
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.passes import Rounds
 from graphfold.batching.scheduling.plan import plan_pass
