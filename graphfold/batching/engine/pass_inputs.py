@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -86,11 +85,13 @@ def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
 
 def cell_dtype(cells: Iterable[Cell], x: Iterable[NodeInput]) -> torch.dtype:
     """The dtype that cells compute in: the first float one of their parameters, else inputs."""
-    modules = (module for cell in cells for module in modules_of(cell))
-    own = (p for module in modules for p in module._parameters.values() if p is not None)
-    given = (tensor for value in x for _, tensor in parts(value))
-    floats = (t.dtype for t in chain(own, given) if t.is_floating_point())
-    return next(floats, torch.get_default_dtype())
+    for cell in cells:
+        for module in modules_of(cell):
+            for parameter in module._parameters.values():
+                if parameter is not None and parameter.is_floating_point():
+                    return parameter.dtype
+    given = (tensor.dtype for value in x for _, tensor in parts(value))
+    return next((d for d in given if d.is_floating_point), torch.get_default_dtype())
 
 
 def check_state(cell: Cell, state: State, size: int) -> None:
