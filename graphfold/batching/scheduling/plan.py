@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graphfold.batching.scheduling.edges import Edges, find_readers
+from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
@@ -35,21 +35,15 @@ def plan_pass(
     size = np.bincount(key)
     is_group = size.nonzero()[0]
     size = size[is_group]
-    first = (size.cumsum() - size).repeat(size)  # position of the first row of each row's group
-    reader_edge, reader_ptr = find_readers(edges.child, len(order))
     return PassSchedule(
         groups=_groups(is_group % num_types, size, edges),
         row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
         child_row=torch.from_numpy(edges.child),
-        parent=torch.from_numpy(edges.parent - first[edges.parent]),
         edge=torch.from_numpy(edges.number),
         type_order=inputs.in_order(order),
         read_types=_read_types(op_type[order], edges, num_types),
-        reader_ptr=torch.from_numpy(reader_ptr),
-        reader_edge=torch.from_numpy(reader_edge),
-        reader=torch.from_numpy(edges.parent[reader_edge]),
     )
 
 

@@ -39,7 +39,7 @@ class CompiledBackward:
         grads: Sequence[Tensor | None],
     ) -> None:
         self._pass, self._plan = run, run.plan
-        self._memory = run.memory(tensors)
+        self._memory = run.memory(tensors, run.plan.backward_links)
         run.place_states(self._memory, states)
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]
@@ -87,9 +87,9 @@ class CompiledBackward:
 
     def _is_filled(self, kind: str, op_types: Sequence[int]) -> bool:
         """True if some types write all that is read of a kind of gradient."""
-        plan, (_, next_row) = self._plan, self._plan.following
-        if kind == "previous_grad" and next_row is not None:
-            return sum(map(plan.count_rows, op_types)) == len(next_row)
+        plan = self._plan
+        if kind == "previous_grad" and plan.following is not None:
+            return sum(map(plan.count_rows, op_types)) == len(plan.following[1])
         if kind in ("edge_grad", "node_grad", "weighted_grad"):
             return sum(map(plan.count_edges, op_types)) == len(plan.child_row)
         return False

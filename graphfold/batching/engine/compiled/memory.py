@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.compiled.program import Key, Program, Weight
-from graphfold.batching.scheduling.pass_schedule import PassSchedule
+from graphfold.batching.scheduling.pass_schedule import Links, PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
 FEW_MULTIPLICATIONS = 1 << 27
@@ -24,8 +24,7 @@ class Memory:
         plan: of the pass.
         library: the native library.
         num_threads: how many threads share the blocks of a group.
-
-        links: where native code finds who reads whom, see native/program.h.
+        links: who reads whom.
 
     Attributes:
         shared: what all types read and write.
@@ -33,7 +32,7 @@ class Memory:
         first_row: of what does not begin with row 0, the row that it begins with.
     """
 
-    def __init__(self, plan: PassSchedule, library: CDLL, num_threads: int, links: Tensor) -> None:
+    def __init__(self, plan: PassSchedule, library: CDLL, num_threads: int, links: Links) -> None:
         self._plan, self._library, self._num_threads = plan, library, num_threads
         self._links = links
         self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
@@ -64,7 +63,7 @@ class Memory:
             len(plan.groups),
             is_backward,
             numbers.buffer_info()[0],
-            self._links.data_ptr(),
+            self._links.table.data_ptr(),
             self._num_threads,
         )
         if not is_done:
@@ -81,7 +80,7 @@ class Memory:
         kinds = ("edge_grad", "node_grad", "previous_grad", "weighted_grad", "edge_weight")
         asked = [self.address((kind, field)) for kind in kinds]
         self._library.pull_rows(
-            self._links.data_ptr(), first, *total.shape, *asked, total.data_ptr()
+            self._links.table.data_ptr(), first, *total.shape, *asked, total.data_ptr()
         )
         return total
 

@@ -65,11 +65,6 @@ class _CompiledRounds(CompiledPass):
     def is_read_back(self, named: Named) -> bool:
         return named[1][0] != "initial" and super().is_read_back(named)
 
-    def memory(self, tensors: Sequence[Tensor | None]) -> Memory:
-        memory = super().memory(tensors)
-        memory.shared["previous_row", ""] = self._unrolled.previous_row
-        return memory
-
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         super().place_states(memory, states)
         for name, row in self._given_at.items():

@@ -25,6 +25,7 @@ from graphfold.batching.engine.compiled.program import (
 )
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.native.library import load
+from graphfold.batching.scheduling.pass_schedule import Links
 from graphfold.errors import EngineError
 
 #: Op type, or None for all types, and what it is there.
@@ -146,7 +147,7 @@ class CompiledPass:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
-        memory = self.memory(tensors)
+        memory = self.memory(tensors, self.plan.forward_links)
         states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
@@ -184,9 +185,9 @@ class CompiledPass:
         op_type, key = named
         return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
 
-    def memory(self, tensors: Sequence[Tensor | None]) -> Memory:
+    def memory(self, tensors: Sequence[Tensor | None], links: Links) -> Memory:
         """The memory of one direction, with what cells read there; None for what they do not."""
-        memory = Memory(self.plan, self.library, self.num_threads, self.plan.link_table)
+        memory = Memory(self.plan, self.library, self.num_threads, links)
         memory.own = {op_type: {} for op_type in self.cells}
         for named, tensor in zip(self.names, tensors, strict=True):
             if tensor is None:
@@ -200,6 +201,8 @@ class CompiledPass:
             memory.shared["child_count", ""] = self.plan.child_counts
         if any(cell.reads_integers("position") for cell in self.cells.values()):
             memory.shared["position", ""] = self.plan.child_positions
+        if self.plan.previous_row is not None:
+            memory.shared["previous_row", ""] = self.plan.previous_row
         if self.kind is not None:
             memory.shared["kind", ""] = self.kind
         return memory
