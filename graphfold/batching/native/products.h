@@ -1,10 +1,11 @@
-/* Products of matrices whose left rows may lie apart, as the children of nodes do.
+/* Products of matrices.
  *
  * What is multiplied by is packed first, into panels: LANES columns wide, one row after the other, so
- * that a vector is read where it is needed. A tile is a few rows times a few panels, and its sums stay
- * in registers. The left rows are read number by number, through their own addresses: so rows that
- * lie apart cost what rows in one piece do, and nothing is gathered. A sum runs over its terms from
- * the first to the last, whatever else is computed, so the bits of a row depend on that row alone.
+ * that a vector is read where it is needed; where few rows would not repay that, it is read as it
+ * lies. A tile is a few rows times a few panels, and its sums stay in registers. The left rows are
+ * read number by number. A sum runs over its terms from the first to the last, whatever else is
+ * computed, so the bits of a row depend on that row alone. Sums of products over all rows also take
+ * rows that lie apart, as the children of nodes do.
  *
  * Before this come vectors.h and MAX_PARTS, the most pieces of a row. */
 

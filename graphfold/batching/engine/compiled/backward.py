@@ -11,12 +11,10 @@ from torch import Tensor
 from graphfold.batching.engine.compiled.compiled_cell import Rows, WeightGradient
 from graphfold.batching.engine.compiled.memory import address
 from graphfold.batching.engine.compiled.program import ALL_EDGES, ROWS, Key
+from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
 
 if TYPE_CHECKING:
     from graphfold.batching.engine.compiled.run import CompiledPass, Named
-
-#: Fewer multiplications than these are not shared out among threads.
-FEW_MULTIPLICATIONS = 1 << 20
 
 
 class CompiledBackward:

@@ -14,7 +14,7 @@ from graphfold.batching.engine.compiled.program import Key, Program, Weight
 from graphfold.batching.scheduling.pass_schedule import Links, PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
-FEW_MULTIPLICATIONS = 1 << 27
+FEW_TO_PACK = 1 << 27
 
 
 class Memory:
@@ -116,7 +116,7 @@ class Memory:
         if is_transposed:
             k, m, steps = m, k, steps[::-1]
         is_whole = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
-        if is_whole and num_rows * k * m < FEW_MULTIPLICATIONS:
+        if is_whole and num_rows * k * m < FEW_TO_PACK:
             return right, array("q", (right.data_ptr(), steps[0]))
         packed = torch.empty(self._library.packed_size(k, m), dtype=right.dtype)
         self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
