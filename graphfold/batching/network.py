@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import check_cells, check_reads
-from graphfold.batching.run import ReferenceRun, RowRun, RunInputs
+from graphfold.batching.reference import ReferenceRun
+from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.states import States
 from graphfold.dag import Schema

@@ -19,7 +19,6 @@ from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.reference import ReferenceInputs, run_reference
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
@@ -234,71 +233,3 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
-
-
-class ReferenceRun:
-    """A forward of the reference: a dict of tensors per node."""
-
-    def __init__(self, inputs: RunInputs) -> None:
-        self.inputs = inputs
-        self.batch = inputs.batch
-        self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
-        self.widths: dict[str, int] = {}
-
-    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
-        """Runs a pass; `turns` are the cells, of rounds those of each."""
-        for turn, cells in enumerate(turns):
-            inputs = ReferenceInputs(
-                dag=self.batch.dag,
-                cells=cells,
-                x={t: cell.before(self._x(t)) for t, cell in cells.items()},
-                absent=self.inputs.absent,
-                edge={
-                    t: cell.before_edges(self.inputs.edge_columns(item))
-                    for t, cell in cells.items()
-                },
-                shared=self.inputs.shared,
-            )
-            for cell in cells.values():
-                self.widths |= cell.fields
-            if isinstance(item, Rounds) and turn == 0:
-                self._initial(inputs)
-            self.states = run_reference(inputs, item, self.states)
-
-    def _x(self, op_type: int) -> NodeInput:
-        """The input of every node of a type."""
-        x, sources = self.inputs.of_type(op_type), self.batch.schedule.sources
-        return x if sources is None else select(x, sources[op_type].of)
-
-    def _initial(self, inputs: ReferenceInputs) -> None:
-        for op_type, cell in inputs.cells.items():
-            nodes = self.inputs.nodes(op_type).tolist()
-            if nodes and any(f not in self.states[nodes[0]] for f in cell.fields):
-                state = cell.initial(inputs.x[op_type])
-                for position, node in enumerate(nodes):
-                    own = {name: state[name][position] for name in cell.fields}
-                    self.states[node] = {**own, **self.states[node]}
-
-    def after(self, op_type: int, cell: Cell) -> list[str]:
-        """Joins what `Cell.after` makes of each node; returns the names of the new fields."""
-        nodes = self.inputs.nodes(op_type).tolist()
-        empty = {n: torch.zeros(0, w, dtype=torch.float64) for n, w in cell.fields.items()}
-        new = cell.after(empty)
-        self.widths |= {name: value.shape[1] for name, value in new.items()}
-        for node in nodes:
-            state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
-            values = cell.after(state)
-            self.states[node] |= {name: value[0] for name, value in values.items()}
-        return list(new)
-
-    def result(self, has: Mapping[str, frozenset[int]]) -> States:
-        """The state after all passes; `has` says which types have a field."""
-        fields = {name: self._field(name, width) for name, width in self.widths.items()}
-        row = torch.arange(1, self.batch.dag.num_nodes + 1)
-        return States(fields, row, has)
-
-    def _field(self, name: str, width: int) -> Tensor:
-        present = [state[name] for state in self.states if name in state]
-        dtype = present[0].dtype if present else torch.float64
-        zeros = torch.zeros(width, dtype=dtype)
-        return torch.stack([zeros, *(state.get(name, zeros) for state in self.states)])
