@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.kernels.row_numbers import Classes
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
@@ -17,7 +18,6 @@ from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSche
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.plan import plan_pass
 from graphfold.batching.scheduling.policies import PassGraph, get_policy
-from graphfold.batching.scheduling.row_numbers import Classes
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
 from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
