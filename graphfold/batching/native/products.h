@@ -78,9 +78,9 @@ static const real ZEROS[VECTOR_BYTES / sizeof(real)];
 
 /* Where a tile reads its panels and writes its sums. */
 typedef struct {
-  const real *sums; /* what they begin with */
-  int64_t sums_step; /* from those of one panel to those of the next */
-  const real *panels; /* the first one */
+  const real *sums;             /* what they begin with */
+  int64_t sums_step;            /* from those of one panel to those of the next */
+  const real *panels;           /* the first one */
   int64_t panel_step, row_step; /* to the next panel, and to the next row of one */
   real *out;
   int64_t out_stride, num_rows, num_columns;
@@ -89,10 +89,10 @@ typedef struct {
 
 #define EACH_SUM(M, V) UNROLLED for (int i = 0; i < M; i++) UNROLLED for (int j = 0; j < V; j++)
 
-#define BEGIN_SUMS(M, V)                    \
+#define BEGIN_SUMS(M, V)                                            \
   const int64_t panel_step = t->panel_step, row_step = t->row_step; \
-  const real *panel = t->panels;            \
-  vector sums[M][V];                        \
+  const real *panel = t->panels;                                    \
+  vector sums[M][V];                                                \
   EACH_SUM(M, V) sums[i][j] = load(t->sums + j * t->sums_step);
 
 /* number: what the next row of the panels is multiplied by, for row i of the tile. */
@@ -225,9 +225,10 @@ void pack(const real *right, int64_t row_stride, int64_t column_stride, const re
 
 /* A tile of the first panels. */
 static tile first_panels(right_side right, int64_t width, int64_t num_columns) {
-  if (right.stride) return (tile){ZEROS, 0, right.start, LANES, right.stride, .num_columns = num_columns};
   const int64_t size = (width + 1) * LANES;
-  return (tile){right.start, size, right.start + LANES, size, LANES, .num_columns = num_columns};
+  if (right.stride == 0)
+    return (tile){right.start, size, right.start + LANES, size, LANES, .num_columns = num_columns};
+  return (tile){ZEROS, 0, right.start, LANES, right.stride, .num_columns = num_columns};
 }
 
 /* out = x @ right + bias, the bias if it is packed with it. A few panels stay in the first
