@@ -35,7 +35,7 @@ RANKS = {
 }
 
 #: The same within `batching`; what is not here stands above them all.
-BATCHING_RANKS = {"native": 0, "scheduling": 0, "kernels": 0, "children": 1, "cell": 2, "engine": 3}
+BATCHING_RANKS = {"native": 0, "kernels": 0, "scheduling": 1, "children": 1, "cell": 2, "engine": 3}
 
 #: The only parts that may import a library; a path stands for a file or a folder.
 HOMES = {

@@ -3,7 +3,7 @@
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.kernels.segment_kernels import KERNELS
+from graphfold.batching.kernels.segment import KERNELS
 from graphfold.batching.network import Network
 from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.batching.scheduling.policies import POLICIES

@@ -1,14 +1,16 @@
-"""Batch: graphs and their plan, together on one device."""
+"""Batch: graphs and their plan, together on one device; and what plans it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from graphfold.batching.scheduling.schedule import Schedule
+from graphfold.batching.scheduling.deduplicate import EqualNodes
+from graphfold.batching.scheduling.passes import Pass
+from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.dag import TypedDAG
 
 
@@ -46,3 +48,53 @@ class Batch:
     def pin_memory(self) -> Batch:
         """A copy in page-locked memory, for quick transfers to a GPU."""
         return self.map_tensors(lambda tensor: tensor.pin_memory())
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredBatch(Batch):
+    """A batch of a model that makes graphs of its own, one for each graph of the data.
+
+    `dag` holds the graphs of the data, which heads and metrics read; `schedule` is the plan of
+    `lowered`.
+
+    Args:
+        lowered: the graphs that the model computes.
+    """
+
+    lowered: TypedDAG
+
+    @property
+    def computed(self) -> Batch:
+        """The graphs that the model runs, with their plan."""
+        return Batch(self.lowered, self.schedule)
+
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> LoweredBatch:
+        """A copy with `function` applied to every tensor."""
+        return LoweredBatch(
+            self.dag.map_tensors(function),
+            self.schedule.map_tensors(function),
+            self.lowered.map_tensors(function),
+        )
+
+
+def plan_batch(
+    dag: TypedDAG,
+    lowered: TypedDAG | None,
+    passes: Sequence[Pass],
+    policy: str = "depth",
+    share: bool = False,
+    equal: EqualNodes | None = None,
+) -> Batch:
+    """A planned batch.
+
+    Args:
+        dag: the graphs of the data.
+        lowered: those that the model computes in their place; None if it computes `dag` itself.
+        passes: the passes of the model.
+        policy: how to plan them.
+        share: whether equal nodes are computed once.
+        equal: which nodes of what is computed are equal, if it is known; see `build_schedule`.
+    """
+    computed = dag if lowered is None else lowered
+    schedule = build_schedule(computed, passes, policy, share, equal)
+    return Batch(dag, schedule) if lowered is None else LoweredBatch(dag, schedule, lowered)

@@ -65,11 +65,11 @@ def check_reads(
     Raises:
         SchemaError: if a field is absent.
     """
-    for reader, read in sorted(plan.read_types):
+    for reader, read in plan.read_types:
         if reader in cells:
             fields = {name for name, types in has.items() if read in types}
             if read in cells:
-                fields |= set(cells[read].fields)
+                fields.update(cells[read].fields)
             _require_fields(schema, cells[reader], read, fields)
 
 

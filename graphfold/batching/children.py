@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.kernels import segment
-from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
+from graphfold.batching.kernels.segment import NATIVE, Kernel
 from graphfold.errors import ShapeError
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,11 @@ from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.engine.reference import ReferenceInputs, run_reference
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
-from graphfold.batching.kernels.segment_kernels import get_kernel
+from graphfold.batching.kernels.segment import get_kernel
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
@@ -80,6 +79,16 @@ class RunInputs:
         return self.batch.dag.columns[item.space]
 
 
+@contextmanager
+def _refuse_shared(turns: Sequence[dict[int, Cell]], plan: PassSchedule) -> Iterator[None]:
+    """Raises if cells do what no node may share with another while the block runs."""
+    cells = list(dict.fromkeys(cell for own in turns for cell in own.values()))
+    names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
+    random = refuse_random(names, plan.row.device, SHARED_NUMBERS)
+    with random, refuse_changed_buffers(cells, SHARED_STATISTICS):
+        yield
+
+
 def _num_rows(x: NodeInput) -> int | None:
     values = [x] if isinstance(x, Tensor) else list(x.values())
     return len(values[0]) if values else None
@@ -98,12 +107,7 @@ class RowRun:
     def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
         """Runs a pass; `turns` are the cells, of rounds those of each."""
         plan = self.batch.schedule.passes[index]
-        with ExitStack() as checks:
-            if self.batch.schedule.is_shared:
-                every = list(dict.fromkeys(cell for cells in turns for cell in cells.values()))
-                names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in every))
-                checks.enter_context(refuse_random(names, plan.row.device, SHARED_NUMBERS))
-                checks.enter_context(refuse_changed_buffers(every, SHARED_STATISTICS))
+        with _refuse_shared(turns, plan) if self.batch.schedule.is_shared else nullcontext():
             if isinstance(item, Rounds):
                 self._rounds(index, item, turns)
             else:
@@ -136,7 +140,7 @@ class RowRun:
 
     def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], how: str) -> None:
         """Notes how the cells of types with nodes run, for whoever asks the network."""
-        for op_type in {group.op_type for group in plan.groups} & cells.keys():
+        for op_type in plan.groups_by_type.keys() & cells.keys():
             self.inputs.ways[self.batch.dag.schema.types[op_type].name] = how
 
     def _rounds(self, index: int, item: Rounds, turns: Sequence[dict[int, Cell]]) -> None:
@@ -229,71 +233,3 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
-
-
-class ReferenceRun:
-    """A forward of the reference: a dict of tensors per node."""
-
-    def __init__(self, inputs: RunInputs) -> None:
-        self.inputs = inputs
-        self.batch = inputs.batch
-        self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
-        self.widths: dict[str, int] = {}
-
-    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
-        """Runs a pass; `turns` are the cells, of rounds those of each."""
-        for turn, cells in enumerate(turns):
-            inputs = ReferenceInputs(
-                dag=self.batch.dag,
-                cells=cells,
-                x={t: cell.before(self._x(t)) for t, cell in cells.items()},
-                absent=self.inputs.absent,
-                edge={
-                    t: cell.before_edges(self.inputs.edge_columns(item))
-                    for t, cell in cells.items()
-                },
-                shared=self.inputs.shared,
-            )
-            for cell in cells.values():
-                self.widths |= cell.fields
-            if isinstance(item, Rounds) and turn == 0:
-                self._initial(inputs)
-            self.states = run_reference(inputs, item, self.states)
-
-    def _x(self, op_type: int) -> NodeInput:
-        """The input of every node of a type."""
-        x, sources = self.inputs.of_type(op_type), self.batch.schedule.sources
-        return x if sources is None else select(x, sources[op_type].of)
-
-    def _initial(self, inputs: ReferenceInputs) -> None:
-        for op_type, cell in inputs.cells.items():
-            nodes = self.inputs.nodes(op_type).tolist()
-            if nodes and any(f not in self.states[nodes[0]] for f in cell.fields):
-                state = cell.initial(inputs.x[op_type])
-                for position, node in enumerate(nodes):
-                    own = {name: state[name][position] for name in cell.fields}
-                    self.states[node] = {**own, **self.states[node]}
-
-    def after(self, op_type: int, cell: Cell) -> list[str]:
-        """Joins what `Cell.after` makes of each node; returns the names of the new fields."""
-        nodes = self.inputs.nodes(op_type).tolist()
-        empty = {n: torch.zeros(0, w, dtype=torch.float64) for n, w in cell.fields.items()}
-        new = cell.after(empty)
-        self.widths |= {name: value.shape[1] for name, value in new.items()}
-        for node in nodes:
-            state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
-            values = cell.after(state)
-            self.states[node] |= {name: value[0] for name, value in values.items()}
-        return list(new)
-
-    def result(self, has: Mapping[str, frozenset[int]]) -> States:
-        """The state after all passes; `has` says which types have a field."""
-        fields = {name: self._field(name, width) for name, width in self.widths.items()}
-        row = torch.arange(1, self.batch.dag.num_nodes + 1)
-        return States(fields, row, has)
-
-    def _field(self, name: str, width: int) -> Tensor:
-        present = [state[name] for state in self.states if name in state]
-        dtype = present[0].dtype if present else torch.float64
-        zeros = torch.zeros(width, dtype=dtype)
-        return torch.stack([zeros, *(state.get(name, zeros) for state in self.states)])

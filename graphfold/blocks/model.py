@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch, Pass, States
-from graphfold.batching.lowered_batch import LoweredBatch
+from graphfold.batching.batch import LoweredBatch
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.features import ROWS, in_node_order, without_labels
 from graphfold.blocks.function import Function

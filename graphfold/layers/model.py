@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Pass, States
-from graphfold.batching.lowered_batch import plan_batch
+from graphfold.batching.batch import plan_batch
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import TypedDAG
 from graphfold.layers.heads.head import Head

@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from graphfold.batching import POLICIES
-from graphfold.batching.kernels.segment_kernels import get_kernel
+from graphfold.batching.kernels.segment import get_kernel
 from graphfold.batching.scheduling.policies import get_policy
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.loading.data_module import DataModule

@@ -21,7 +21,7 @@ from training.tiny_runs import (
     write_corpora,
 )
 
-from graphfold.batching import Pass, Schedule, lowered_batch
+from graphfold.batching import Pass, Schedule, batch
 from graphfold.dag import TypedDAG
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -199,13 +199,13 @@ def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
 
 def test_the_policy_reaches_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policies = []
-    original = lowered_batch.build_schedule
+    original = batch.build_schedule
 
     def noted(dag: TypedDAG, passes: Sequence[Pass], policy: str, *more: Any) -> Schedule:
         policies.append(policy)
         return original(dag, passes, policy, *more)
 
-    monkeypatch.setattr(lowered_batch, "build_schedule", noted)
+    monkeypatch.setattr(batch, "build_schedule", noted)
     # The check of the cells before training has plans of its own.
     monkeypatch.setattr("graphfold.training.loop.train.warn_of_batch_dependence", lambda *_: None)
     new = tmp_path / "new.tsv"

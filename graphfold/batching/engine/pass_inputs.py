@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.kernels.gather import select_rows
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.errors import ShapeError
 
@@ -33,16 +32,6 @@ class PassInputs:
     kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
 
     @cached_property
-    def modules(self) -> dict[int, list[nn.Module]]:
-        """op type -> the modules of its cell, each once."""
-        return {op_type: modules_of(cell) for op_type, cell in self.cells.items()}
-
-    @cached_property
-    def parameters(self) -> dict[int, list[nn.Parameter]]:
-        """op type -> the parameters of its cell, each once."""
-        return {op_type: parameters_of(modules) for op_type, modules in self.modules.items()}
-
-    @cached_property
     def fields(self) -> dict[str, int]:
         """The fields that the pass writes, name -> width; the other given ones stay as they are."""
         widths: dict[str, int] = {}
@@ -54,7 +43,7 @@ class PassInputs:
     def without_cell(self) -> dict[int, list[str]]:
         """op type -> the written fields that its nodes have from before, or not at all."""
         found = {}
-        for op_type in {group.op_type for group in self.plan.groups}:
+        for op_type in self.plan.groups_by_type:
             cell = self.cells.get(op_type)
             own = cell.fields if cell is not None else {}
             found[op_type] = [name for name in self.fields if name not in own]
@@ -69,7 +58,7 @@ class PassInputs:
 
     @cached_property
     def _dtype(self) -> torch.dtype:
-        return cell_dtype(chain.from_iterable(self.parameters.values()), self.x.values())
+        return cell_dtype(self.cells.values(), self.x.values())
 
     @property
     def device(self) -> torch.device:
@@ -89,22 +78,20 @@ def modules_of(cell: nn.Module) -> list[nn.Module]:
     return list(found.values())
 
 
-def parameters_of(modules: Sequence[nn.Module]) -> list[nn.Parameter]:
-    """Their own parameters, each once."""
-    own = (p for module in modules for p in module._parameters.values())
-    return list({id(p): p for p in own if p is not None}.values())
-
-
 def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
     """The parts of a node input by name; one tensor alone has no name."""
     return [("", x)] if isinstance(x, Tensor) else list(x.items())
 
 
-def cell_dtype(parameters: Iterable[Tensor], x: Iterable[NodeInput]) -> torch.dtype:
+def cell_dtype(cells: Iterable[Cell], x: Iterable[NodeInput]) -> torch.dtype:
     """The dtype that cells compute in: the first float one of their parameters, else inputs."""
-    given = (tensor for value in x for _, tensor in parts(value))
-    floats = (t.dtype for t in chain(parameters, given) if t.is_floating_point())
-    return next(floats, torch.get_default_dtype())
+    for cell in cells:
+        for module in modules_of(cell):
+            for parameter in module._parameters.values():
+                if parameter is not None and parameter.is_floating_point():
+                    return parameter.dtype
+    given = (tensor.dtype for value in x for _, tensor in parts(value))
+    return next((d for d in given if d.is_floating_point), torch.get_default_dtype())
 
 
 def check_state(cell: Cell, state: State, size: int) -> None:

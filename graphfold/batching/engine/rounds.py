@@ -21,7 +21,7 @@ from graphfold.batching.engine.pass_inputs import (
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.kinds import find_kinds
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
@@ -182,7 +182,7 @@ def _initial(
     lacking = {n: w for cell in cells.values() for n, w in cell.fields.items() if n not in found}
     if not lacking:
         return found, dict(state.absent)
-    dtype = cell_dtype((p for cell in cells.values() for p in cell.parameters()), x.values())
+    dtype = cell_dtype(cells.values(), x.values())
     zero = {n: state.plan.row.new_zeros(1, w, dtype=dtype) for n, w in lacking.items()}
     new = {n: absent[n].view(1, -1) if n in absent else row for n, row in zero.items()}
     found |= {name: {} for name in lacking}

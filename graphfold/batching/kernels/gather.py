@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold.dag.depth import count_pointers, stable_order
+
 #: The mode of `torch.embedding_bag` that adds up.
 _SUM = 0
 #: So many neighbour rows may be held at once where an edge's own gradient needs them.
@@ -59,6 +61,10 @@ def sort_readers(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
         index: [num_edges] the row that each edge reads
         returns: [num_edges], [num_rows + 1]
     """
+    if index.is_cpu:  # in a third of the time
+        numbers = index.numpy()
+        order, ptr = stable_order(numbers), count_pointers(numbers, num_rows)
+        return torch.from_numpy(order), torch.from_numpy(ptr)
     edge = torch.argsort(index, stable=True)
     rows = torch.arange(num_rows + 1, device=index.device)
     return edge, torch.searchsorted(index.index_select(0, edge), rows)

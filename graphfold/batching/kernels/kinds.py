@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-#: Kinds are told apart by one number each, which has to stay below this.
-MAX_NUMBER = 1 << 62
+from graphfold.batching.kernels.row_numbers import Classes, row_numbers
 
 
 class Kinds(NamedTuple):
@@ -27,39 +27,20 @@ class Kinds(NamedTuple):
 def find_kinds(columns: Mapping[str, Tensor], num_rows: int) -> Kinds:
     """The kinds among some rows: equal rows of codes are of one kind.
 
-    Where there are other numbers than codes, or so many codes that a row of them is no number, each
-    row is a kind of its own; on a GPU too, which would have to be asked how many there are.
+    Where there are other numbers than codes, each row is a kind of its own; on a GPU too, which
+    would have to be asked how many there are.
 
     Args:
         columns: name -> [num_rows, ...].
         num_rows: how many rows they have.
     """
     values = list(columns.values())
-    is_code = all(v.is_cpu and not v.is_floating_point() for v in values)
-    number = _numbers(values) if is_code and values and num_rows else None
-    if number is None:
+    if not values or any(not v.is_cpu or v.is_floating_point() for v in values):
         device = values[0].device if values else None
         return Kinds(columns, torch.arange(num_rows, device=device))
-    different, kind = torch.unique(number, return_inverse=True)
-    row = torch.empty_like(different)
-    row[kind] = torch.arange(num_rows)  # any row of the kind
-    return Kinds({name: value.index_select(0, row) for name, value in columns.items()}, kind)
-
-
-def _numbers(values: list[Tensor]) -> Tensor | None:
-    """[num_rows] a number for each row, the same for equal ones; None if it would be too large."""
-    codes = torch.cat(
-        [value.flatten(1) if value.dim() > 1 else value[:, None] for value in values], 1
-    )
-    if not codes.shape[1]:
-        return None
-    codes = codes.long()
-    lowest, highest = torch.aminmax(codes, dim=0)
-    stride, strides = 1, []
-    # In Python's numbers: the distance of two codes may be too large for one of theirs.
-    for low, high in zip(lowest.tolist(), highest.tolist(), strict=True):
-        strides.append(stride)
-        stride *= high - low + 1
-    if stride > MAX_NUMBER:
-        return None
-    return (codes - lowest) @ torch.tensor(strides)
+    flat = (value.reshape(num_rows, math.prod(value.shape[1:])) for value in values)
+    codes = (code.numpy() for value in flat for code in value.T)
+    kinds = Classes.of_equal(row_numbers(codes, num_rows))
+    row = torch.from_numpy(kinds.representative)
+    found = {name: value.index_select(0, row) for name, value in columns.items()}
+    return Kinds(found, torch.from_numpy(kinds.inverse))

@@ -2,19 +2,22 @@
 
 Rows are sorted by segment; segment i owns the rows ptr[i] .. ptr[i+1]. An empty segment gives
 zeros. `parent` [num_rows], the segment of each row, is derived from `ptr` where it is not given.
+A kernel is who computes them for cells: torch's operations, or torch-scatter.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphfold._torch import is_transformed
 from graphfold.batching.kernels.gather import gather_rows, parents, scatter_rows
+from graphfold.errors import ConfigError, did_you_mean
 
 #: For fewer numbers plain operations are quicker on a CPU: they are launched sooner.
 SMALL = 1 << 16
@@ -122,3 +125,47 @@ def _shares(grad: Tensor, values: Tensor, highest: Tensor, ptr: Tensor, parent: 
     torch.eq(values.detach(), is_highest, out=is_highest)
     share = grad / segment_sum(is_highest, ptr, parent).clamp(min=1)
     return share.index_select(0, parent).mul_(is_highest)
+
+
+class Kernel(NamedTuple):
+    """Reductions over runs of rows, and back, differentiable; an empty run gives zeros."""
+
+    sum: Reduction
+    max: Reduction
+    expand: Reduction = expand
+
+
+NATIVE = Kernel(segment_sum, segment_max)
+KERNELS = ("native", "scatter")
+
+
+def get_kernel(name: str) -> Kernel:
+    """The kernel called `name`.
+
+    Args:
+        name: "native", which is made of torch's operations, or "scatter" (torch-scatter).
+
+    Raises:
+        ConfigError: if there is no such kernel, or its package is not installed.
+    """
+    if name not in KERNELS:
+        hint = did_you_mean(name, KERNELS)
+        raise ConfigError(f"there is no kernel '{name}'.{hint} Use one of {', '.join(KERNELS)}.")
+    return NATIVE if name == "native" else _scatter()
+
+
+def _scatter() -> Kernel:
+    try:
+        from torch_scatter import segment_csr
+    except (ImportError, OSError) as error:  # OSError: it was built against another torch
+        raise ConfigError(
+            f"the kernel 'scatter' needs the package torch-scatter, which cannot be loaded "
+            f"({error}). Install graphfold[scatter], or use the kernel 'native'."
+        ) from error
+
+    def reduce(reduction: str, values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+        reduced: Tensor = segment_csr(values, ptr, reduce=reduction)
+        return reduced
+
+    highest = partial(segment_max, find=partial(reduce, "max"))
+    return Kernel(partial(reduce, "sum"), highest)

@@ -104,6 +104,8 @@ def _open(path: Path) -> ctypes.CDLL:
     for name, arguments, result in (
         ("run_pass", "piippi", integer),
         ("pull_rows", "piiipppppp", None),
+        ("number_rows", "piip", None),
+        ("lanes", "", integer),
         ("packed_size", "ii", integer),
         ("pack", "piipiip", None),
         ("multiply", "piipipiii", None),

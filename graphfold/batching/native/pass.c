@@ -27,9 +27,12 @@
 /* A thread keeps up to so many bytes of scratch memory for its next pass. */
 #define KEPT_BYTES (8 << 20)
 
+/* As `Group` of pass_schedule.py. */
 typedef struct {
-  int64_t op_type, first_row, num_rows, first_edge, num_edges, type_row, type_edge;
+  int64_t op_type, first_row, end_row, first_edge, end_edge, type_row, type_edge;
 } group;
+
+static inline int64_t size_of(const group *g) { return g->end_row - g->first_row; }
 
 static __thread real *scratch;
 static __thread int64_t scratch_size;
@@ -55,10 +58,10 @@ static void release(void) {
 /* How many rows a block of a group has: as many as fit, whole tiles of products, and no fewer
  * blocks than threads. */
 static int64_t rows_of_block(const group *g, const program *p, int64_t num_threads) {
-  const double edges = (double)g->num_edges / g->num_rows;
+  const double edges = (double)(g->end_edge - g->first_edge) / size_of(g);
   const double bytes = (p->node_scratch + edges * p->edge_scratch) * sizeof(real);
   int64_t rows = bytes * MOST_ROWS <= BLOCK_BYTES ? MOST_ROWS : (int64_t)(BLOCK_BYTES / bytes);
-  rows = smaller(rows, pieces(g->num_rows, num_threads));
+  rows = smaller(rows, pieces(size_of(g), num_threads));
   return pieces(rows < 1 ? 1 : rows, MAX_ROWS) * MAX_ROWS;
 }
 
@@ -96,23 +99,23 @@ static int64_t run_block(stage s, const links *l, const group *g, int64_t first,
 /* Runs a stage on all rows of a group. */
 static int64_t run_blocks(stage s, const links *l, const group *g, int64_t num_threads) {
   const int64_t size = rows_of_block(g, s.program, num_threads);
-  const int64_t num_blocks = pieces(g->num_rows, size);
+  const int64_t num_rows = size_of(g), num_blocks = pieces(num_rows, size);
   int64_t is_done = 1;
   if (num_blocks < 2 || num_threads < 2) {
     for (int64_t i = 0; i < num_blocks && is_done; i++)
-      is_done = run_block(s, l, g, i * size, smaller(size, g->num_rows - i * size), 0);
+      is_done = run_block(s, l, g, i * size, smaller(size, num_rows - i * size), 0);
     return is_done;
   }
 #pragma omp parallel for schedule(static) num_threads(num_threads) reduction(& : is_done)
   for (int64_t i = 0; i < num_blocks; i++)
-    is_done &= run_block(s, l, g, i * size, smaller(size, g->num_rows - i * size), THREAD);
+    is_done &= run_block(s, l, g, i * size, smaller(size, num_rows - i * size), THREAD);
   return is_done;
 }
 
 /* An instruction that computes one row for the group. */
 static void run_once(const program *p, const links *l, const group *g, const instruction *i,
                      int64_t num_threads) {
-  block b = {p, l, g->first_row, 1, .num_threads = num_threads, .group_size = g->num_rows};
+  block b = {p, l, g->first_row, 1, .num_threads = num_threads, .group_size = size_of(g)};
   for (int64_t k = 0; k < p->num_buffers; k++) b.at[k] = (real *)p->address[k];
   run_instruction(&b, i);
 }
@@ -145,6 +148,12 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
     is_done = run_group((const program *)(table + table[g->op_type]), l, g, num_threads);
   }
   return is_done;
+}
+
+/* The number of each row among some of them; -1 for the others. */
+void number_rows(const int64_t *rows, int64_t count, int64_t num_rows, int64_t *number) {
+  memset(number, -1, num_rows * sizeof(int64_t));
+  for (int64_t i = 0; i < count; i++) number[rows[i]] = i;
 }
 
 /* [num_rows, n] what is asked of some rows within the pass. */

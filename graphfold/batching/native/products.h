@@ -1,10 +1,11 @@
-/* Products of matrices whose left rows may lie apart, as the children of nodes do.
+/* Products of matrices.
  *
  * What is multiplied by is packed first, into panels: LANES columns wide, one row after the other, so
- * that a vector is read where it is needed. A tile is a few rows times a few panels, and its sums stay
- * in registers. The left rows are read number by number, through their own addresses: so rows that
- * lie apart cost what rows in one piece do, and nothing is gathered. A sum runs over its terms from
- * the first to the last, whatever else is computed, so the bits of a row depend on that row alone.
+ * that a vector is read where it is needed; where few rows would not repay that, it is read as it
+ * lies. A tile is a few rows times a few panels, and its sums stay in registers. The left rows are
+ * read number by number. A sum runs over its terms from the first to the last, whatever else is
+ * computed, so the bits of a row depend on that row alone. Sums of products over all rows also take
+ * rows that lie apart, as the children of nodes do.
  *
  * Before this come vectors.h and MAX_PARTS, the most pieces of a row. */
 
@@ -67,10 +68,20 @@ static __attribute__((noinline)) void write_some(real *to, vector value, int64_t
   for (int64_t i = 0; i < count; i++) to[i] = adds ? to[i] + numbers[i] : numbers[i];
 }
 
+/* What is multiplied by: packed, or a matrix as it lies if its rows are whole vectors. */
+typedef struct {
+  const real *start;
+  int64_t stride; /* from one row of the matrix to the next; 0 if it is packed */
+} right_side;
+
+static const real ZEROS[VECTOR_BYTES / sizeof(real)];
+
 /* Where a tile reads its panels and writes its sums. */
 typedef struct {
-  const real *panels; /* the first one; a panel begins with what its sums begin with */
-  int64_t panel_size;
+  const real *sums;             /* what they begin with */
+  int64_t sums_step;            /* from those of one panel to those of the next */
+  const real *panels;           /* the first one */
+  int64_t panel_step, row_step; /* to the next panel, and to the next row of one */
   real *out;
   int64_t out_stride, num_rows, num_columns;
   int64_t adds; /* to what is there already */
@@ -78,18 +89,18 @@ typedef struct {
 
 #define EACH_SUM(M, V) UNROLLED for (int i = 0; i < M; i++) UNROLLED for (int j = 0; j < V; j++)
 
-#define BEGIN_SUMS(M, V)                    \
-  const int64_t panel_size = t->panel_size; \
-  const real *panel = t->panels;            \
-  vector sums[M][V];                        \
-  EACH_SUM(M, V) sums[i][j] = load(panel + j * panel_size);
+#define BEGIN_SUMS(M, V)                                            \
+  const int64_t panel_step = t->panel_step, row_step = t->row_step; \
+  const real *panel = t->panels;                                    \
+  vector sums[M][V];                                                \
+  EACH_SUM(M, V) sums[i][j] = load(t->sums + j * t->sums_step);
 
 /* number: what the next row of the panels is multiplied by, for row i of the tile. */
 #define ADD_TO_SUMS(M, V, number)                                                              \
   {                                                                                            \
     vector right[V];                                                                           \
-    panel += LANES;                                                                            \
-    UNROLLED for (int j = 0; j < V; j++) right[j] = load(panel + j * panel_size);              \
+    UNROLLED for (int j = 0; j < V; j++) right[j] = load(panel + j * panel_step);              \
+    panel += row_step;                                                                         \
     EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
   }
 
@@ -144,12 +155,15 @@ static void multiply_panels(int64_t num_tile_rows, tile t, int64_t num_panels, c
     }                                              \
   }
     ALL_TILES(RUN_MULTIPLY)
-    t.panels += done * t.panel_size;
+    t.sums += done * t.sums_step;
+    t.panels += done * t.panel_step;
     t.out += done * LANES;
     t.num_columns -= done * LANES;
     num_panels -= done;
   }
 }
+
+int64_t lanes(void) { return LANES; }
 
 /* How many numbers the panels of [num_rows, num_columns] take. */
 int64_t packed_size(int64_t num_rows, int64_t num_columns) {
@@ -209,12 +223,21 @@ void pack(const real *right, int64_t row_stride, int64_t column_stride, const re
   }
 }
 
-/* out = x @ right + bias, for right and bias as they are packed. A few panels stay in the first
+/* A tile of the first panels. */
+static tile first_panels(right_side right, int64_t width, int64_t num_columns) {
+  const int64_t size = (width + 1) * LANES;
+  if (right.stride == 0)
+    return (tile){right.start, size, right.start + LANES, size, LANES, .num_columns = num_columns};
+  return (tile){ZEROS, 0, right.start, LANES, right.stride, .num_columns = num_columns};
+}
+
+/* out = x @ right + bias, the bias if it is packed with it. A few panels stay in the first
  * cache while all rows go by; the rows, in the second one. Tiles have as equally many rows as can be:
  * one of a single row would take as long as one of many. */
-static void multiply_rows(const real *x, int64_t stride, int64_t width, const real *packed,
+static void multiply_rows(const real *x, int64_t stride, int64_t width, right_side right,
                           int64_t num_columns, real *out, int64_t out_stride, int64_t num_rows) {
-  const int64_t panel_size = (width + 1) * LANES, num_panels = pieces(num_columns, LANES);
+  const tile first = first_panels(right, width, num_columns);
+  const int64_t num_panels = pieces(num_columns, LANES);
   const int64_t num_tiles = pieces(num_rows, MAX_ROWS);
   const int64_t few = num_tiles < 2                               ? num_panels
                       : num_rows / num_tiles <= WIDE_ROWS ? MORE_PANELS
@@ -223,9 +246,13 @@ static void multiply_rows(const real *x, int64_t stride, int64_t width, const re
     for (int64_t i = 0; i < num_tiles; i++) {
       const int64_t row = i * num_rows / num_tiles;
       const int64_t num_here = (i + 1) * num_rows / num_tiles - row;
-      const tile t = {packed + panel * panel_size, panel_size,
-                      out + row * out_stride + panel * LANES, out_stride, num_here,
-                      num_columns - panel * LANES, 0};
+      tile t = first;
+      t.sums += panel * t.sums_step;
+      t.panels += panel * t.panel_step;
+      t.out = out + row * out_stride + panel * LANES;
+      t.out_stride = out_stride;
+      t.num_rows = num_here;
+      t.num_columns -= panel * LANES;
       multiply_panels(num_here, t, smaller(num_panels - panel, few), x + row * stride, stride,
                       width);
     }
@@ -239,8 +266,8 @@ void multiply(const real *x, int64_t stride, int64_t width, const real *packed, 
   const int64_t size = smaller(share, BLOCK_ROWS);
 #pragma omp parallel for schedule(static) num_threads(num_threads) if (num_threads > 1)
   for (int64_t row = 0; row < num_rows; row += size)
-    multiply_rows(x + row * stride, stride, width, packed, num_columns, out + row * out_stride,
-                  out_stride, smaller(num_rows - row, size));
+    multiply_rows(x + row * stride, stride, width, (right_side){packed, 0}, num_columns,
+                  out + row * out_stride, out_stride, smaller(num_rows - row, size));
 }
 
 /* Rows that lie apart. Row i is num_parts pieces of `width` numbers; piece p of it begins at
@@ -371,7 +398,8 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
       pack_terms(&x, row, num_terms, column, num_here, panels);
       for (int64_t s = 0; s < num_strips; s++) {
         const int64_t i = s * MAX_ROWS;
-        const tile t = {panels, panel_size, total + i * num_columns + column, num_columns,
+        const tile t = {panels, panel_size, panels + LANES, panel_size, LANES,
+                        total + i * num_columns + column, num_columns,
                         smaller(MAX_ROWS, left_columns - i), num_here, row > 0};
         (num_here > LANES ? sum_2 : sum_1)(&t, strips + s * strip_size, num_terms);
       }

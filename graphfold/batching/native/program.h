@@ -118,10 +118,11 @@ static inline void add_times(real *to, real factor, const real *from, int64_t n)
 
 /* Operations on rows, beside those of elementwise.h. */
 
-/* out = in[0] @ packed weight in[1] */
+/* out = in[0] @ the weight that in[1] describes */
 static void multiply_block(const block *b, const instruction *i) {
-  multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], find(b, &i->in[1]), i->size[2],
-                find(b, &i->out), i->out.row, count_rows(b, i));
+  const right_side *right = (const right_side *)find(b, &i->in[1]);
+  multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], *right, i->size[2], find(b, &i->out),
+                i->out.row, count_rows(b, i));
 }
 
 /* The row of in[0] that an array of integers names. */

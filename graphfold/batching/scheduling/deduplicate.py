@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphfold.batching.scheduling.edges import Edges, depth_of_pass
-from graphfold.batching.scheduling.passes import Pass, Rounds
-from graphfold.batching.scheduling.row_numbers import (
+from graphfold.batching.kernels.row_numbers import (
     Classes,
     Numbers,
     edge_numbers,
     merge_equal,
     node_numbers,
 )
+from graphfold.batching.scheduling.edges import Edges, depth_of_pass
+from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, count_pointers, stable_order
 
@@ -62,9 +62,7 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
     Raises:
         SchemaError: if a pass names a relation that the schema lacks.
     """
-    first = np.arange(dag.num_nodes)
-    merge_equal(first.copy(), [node_numbers(dag)], first)
-    own = final = Classes.of_first(first)
+    own = final = Classes.of_equal(node_numbers(dag))
     rounds: list[list[Classes]] = []
     depth: list[IntArray | None] = []
     for item in passes:

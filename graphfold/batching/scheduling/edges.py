@@ -109,16 +109,3 @@ def depth_of_pass(dag: TypedDAG, item: Up | Down, edges: Edges) -> IntArray:
             cycle=cycle,
         )
     return depth
-
-
-def find_readers(child_row: IntArray, num_rows: int) -> tuple[IntArray, IntArray]:
-    """The edges sorted by the row that they read, and where those of each row begin among them.
-
-    Args:
-        child_row: [num_edges] the row that each edge reads; 0 for an absent child.
-        num_rows: the number of rows, the absent one not counted.
-
-    Shape:
-        returns: [num_edges], [num_rows + 2]
-    """
-    return stable_order(child_row), count_pointers(child_row, num_rows + 1)

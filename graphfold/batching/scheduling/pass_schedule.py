@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from graphfold.batching.kernels.gather import parents, sort_readers
 from graphfold.batching.scheduling.routes import Routes, find_routes
 
 
 class Group(NamedTuple):
-    """Nodes of one type that run together: a contiguous slice of rows."""
+    """Nodes of one type that run together: a contiguous slice of rows; see also native/pass.c."""
 
     op_type: int
     start: int  # first row
@@ -22,6 +23,7 @@ class Group(NamedTuple):
     edge_start: int  # first child edge
     edge_stop: int
     type_start: int  # first row among the rows of this type
+    type_edge_start: int  # first edge among the edges of this type
 
     @property
     def size(self) -> int:
@@ -49,6 +51,19 @@ class Group(NamedTuple):
         return slice(self.edge_start, self.edge_stop)
 
 
+class Links(NamedTuple):
+    """Addresses of the arrays that tell native code who reads whom, see native/program.h."""
+
+    table: Tensor  # [6] the addresses of the arrays; 0 for one that is not needed
+    arrays: tuple[Tensor, ...]  # held as long as the table
+
+    @staticmethod
+    def of(*arrays: Tensor) -> Links:
+        """The links that are known, in order."""
+        addresses = [array.data_ptr() for array in arrays]
+        return Links(torch.tensor(addresses + [0] * (6 - len(arrays))), arrays)
+
+
 @dataclass(frozen=True, eq=False)
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
@@ -64,19 +79,58 @@ class PassSchedule:
     node: Tensor  # [num_rows] int64, the node of each row, row 1 first
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
     child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
-    parent: Tensor  # [num_edges] int64, the reading node's position in its group
     edge: Tensor  # [num_edges] int64, the number of the edge in the `TypedDAG`
     type_order: tuple[Tensor | None, ...]  # per type, its nodes in row order; None: node order
     read_types: frozenset[tuple[int, int]]  # (type that reads, type that is read) in this batch
-    reader_ptr: Tensor  # [num_rows + 2] int64, where the readers of each row begin; row 0 first
-    reader_edge: Tensor  # [num_edges] int64, the edges' positions, sorted by the row they read
-    reader: Tensor  # [num_edges] int64, the position of the row that reads, in the same order
     # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
     # equal then. Equal nodes have one row already; these are equal in early rounds only.
     equal_rows: tuple[Tensor, ...] = ()
     rounds: int = 0  # how many rounds of message passing; 0 for a pass up or down
-    following: tuple[Tensor | None, Tensor | None] = (None, None)  # of unrolled rounds, see there
-    neighbor_count: Tensor | None = None  # of unrolled rounds, see `child_counts`
+    # Of unrolled rounds: what `child_counts` gives, and [num_rows + 1] the row of the same node in
+    # the round before; 0 for none.
+    neighbor_count: Tensor | None = None
+    previous_row: Tensor | None = None
+
+    @cached_property
+    def reader_edge(self) -> Tensor:
+        """[num_edges] the edges' positions, sorted by the row they read."""
+        return self._readers[0]
+
+    @cached_property
+    def reader_ptr(self) -> Tensor:
+        """[num_rows + 2] where the readers of each row begin; row 0 first."""
+        return self._readers[1]
+
+    @cached_property
+    def _readers(self) -> tuple[Tensor, Tensor]:
+        return sort_readers(self.child_row, self.num_rows + 1)
+
+    @cached_property
+    def reader(self) -> Tensor:
+        """[num_edges] the position of the row that reads, in the order of `reader_edge`."""
+        return self._reading.index_select(0, self.reader_edge)
+
+    @cached_property
+    def _reading(self) -> Tensor:
+        """[num_edges] the position of the row that reads."""
+        return parents(self.child_ptr, self.child_row.shape[0])
+
+    @cached_property
+    def parent(self) -> Tensor:
+        """[num_edges] the reading node's position in its group."""
+        ordered = self._in_row_order
+        size = self.child_ptr.new_tensor([group.size for group in ordered])
+        first = self.child_ptr.new_tensor([group.start - 1 for group in ordered])
+        first = first.repeat_interleave(size, output_size=self.num_rows)
+        return self._reading - first.index_select(0, self._reading)
+
+    @cached_property
+    def following(self) -> tuple[Tensor, Tensor] | None:
+        """The rows that follow each in the next round, as positions; see `reader_ptr`."""
+        if self.previous_row is None:
+            return None
+        row, ptr = sort_readers(self.previous_row, self.num_rows + 1)
+        return ptr, row - 1
 
     @cached_property
     def groups_by_type(self) -> dict[int, list[Group]]:
@@ -150,36 +204,19 @@ class PassSchedule:
 
     @cached_property
     def group_table(self) -> Tensor:
-        """[num_groups, 7] what native code knows of a group, see native/pass.c."""
-        seen: dict[int, int] = {}
-        rows = []
-        for group in self.groups:
-            type_edge = seen.get(group.op_type, 0)
-            seen[group.op_type] = type_edge + group.num_edges
-            rows.append(
-                [
-                    group.op_type,
-                    group.start,
-                    group.size,
-                    group.edge_start,
-                    group.num_edges,
-                    group.type_start,
-                    type_edge,
-                ]
-            )
-        return torch.tensor(rows, dtype=torch.int64).view(-1, 7)
+        """[num_groups, 7] the groups, for native code."""
+        return torch.tensor(self.groups, dtype=torch.int64).view(-1, len(Group._fields))
 
     @cached_property
-    def link_table(self) -> Tensor:
-        """[6] where native code finds who reads whom, see native/program.h."""
-        arrays = (
-            self.child_ptr,
-            self.reader_ptr,
-            self.reader_edge,
-            self.reader,
-            *self.following,
-        )
-        return torch.tensor([0 if array is None else array.data_ptr() for array in arrays])
+    def forward_links(self) -> Links:
+        """The links that forward needs."""
+        return Links.of(self.child_ptr)
+
+    @cached_property
+    def backward_links(self) -> Links:
+        """The links that backward needs."""
+        following = self.following or ()
+        return Links.of(self.child_ptr, self.reader_ptr, self.reader_edge, self.reader, *following)
 
     def rows_of_type(self, op_type: int) -> Tensor:
         """[num_rows_of_type] the rows of a type, in node order."""
@@ -188,11 +225,19 @@ class PassSchedule:
 
     def count_rows(self, op_type: int) -> int:
         """The number of rows of a type."""
-        return sum(group.size for group in self.groups_by_type.get(op_type, ()))
+        return self._counts.get(op_type, (0, 0))[0]
 
     def count_edges(self, op_type: int) -> int:
         """The number of edges of a type's nodes."""
-        return sum(group.num_edges for group in self.groups_by_type.get(op_type, ()))
+        return self._counts.get(op_type, (0, 0))[1]
+
+    @cached_property
+    def _counts(self) -> dict[int, tuple[int, int]]:
+        """op type -> the numbers of its rows and edges."""
+        return {
+            op_type: (sum(g.size for g in groups), sum(g.num_edges for g in groups))
+            for op_type, groups in self.groups_by_type.items()
+        }
 
     def type_child_row(self, op_type: int) -> Tensor:
         """[num_edges_of_type] the row that each edge of a type reads, in order."""

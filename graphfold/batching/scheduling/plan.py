@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graphfold.batching.scheduling.edges import Edges, find_readers
+from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
@@ -35,21 +35,15 @@ def plan_pass(
     size = np.bincount(key)
     is_group = size.nonzero()[0]
     size = size[is_group]
-    first = (size.cumsum() - size).repeat(size)  # position of the first row of each row's group
-    reader_edge, reader_ptr = find_readers(edges.child, len(order))
     return PassSchedule(
         groups=_groups(is_group % num_types, size, edges),
         row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
         child_row=torch.from_numpy(edges.child),
-        parent=torch.from_numpy(edges.parent - first[edges.parent]),
         edge=torch.from_numpy(edges.number),
         type_order=inputs.in_order(order),
         read_types=_read_types(op_type[order], edges, num_types),
-        reader_ptr=torch.from_numpy(reader_ptr),
-        reader_edge=torch.from_numpy(reader_edge),
-        reader=torch.from_numpy(edges.parent[reader_edge]),
     )
 
 
@@ -67,13 +61,14 @@ def _groups(types: IntArray, size: IntArray, edges: Edges) -> tuple[Group, ...]:
         starts[1:],
         edge_bounds[:-1],
         edge_bounds[1:],
-        _type_starts(op_types, size.tolist()),
+        _starts_within_type(op_types, size.tolist()),
+        _starts_within_type(op_types, np.diff(edge_bounds).tolist()),
     ]
     return tuple(map(Group._make, zip(*columns, strict=True)))
 
 
-def _type_starts(types: list[int], size: list[int]) -> list[int]:
-    """[num_groups] how many rows of the same type are in groups before each."""
+def _starts_within_type(types: list[int], size: list[int]) -> list[int]:
+    """[num_groups] how many rows, or edges, of the same type are in groups before each."""
     seen: dict[int, int] = {}
     starts = []
     for op_type, count in zip(types, size, strict=True):

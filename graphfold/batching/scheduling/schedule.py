@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.kernels.row_numbers import Classes
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
@@ -17,7 +18,6 @@ from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSche
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.plan import plan_pass
 from graphfold.batching.scheduling.policies import PassGraph, get_policy
-from graphfold.batching.scheduling.row_numbers import Classes
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
 from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
@@ -46,12 +46,6 @@ class Schedule:
     def unrolled(self) -> tuple[UnrolledRounds | None, ...]:
         """The passes that are rounds of message passing, each as one pass."""
         return tuple(unroll(plan) if plan.rounds else None for plan in self.passes)
-
-    def complete(self) -> None:
-        """Computes now what compiled passes would otherwise compute when they ask for it."""
-        for plan, rounds in zip(self.passes, self.unrolled, strict=True):
-            run = plan if rounds is None else rounds.plan
-            _ = run.group_table, run.link_table
 
     def rows(self, index: int) -> Tensor:
         """[num_nodes] the row of each node in a pass."""

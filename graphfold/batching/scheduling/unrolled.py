@@ -20,9 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.scheduling.edges import find_readers
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.dag.depth import IntArray, count_pointers, run_pointers, runs, stable_order
+from graphfold.dag.depth import IntArray, run_pointers, runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,6 @@ class UnrolledRounds:
         plan: with the rows of every round, the state before the first among them.
         first: [num_rounds + 1][num_types] the first row of a type in a round.
         size: [num_rounds + 1][num_types] how many rows it has there.
-        previous_row: [num_rows + 1] the row of the same node in the round before; 0 for none.
         row: [num_rows] the row in the plan of each round.
         of: [num_rounds + 1, num_plan_rows + 1] the row that each of those has in a round.
     """
@@ -41,7 +39,6 @@ class UnrolledRounds:
     plan: PassSchedule
     first: Sequence[Sequence[int]]
     size: Sequence[Sequence[int]]
-    previous_row: Tensor
     row: Tensor
     of: Tensor
 
@@ -66,14 +63,14 @@ class UnrolledRounds:
         """
         number, op_type = self.round_of(group.op_type)
         first, size = self.first[number - 1][op_type], self.size[number - 1][op_type]
-        return first, None if size == group.size else self.previous_row[group.rows] - first
+        before = self.plan.previous_row
+        return first, None if size == group.size or before is None else before[group.rows] - first
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> UnrolledRounds:
         """A copy with `function` applied to every tensor."""
         return replace(
             self,
             plan=self.plan.map_tensors(function),
-            previous_row=function(self.previous_row),
             row=function(self.row),
             of=function(self.of),
         )
@@ -117,29 +114,20 @@ def unroll(plan: PassSchedule) -> UnrolledRounds:
         for op_type, row in enumerate(own)
         if row
     ]
-    reader_edge, reader_ptr = find_readers(child, len(rows.row))
     numpy = torch.from_numpy
-    group_start = np.array([0, *sorted(group.start - 1 for group in groups)])
     unrolled = PassSchedule(
         groups=tuple(groups),
         row=plan.row,
         node=numpy(np.zeros(len(rows.row), np.int64)),
         child_ptr=numpy(ptr),
         child_row=numpy(child),
-        parent=numpy(parent - group_start[group_start.searchsorted(parent, side="right") - 1]),
         edge=plan.edge[numpy(edge)],
         type_order=(None,) * (num_types * (num_rounds + 1)),
         read_types=frozenset(),
-        reader_ptr=numpy(reader_ptr),
-        reader_edge=numpy(reader_edge),
-        reader=numpy(parent[reader_edge]),
-        following=(
-            numpy(count_pointers(before, len(rows.row) + 1)),
-            numpy(stable_order(before) - 1),
-        ),
+        previous_row=numpy(before),
         neighbor_count=plan.child_count(numpy(read)),
     )
-    return UnrolledRounds(unrolled, first, size, *map(numpy, (before, rows.row, rows.of)))
+    return UnrolledRounds(unrolled, first, size, numpy(rows.row), numpy(rows.of))
 
 
 def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[int]]]:
@@ -165,4 +153,4 @@ def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[in
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
     edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
-    return Group(code, row, row + size, *edges, type_start=0)
+    return Group(code, row, row + size, *edges, type_start=0, type_edge_start=0)

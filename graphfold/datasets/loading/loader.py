@@ -8,9 +8,9 @@ from itertools import islice
 from torch.utils.data import DataLoader, Dataset
 
 from graphfold.batching import Batch, Pass
-from graphfold.batching.lowered_batch import plan_batch
+from graphfold.batching.batch import plan_batch
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.batching.scheduling.policy_choice import CANDIDATES, count_calls
+from graphfold.batching.scheduling.schedule_report import CANDIDATES, count_calls
 from graphfold.dag import TypedDAG, nodes_of_graphs, select
 from graphfold.datasets.loading.sampler import BatchSampler
 
@@ -55,9 +55,7 @@ class GraphDataset(Dataset[Batch]):
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
-        batch = self.plan(numbers, self.policy)
-        batch.computed.schedule.complete()
-        return batch
+        return self.plan(numbers, self.policy)
 
     def plan(self, numbers: Sequence[int], policy: str) -> Batch:
         """The graphs with these numbers, planned under a policy."""
@@ -109,7 +107,7 @@ class GraphLoader(DataLoader[Batch]):
             plan = self.dataset.plan
             self.calls = count_calls(
                 self.dataset.passes,
-                lambda name: (plan(numbers, name).schedule for numbers in samples),
+                lambda name: (plan(numbers, name).schedule.passes for numbers in samples),
             )
             policy = next(iter(self.calls), CANDIDATES[0])
         self.dataset.policy = policy

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
-from graphfold.batching.scheduling.policy_choice import count_calls
+from graphfold.batching.scheduling.schedule_report import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
 from graphfold.datasets.parsing.parser import make_parser, parse_file
@@ -246,7 +246,7 @@ class Predictor:
         if self.policy == "auto":
             plan = trained.model.plan
             calls = count_calls(
-                trained.model.passes, lambda name: [plan(encoded, name, share).schedule]
+                trained.model.passes, lambda name: [plan(encoded, name, share).schedule.passes]
             )
             self.policy = next(iter(calls), "depth")
         return trained.model.plan(encoded, self.policy, share).to(trained.device)

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphfold.batching.kernels import segment
-from graphfold.batching.kernels.segment import expand, parents, segment_sum
-from graphfold.batching.kernels.segment_kernels import KERNELS, Kernel, get_kernel
+from graphfold.batching.kernels.segment import (
+    KERNELS,
+    Kernel,
+    expand,
+    get_kernel,
+    parents,
+    segment_sum,
+)
 from graphfold.dag.typed_dag import pointers
 from graphfold.errors import ConfigError
 

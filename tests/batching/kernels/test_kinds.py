@@ -49,12 +49,17 @@ def test_every_row_is_that_of_its_kind_and_no_two_kinds_are_equal(columns):
 
 def test_rows_with_other_numbers_are_kinds_of_their_own():
     code = torch.zeros(3, dtype=torch.int64)
-    for columns in (
-        {"code": code, "length": torch.ones(3)},
-        {"one": code, "two": torch.tensor([0, LARGE, 1]), "three": torch.tensor([0, LARGE, 1])},
-        {"code": torch.tensor([-(1 << 63), (1 << 63) - 1, 0])},
-        {},
-    ):
+    for columns in ({"code": code, "length": torch.ones(3)}, {}):
         found, kind = find_kinds(columns, 3)
         assert found == columns
         assert kind.tolist() == [0, 1, 2]
+
+
+def test_codes_may_be_as_large_as_their_dtype_allows():
+    far = torch.tensor([-(1 << 63), (1 << 63) - 1, 0, -(1 << 63)])
+    wide = torch.tensor([0, LARGE, 1, 0])
+    for columns in ({"one": wide, "two": wide.flip(0), "three": wide}, {"code": far}):
+        found, kind = find_kinds(columns, 4)
+        kinds = rows_of(dict(found), len(next(iter(found.values()))))
+        assert [kinds[k] for k in kind.tolist()] == rows_of(columns, 4)
+        assert len(kinds) == len(set(map(str, kinds)))

@@ -197,7 +197,7 @@ def test_elsewhere_a_schedule_comes_unrolled():
     schedule = build_schedule(chain(6), [Rounds("bond", 2), Up()]).to("meta")
     rounds, none = schedule.unrolled
     assert none is None
-    assert {rounds.plan.child_row.device.type, rounds.previous_row.device.type} == {"meta"}
+    assert {rounds.plan.child_row.device.type, rounds.plan.previous_row.device.type} == {"meta"}
 
 
 def test_an_empty_graph_in_last_place():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_schedule
+from graphfold.batching.kernels.row_numbers import Classes
 from graphfold.batching.scheduling.deduplicate import deduplicate
-from graphfold.batching.scheduling.row_numbers import Classes
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, collate
 from graphfold.errors import EngineError
 

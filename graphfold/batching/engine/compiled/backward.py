@@ -11,12 +11,10 @@ from torch import Tensor
 from graphfold.batching.engine.compiled.compiled_cell import Rows, WeightGradient
 from graphfold.batching.engine.compiled.memory import address
 from graphfold.batching.engine.compiled.program import ALL_EDGES, ROWS, Key
+from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
 
 if TYPE_CHECKING:
     from graphfold.batching.engine.compiled.run import CompiledPass, Named
-
-#: Fewer multiplications than these are not shared out among threads.
-FEW_MULTIPLICATIONS = 1 << 20
 
 
 class CompiledBackward:
@@ -25,7 +23,7 @@ class CompiledBackward:
     Args:
         run: the pass.
         states: what forward gave.
-        tensors: what cells read.
+        tensors: what cells read; None for what backward does not.
         kept: what forward kept.
         grads: what is asked of the states.
     """
@@ -34,12 +32,12 @@ class CompiledBackward:
         self,
         run: CompiledPass,
         states: Sequence[Tensor],
-        tensors: Sequence[Tensor],
+        tensors: Sequence[Tensor | None],
         kept: Mapping[Named, Tensor],
         grads: Sequence[Tensor | None],
     ) -> None:
-        self._pass, self._plan, self._tensors = run, run.plan, tensors
-        self._memory = run.memory(tensors, is_backward=True)
+        self._pass, self._plan = run, run.plan
+        self._memory = run.memory(tensors, run.plan.backward_links)
         run.place_states(self._memory, states)
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]
@@ -53,13 +51,9 @@ class CompiledBackward:
         programs = {t: cell.backward for t, cell in cells.items() if cell.backward is not None}
         self._memory.run(programs, is_backward=True)
         found = self._constants()
-        for named, tensor, need in zip(self._pass.names, self._tensors, needs, strict=True):
-            if need and named[1][0] != "constant":
-                found[named] = self._gradient(named, tensor)
-        # What no node of this batch used gets zeros, not None, as it does in a layer.
         return [
-            (found[named] if named in found else torch.zeros_like(tensor)) if need else None
-            for named, tensor, need in zip(self._pass.names, self._tensors, needs, strict=True)
+            self._gradient(named, shape, found) if need else None
+            for named, shape, need in zip(self._pass.names, self._pass.shapes, needs, strict=True)
         ]
 
     def _reserve(self) -> None:
@@ -91,9 +85,9 @@ class CompiledBackward:
 
     def _is_filled(self, kind: str, op_types: Sequence[int]) -> bool:
         """True if some types write all that is read of a kind of gradient."""
-        plan, (_, next_row) = self._plan, self._plan.following
-        if kind == "previous_grad" and next_row is not None:
-            return sum(map(plan.count_rows, op_types)) == len(next_row)
+        plan = self._plan
+        if kind == "previous_grad" and plan.following is not None:
+            return sum(map(plan.count_rows, op_types)) == len(plan.following[1])
         if kind in ("edge_grad", "node_grad", "weighted_grad"):
             return sum(map(plan.count_edges, op_types)) == len(plan.child_row)
         return False
@@ -110,7 +104,7 @@ class CompiledBackward:
 
             for product in cell.products:
                 weight, bias = self._sum_products(op_type, product)
-                add(product.weight, weight.t())
+                add(product.weight, weight if product.is_transposed else weight.t())
                 if product.bias is not None:
                     add(product.bias, bias)
             for number in cell.accumulated:
@@ -122,6 +116,7 @@ class CompiledBackward:
         """[m, k] the gradient of a transposed weight, and [m] that of the bias."""
         plan, run, (x, grad) = self._plan, self._pass, (product.x, product.grad)
         k, m = self._memory.own[op_type]["constant", str(product.weight)].shape
+        k, m = (m, k) if product.is_transposed else (k, m)
         weight, bias = torch.empty(m, k, dtype=run.dtype), torch.zeros(m, dtype=run.dtype)
         num_rows = plan.count_edges(op_type) if grad.of_edges else plan.count_rows(op_type)
         num_parts = max(x.parts, 1)
@@ -144,21 +139,24 @@ class CompiledBackward:
         return weight, bias
 
     def _address(self, op_type: int, rows: Rows) -> int:
-        own, memory = self._memory.own[op_type], self._memory
-        tensor = own[rows.key] if rows.key in own else memory.shared[rows.key]
-        # Rows of children are counted from the first of the pass, which rounds do not hold.
-        start = tensor.data_ptr() if rows.key in own else memory.address(rows.key)
-        return start + rows.offset * tensor.element_size()
+        start = self._memory.address(rows.key, op_type)
+        return start + rows.offset * self._pass.dtype.itemsize
 
-    def _gradient(self, named: Named, tensor: Tensor) -> Tensor:
-        """The gradient of what is no constant."""
+    def _gradient(
+        self, named: Named, shape: torch.Size, constants: Mapping[Named, Tensor]
+    ) -> Tensor:
         op_type, (kind, name) = named
-        if op_type is None or op_type not in self._pass.cells:
-            return self._pass.gradient(named, tensor, self._memory)
-        own = self._memory.own[op_type]
-        if kind == "table":
+        if kind != "constant" and (op_type is None or op_type not in self._pass.cells):
+            return self._pass.gradient(named, shape, self._memory)
+        own = {} if op_type is None else self._memory.own[op_type]
+        if kind == "constant":
+            found = constants.get(named)
+        elif kind == "table":
             sums = own.get(("table_grad", name))
             found = None if sums is None else sums.sum(0)
         else:
             found = own.get(("x_grad", name))
-        return torch.zeros_like(tensor) if found is None else found.view(tensor.shape)
+        # What no node of this batch used gets zeros, not None, as it does in a layer.
+        if found is None:
+            return self._pass.zeros(shape)
+        return found if found.shape == shape else found.view(shape)

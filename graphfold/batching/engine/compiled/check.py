@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -28,20 +27,13 @@ SIZES = ((1, 2), (2, 3), (7, 3), (7, 0), (40, 5))
 FEW = 7
 
 
-def check(
-    cell: Cell,
-    compiled: CompiledCell,
-    signature: Signature,
-    written: frozenset[str],
-    kind: type[Trial],
-) -> None:
+def check(cell: Cell, compiled: CompiledCell, signature: Signature, kind: type[Trial]) -> None:
     """Tries the programs of a cell.
 
     Args:
         cell: the cell.
         compiled: its programs.
         signature: what it may read.
-        written: the fields that the pass writes.
         kind: of the trials.
 
     Raises:
@@ -51,7 +43,7 @@ def check(
     if wide is not None:
         wider = _with_dtype(signature, torch.float64)
         try:
-            compiled_wide = compile_cell(wide, wider, written, is_known=True)
+            compiled_wide = compile_cell(wide, wider, is_known=True)
         except Untraceable:  # its code names another dtype
             wide = None
     if compiled.takes_means:  # the cell itself would take trials for batches
@@ -63,8 +55,8 @@ def check(
         if size < FEW and compiled.takes_means:
             continue  # of one node there is no variance, and of two next to none may be
         if wide is not None:
-            _compare(kind(wide, wider, written, size, most), compiled_wide, True)
-        trial = kind(cell, signature, written, size, most)
+            _compare(kind(wide, wider, size, most), compiled_wide, True)
+        trial = kind(cell, signature, size, most)
         _compare(trial, compiled, signature.differentiate and wide is None)
 
 
@@ -89,8 +81,7 @@ def _with_dtype(signature: Signature, dtype: torch.dtype) -> Signature:
     def wider(parts: Sequence[Part]) -> tuple[Part, ...]:
         return tuple((n, s, dtype if d.is_floating_point else d, g) for n, s, d, g in parts)
 
-    return replace(
-        signature,
+    return signature._replace(
         dtype=dtype,
         x=wider(signature.x),
         edge=wider(signature.edge),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.watch import Unwatchable, Watch
-from graphfold.batching.kernels.segment_kernels import NATIVE, Kernel
+from graphfold.batching.kernels.segment import NATIVE, Kernel
 from graphfold.batching.native.library import why_missing
 from graphfold.errors import EngineError
 
@@ -33,11 +33,11 @@ class Known(NamedTuple):
     """The result of compiling a cell: its programs, or the reason why it has none."""
 
     compiled: CompiledCell | None
-    reason: str = ""
+    reason: str | None = None
     watch: Watch | None = None
 
 
-_KNOWN: WeakKeyDictionary[Cell, dict[Hashable, Known]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Cell, dict[Signature, Known]] = WeakKeyDictionary()
 _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
 
@@ -68,12 +68,15 @@ def find_compiled(
     if why_not is not None:
         names = dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values())
         return refuse(", ".join(names), why_not, fuse)
-    missing = why_missing(inputs.dtype(next(iter(inputs.fields))))
+    signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
+    missing = why_missing(signatures.dtype)
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
-        known = _find(inputs, op_type, cell, trial) if missing is None else Known(None, missing)
+        known = Known(None, missing)
+        if missing is None:
+            known = _find(cell, signatures.of(op_type), trial)
         if known.compiled is None:
-            return refuse(type(cell).__name__, known.reason, fuse)
+            return refuse(type(cell).__name__, str(known.reason), fuse)
         if known.compiled.takes_means and inputs.plan.count_rows(op_type) == 1:
             return "a node alone has no variance"  # what cells do then, they shall say themselves
         found[op_type] = known.compiled
@@ -107,69 +110,84 @@ def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str
     return reason
 
 
-def _find(inputs: PassInputs, op_type: int, cell: Cell, trial: type[Trial]) -> Known:
+def _find(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
     """The result of compiling a cell, which is compiled now if it is new or has changed."""
-    signature = _signature(inputs, op_type, torch.is_grad_enabled(), trial.in_rounds)
-    key = signature, frozenset(inputs.fields)
-    known = _KNOWN.get(cell, {}).get(key)
+    known = _KNOWN.get(cell, {}).get(signature)
     if known is not None and (known.watch is None or known.watch.is_unchanged()):
         return known
     with _COMPILING:
-        found = _compile(cell, *key, trial)
+        found = _compile(cell, signature, trial)
         own = _KNOWN.setdefault(cell, {})
-        own.pop(key, None)
+        own.pop(signature, None)
         while len(own) >= MAX_KNOWN:
             del own[next(iter(own))]
-        own[key] = found
+        own[signature] = found
         return found
 
 
-def _signature(
-    inputs: PassInputs, op_type: int, differentiate: bool, in_rounds: bool = False
-) -> Signature:
-    """The signature of a cell in a pass: all that its program depends on."""
-    widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
-    table = inputs.tables.get(op_type)
+class _Signatures:
+    """The signatures of the cells of a pass: all that their programs depend on.
 
-    def kind(name: str, value: Tensor) -> tuple[str, tuple[int, ...], torch.dtype, bool]:
-        return name, tuple(value.shape[1:]), value.dtype, differentiate and value.requires_grad
+    Args:
+        inputs: the pass.
+        differentiate: whether backward follows.
+        in_rounds: whether these are rounds of message passing.
+    """
 
-    return Signature(
-        dtype=inputs.dtype(next(iter(inputs.fields))),
-        arity=None if in_rounds else inputs.cells[op_type].arity,
-        x=tuple(kind(name, value) for name, value in parts(inputs.x[op_type])),
-        edge=tuple(
-            kind(name, value) for name, value in (inputs.edge if table is None else table).items()
-        ),
-        fields=tuple(widths.items()),
-        given=tuple(
-            (name, differentiate and value.requires_grad) for name, value in inputs.given.items()
-        ),
-        shared=tuple(
-            (name, tuple(value.shape), value.dtype, differentiate and value.requires_grad)
-            for name, value in inputs.shared.items()
-        ),
-        differentiate=differentiate,
-        has_tables=table is not None,
-        in_rounds=in_rounds,
-    )
+    def __init__(self, inputs: PassInputs, differentiate: bool, in_rounds: bool) -> None:
+        self._inputs, self._differentiate, self._in_rounds = inputs, differentiate, in_rounds
+        self.dtype = inputs.dtype(next(iter(inputs.fields)))
+        widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
+        self._fields, self._written = tuple(widths.items()), frozenset(inputs.fields)
+        self._given = tuple(
+            [(n, differentiate and value.requires_grad) for n, value in inputs.given.items()]
+        )
+        self._edge = self._kinds(inputs.edge.items(), 1)
+        self._shared = self._kinds(inputs.shared.items(), 0)
+
+    def of(self, op_type: int) -> Signature:
+        """The signature of the cell of a type."""
+        inputs, table = self._inputs, self._inputs.tables.get(op_type)
+        return Signature(
+            dtype=self.dtype,
+            arity=None if self._in_rounds else inputs.cells[op_type].arity,
+            x=self._kinds(parts(inputs.x[op_type]), 1),
+            edge=self._edge if table is None else self._kinds(table.items(), 1),
+            fields=self._fields,
+            given=self._given,
+            shared=self._shared,
+            written=self._written,
+            differentiate=self._differentiate,
+            has_tables=table is not None,
+            in_rounds=self._in_rounds,
+        )
+
+    def _kinds(
+        self, tensors: Iterable[tuple[str, Tensor]], first: int
+    ) -> tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]:
+        """Tensors by name as a program knows them, each with its sizes from the `first` on."""
+        differentiate = self._differentiate
+        return tuple(
+            [
+                (name, value.shape[first:], value.dtype, differentiate and value.requires_grad)
+                for name, value in tensors
+            ]
+        )
 
 
-def _compile(
-    cell: Cell, signature: Signature, written: frozenset[str], trial: type[Trial]
-) -> Known:
+def _compile(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
     watch = None
     # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
             watch = Watch(cell)
-            compiled = compile_cell(cell, signature, written)
-            check(cell, compiled, signature, written, trial)
+            compiled = compile_cell(cell, signature)
+            check(cell, compiled, signature, trial)
             if not watch.is_unchanged():
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")
         except (Untraceable, Unwatchable) as reason:
             return Known(None, str(reason), watch)
-    return Known(compiled, "", watch)
+    return Known(compiled, None, watch)
 
 
 def refuse(name: str, reason: str, fuse: bool | None) -> str:

@@ -74,12 +74,13 @@ class Rows(NamedTuple):
 
 
 class WeightGradient(NamedTuple):
-    """The gradient of a weight [k, m], x.T @ grad, and of a bias: the numbers of constants."""
+    """The gradient of a weight, see `derivatives.Product`, and of a bias: numbers of constants."""
 
     weight: int
     bias: int | None
     x: Rows
     grad: Rows
+    is_transposed: bool
 
 
 @dataclass(frozen=True)
@@ -140,15 +141,12 @@ class CompiledCell:
         return (name, "") in self.forward.keys
 
 
-def compile_cell(
-    cell: Cell, signature: Signature, written: frozenset[str], is_known: bool = False
-) -> CompiledCell:
+def compile_cell(cell: Cell, signature: Signature, is_known: bool = False) -> CompiledCell:
     """The programs of a cell.
 
     Args:
         cell: the cell.
         signature: what it may read.
-        written: the fields that the pass writes.
         is_known: see `trace`.
 
     Raises:
@@ -164,7 +162,7 @@ def compile_cell(
         places[view.value] = Place(("state", name), ROWS, view.value.size)
     gradients = Gradients([])
     if signature.differentiate:
-        needed = _needed(signature, written, lowered)
+        needed = _needed(signature, lowered)
         gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
     return _Assembly(lowered, gradients, places).build(signature.dtype, signature.differentiate)
 
@@ -184,9 +182,7 @@ def _own_space(space: str) -> int:
     return TYPE_EDGES if space == EDGES else TYPE_ROWS
 
 
-def _needed(
-    signature: Signature, written: frozenset[str], lowered: Lowered
-) -> Callable[[Value], bool]:
+def _needed(signature: Signature, lowered: Lowered) -> Callable[[Value], bool]:
     """True if the gradient of a source or constant is wanted."""
     wants = {(X, name): wanted for name, *_, wanted in signature.x}
     wants |= {(EDGE, name): wanted for name, *_, wanted in signature.edge}
@@ -200,7 +196,7 @@ def _needed(
         if value.operation == "look_up":
             return wants[EDGE, value.name]
         if value.operation in FETCHES:
-            return value.name in written or given.get(value.name, False)
+            return value.name in signature.written or given.get(value.name, False)
         return wants[value.operation, value.name]
 
     return needed
@@ -285,7 +281,7 @@ class _Assembly:
         bias = None if product.bias is None else int(product.bias.name)
         x = self._rows(product.x, ("kept", f"x{number}"))
         grad = self._rows(product.grad, ("kept", f"grad{number}"))
-        return WeightGradient(int(product.weight.name), bias, x, grad)
+        return WeightGradient(int(product.weight.name), bias, x, grad, product.is_transposed)
 
     def _rows(self, view: View, key: Key) -> Rows:
         """The place of a factor's rows; they are copied unless they lie one after the other."""

@@ -32,12 +32,16 @@ Asked: TypeAlias = Iterator[tuple[View, View]]
 
 @dataclass(frozen=True)
 class Product:
-    """The gradient of a weight [k, m]: x.T @ grad, over all rows of the pass at once."""
+    """The gradient of a weight [k, m]: x.T @ grad, over all rows of the pass at once.
+
+    If the weight is transposed, [m, k], then so is its gradient.
+    """
 
     weight: Value
     bias: Value | None
     x: View
     grad: View
+    is_transposed: bool
 
 
 @dataclass
@@ -163,7 +167,9 @@ class _Backward:
         wants_bias = bool(bias) and self.wants(bias[0])
         if self.wants(weight):
             own = bias[0].value if wants_bias else None
-            self._found.products.append(Product(weight.value, own, x, self.to.contiguous(grad)))
+            is_transposed = value.operation == "multiply_transposed"
+            found = Product(weight.value, own, x, self.to.contiguous(grad), is_transposed)
+            self._found.products.append(found)
         elif wants_bias:
             self._ask(bias[0], grad)
 
@@ -281,7 +287,8 @@ def _multiply(b: _Backward, v: Value, g: View) -> Asked:
     g = b.to.contiguous(g)
     b.product(v, g)
     if b.wants(x):
-        yield x, b.to.add("multiply_transposed", g.space, x.shape, [g, weight])
+        back = "multiply" if v.operation == "multiply_transposed" else "multiply_transposed"
+        yield x, b.to.add(back, g.space, x.shape, [g, weight])
 
 
 def _reduce_sum(b: _Backward, v: Value, g: View) -> Asked:
@@ -371,6 +378,7 @@ _RULES: Mapping[str, Callable[[_Backward, Value, View], Asked]] = {
     "minimum": _extreme,
     "cat": _cat,
     "multiply": _multiply,
+    "multiply_transposed": _multiply,
     "reduce_sum": _reduce_sum,
     "reduce_max": _reduce_max,
     "sum_edges": _sum_edges,

@@ -410,12 +410,18 @@ class _Lowering:
         rows = self._view(x)
         if rows.space == WHOLE or len(rows.shape) != 1:
             raise Untraceable("it multiplies a parameter by rows")
-        inputs = [self.to.contiguous(rows), self._view(weight)]
+        # A transposed weight is packed as it lies: autograd need not transpose its gradient back.
+        is_transposed = _is_transposed(weight)
+        inputs = [
+            self.to.contiguous(rows),
+            self._view(weight.args[0] if is_transposed else weight),  # type: ignore[union-attr]
+        ]
         if bias:
             inputs.append(self._view(bias[0]))
             if inputs[2].shape != node.meta["val"].shape[1:]:
                 raise Untraceable("the bias of a product has not one number for each column")
-        return self.to.add("multiply", rows.space, node.meta["val"].shape[1:], inputs)
+        operation = "multiply_transposed" if is_transposed else "multiply"
+        return self.to.add(operation, rows.space, node.meta["val"].shape[1:], inputs)
 
     def _reduce(self, node: fx.Node, operation: str) -> View:
         """A sum or maximum over some dimensions of a row."""
@@ -520,6 +526,11 @@ def _may_share_memory(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return _may_share_memory(node.all_input_nodes[0])
     return shares_memory(node.target)
+
+
+def _is_transposed(node: Any) -> bool:
+    """True if a node is the transpose of another."""
+    return node.op == "call_function" and node.target is aten.t.default
 
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from ctypes import CDLL
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.program import Key, Program
-from graphfold.batching.scheduling.pass_schedule import PassSchedule
+from graphfold.batching.engine.compiled.program import Key, Program, Weight
+from graphfold.batching.scheduling.pass_schedule import Links, PassSchedule
+
+#: Fewer multiplications do not repay packing a weight that can be read as it lies.
+FEW_TO_PACK = 1 << 27
 
 
 class Memory:
@@ -20,8 +24,7 @@ class Memory:
         plan: of the pass.
         library: the native library.
         num_threads: how many threads share the blocks of a group.
-
-        links: where native code finds who reads whom, see native/program.h.
+        links: who reads whom.
 
     Attributes:
         shared: what all types read and write.
@@ -29,12 +32,13 @@ class Memory:
         first_row: of what does not begin with row 0, the row that it begins with.
     """
 
-    def __init__(self, plan: PassSchedule, library: CDLL, num_threads: int, links: Tensor) -> None:
+    def __init__(self, plan: PassSchedule, library: CDLL, num_threads: int, links: Links) -> None:
         self._plan, self._library, self._num_threads = plan, library, num_threads
         self._links = links
         self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
         self.own: dict[int, dict[Key, Tensor]] = {}
         self.first_row: dict[Key | tuple[int, Key], int] = {}
+        self._weights: dict[Any, tuple[Tensor, array[int]]] = {}
 
     def run(self, programs: Mapping[int, Program], is_backward: bool) -> None:
         """Runs programs over the groups of the plan.
@@ -42,27 +46,16 @@ class Memory:
         Raises:
             MemoryError: if there is no memory for a block.
         """
-        shared = {key: tensor.data_ptr() for key, tensor in self.shared.items()}
-        for key in self.first_row.keys() & shared.keys():
-            shared[key] = self.address(key)  # type: ignore[arg-type, index]
         table = [0] * len(self._plan.type_order)
-        packed: dict[Any, Tensor] = {}  # and sums, held until the end
         for op_type, program in programs.items():
-            own, found = self.own[op_type], dict(shared)
-            for key, tensor in own.items():
-                found[key] = tensor.data_ptr()
-                if (op_type, key) in self.first_row:
-                    found[key] -= self._skipped((op_type, key), tensor)
-            for weight in program.weights:
-                found[weight.key] = self._pack(own, packed, *weight).data_ptr()
+            own, num_rows = self.own[op_type], self._plan.count_rows(op_type)
+            own["numbers", ""] = program.numbers
             for key, size in program.sums.items():
-                sums = program.numbers.new_zeros(self._num_threads, size)
-                found[key] = sums.data_ptr()
-                packed[op_type, key] = sums
-            found["numbers", ""] = program.numbers.data_ptr()
+                own[key] = program.numbers.new_zeros(self._num_threads, size)
+            weights = {w.key: self._place_weight(own, w, num_rows) for w in program.weights}
             table[op_type] = len(table)
             table += program.head
-            table += [found.get(key, 0) for key in program.keys]
+            table += [weights.get(key) or self.address(key, op_type) for key in program.keys]
         numbers = array("q", table)
         plan = self._plan
         is_done = self._library.run_pass(
@@ -70,7 +63,7 @@ class Memory:
             len(plan.groups),
             is_backward,
             numbers.buffer_info()[0],
-            self._links.data_ptr(),
+            self._links.table.data_ptr(),
             self._num_threads,
         )
         if not is_done:
@@ -87,39 +80,47 @@ class Memory:
         kinds = ("edge_grad", "node_grad", "previous_grad", "weighted_grad", "edge_weight")
         asked = [self.address((kind, field)) for kind in kinds]
         self._library.pull_rows(
-            self._links.data_ptr(), first, *total.shape, *asked, total.data_ptr()
+            self._links.table.data_ptr(), first, *total.shape, *asked, total.data_ptr()
         )
         return total
 
-    def address(self, key: Key) -> int:
-        """The address of row 0 of what all types share, there or not; 0 for nothing."""
-        tensor = self.shared.get(key)
-        return 0 if tensor is None else tensor.data_ptr() - self._skipped(key, tensor)
+    def address(self, key: Key, op_type: int | None = None) -> int:
+        """The address of row 0 of what a type reads, there or not; 0 for nothing."""
+        tensor = None if op_type is None else self.own[op_type].get(key)
+        named: Key | tuple[int, Key] = key
+        if tensor is not None and op_type is not None:
+            named = op_type, key
+        else:
+            tensor = self.shared.get(key)
+        if tensor is None:
+            return 0
+        start = tensor.data_ptr()
+        if named in self.first_row:
+            start -= self.first_row[named] * tensor.shape[1] * tensor.element_size()
+        return start
 
-    def _skipped(self, key: Key | tuple[int, Key], tensor: Tensor) -> int:
-        return self.first_row.get(key, 0) * tensor.shape[1] * tensor.element_size()
+    def _place_weight(self, own: Mapping[Key, Tensor], weight: Weight, num_rows: int) -> int:
+        """The address of what describes a weight; cells of several rounds may have the same."""
+        right = own["constant", str(weight.weight)]
+        bias = None if weight.bias is None else own["constant", str(weight.bias)].data_ptr()
+        key = right.data_ptr(), right.shape, right.stride(), bias, weight.is_transposed
+        if key not in self._weights:
+            self._weights[key] = self._right_side(right, bias, weight.is_transposed, num_rows)
+        return self._weights[key][1].buffer_info()[0]
 
-    def _pack(
-        self,
-        own: Mapping[Key, Tensor],
-        packed: dict[Any, Tensor],
-        weight: int,
-        bias: int | None,
-        is_transposed: bool,
-    ) -> Tensor:
-        """A packed weight; cells of several rounds may have the same."""
-        right = own["constant", str(weight)]
-        first = None if bias is None else own["constant", str(bias)].data_ptr()
-        key = right.data_ptr(), right.shape, right.stride(), first, is_transposed
-        if key not in packed:
-            right = right.t() if is_transposed else right
-            num_rows, num_columns = right.shape
-            made = right.new_empty(self._library.packed_size(num_rows, num_columns))
-            self._library.pack(
-                right.data_ptr(), *right.stride(), first, num_rows, num_columns, made.data_ptr()
-            )
-            packed[key] = made
-        return packed[key]
+    def _right_side(
+        self, right: Tensor, bias: int | None, is_transposed: bool, num_rows: int
+    ) -> tuple[Tensor, array[int]]:
+        """A weight, packed or as it lies, and its `right_side` in native/products.h."""
+        (k, m), steps = right.shape, right.stride()
+        if is_transposed:
+            k, m, steps = m, k, steps[::-1]
+        is_whole = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
+        if is_whole and num_rows * k * m < FEW_TO_PACK:
+            return right, array("q", (right.data_ptr(), steps[0]))
+        packed = torch.empty(self._library.packed_size(k, m), dtype=right.dtype)
+        self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
+        return packed, array("q", (packed.data_ptr(), 0))
 
 
 def address(tensor: Tensor | None) -> int:

@@ -54,8 +54,7 @@ class _CompiledRounds(CompiledPass):
         for name in self.fields:
             for op_type, rows in inputs.initial[name].items():
                 initial[op_type, ("initial", name)] = rows
-        self.names = (*self.names, *initial)
-        self.tensors = (*self.tensors, *initial.values())
+        self._name({**dict(zip(self.names, self.tensors, strict=True)), **initial})
         self.outputs = [
             (name, unrolled.round_of(code)[1])
             for code, cell in as_pass.cells.items()
@@ -65,11 +64,6 @@ class _CompiledRounds(CompiledPass):
 
     def is_read_back(self, named: Named) -> bool:
         return named[1][0] != "initial" and super().is_read_back(named)
-
-    def memory(self, tensors: Sequence[Tensor], is_backward: bool = False) -> Memory:
-        memory = super().memory(tensors, is_backward)
-        memory.shared["previous_row", ""] = self._unrolled.previous_row
-        return memory
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         super().place_states(memory, states)
@@ -99,14 +93,14 @@ class _CompiledRounds(CompiledPass):
                 first = unrolled.first[unrolled.num_rounds][op_type]
                 memory.first_row[code, ("outside", name)] = first
 
-    def gradient(self, named: Named, tensor: Tensor, memory: Memory) -> Tensor:
+    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor:
         op_type, (kind, name) = named
         if kind == "initial" and op_type is not None:
             first = self._unrolled.first[0][op_type]
-            return memory.pull(name, first, tensor.new_empty(tensor.shape))
+            return memory.pull(name, first, torch.empty(shape, dtype=self.dtype))
         if kind == "given":
-            return memory.pull(name, self._given_at[name], tensor.new_empty(tensor.shape))
-        return super().gradient(named, tensor, memory)
+            return memory.pull(name, self._given_at[name], torch.empty(shape, dtype=self.dtype))
+        return super().gradient(named, shape, memory)
 
     def _rows(self, number: int, op_type: int) -> slice:
         """The rows of a type in a round, as a slice of a state."""

@@ -7,6 +7,7 @@ of the cells; in which order, by the plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ctypes import memset
 from typing import Any, TypeAlias
 
 import torch
@@ -24,6 +25,7 @@ from graphfold.batching.engine.compiled.program import (
 )
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.native.library import load
+from graphfold.batching.scheduling.pass_schedule import Links
 from graphfold.errors import EngineError
 
 #: Op type, or None for all types, and what it is there.
@@ -49,9 +51,8 @@ def run_pass(run: CompiledPass) -> Sequence[Tensor]:
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in run.tensors):
         results: Sequence[Tensor] = _Pass.apply(run, *run.tensors)  # type: ignore[no-untyped-call]
         return results
-    with torch.no_grad():
-        states, _ = run.forward(run.tensors)
-        return run.results(states)
+    states, _ = run.forward(run.tensors)
+    return run.results(states)
 
 
 class _Pass(torch.autograd.Function):
@@ -60,7 +61,7 @@ class _Pass(torch.autograd.Function):
         states, kept = run.forward(tensors)
         # What backward reads is kept by autograd, which sees changes in place and frees it in time.
         read = [
-            tensor if run.is_read_back(named) else _shape_of(tensor)
+            tensor if run.is_read_back(named) else None
             for named, tensor in zip(run.names, tensors, strict=True)
         ]
         ctx.save_for_backward(*states, *read, *kept.values())
@@ -88,11 +89,6 @@ class _Pass(torch.autograd.Function):
         )
 
 
-def _shape_of(tensor: Tensor) -> Tensor:
-    """A tensor of the same shape and dtype in memory for one number."""
-    return tensor.new_empty(()).expand(tensor.shape)
-
-
 class CompiledPass:
     """One pass over one batch.
 
@@ -103,6 +99,7 @@ class CompiledPass:
     Attributes:
         names: what each of `tensors` is.
         tensors: all that cells read.
+        shapes: of these tensors.
         first_row: the first row that states have.
         num_rows: how many rows they have.
     """
@@ -123,7 +120,11 @@ class CompiledPass:
             named[None, ("given", name)] = value
         for name, value in inputs.absent.items():
             named[None, ("absent", name)] = value
+        self._name(named)
+
+    def _name(self, named: dict[Named, Tensor]) -> None:
         self.names, self.tensors = tuple(named), tuple(named.values())
+        self.shapes = [tensor.shape for tensor in self.tensors]
 
     def _name_own(
         self,
@@ -146,7 +147,7 @@ class CompiledPass:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
-        memory = self.memory(tensors)
+        memory = self.memory(tensors, self.plan.forward_links)
         states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
@@ -184,14 +185,14 @@ class CompiledPass:
         op_type, key = named
         return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
 
-    def memory(self, tensors: Sequence[Tensor], is_backward: bool = False) -> Memory:
-        """The memory of one direction, with what cells read."""
-        memory = Memory(self.plan, self.library, self.num_threads, self.plan.link_table)
+    def memory(self, tensors: Sequence[Tensor | None], links: Links) -> Memory:
+        """The memory of one direction, with what cells read there; None for what they do not."""
+        memory = Memory(self.plan, self.library, self.num_threads, links)
         memory.own = {op_type: {} for op_type in self.cells}
         for named, tensor in zip(self.names, tensors, strict=True):
-            op_type, key = named
-            if is_backward and not self.is_read_back(named):
+            if tensor is None:
                 continue
+            op_type, key = named
             own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
             cell = None if op_type is None else self.cells.get(op_type)
             is_read = cell is None or key[0] != "constant" or key in cell.read_constants
@@ -200,6 +201,8 @@ class CompiledPass:
             memory.shared["child_count", ""] = self.plan.child_counts
         if any(cell.reads_integers("position") for cell in self.cells.values()):
             memory.shared["position", ""] = self.plan.child_positions
+        if self.plan.previous_row is not None:
+            memory.shared["previous_row", ""] = self.plan.previous_row
         if self.kind is not None:
             memory.shared["kind", ""] = self.kind
         return memory
@@ -220,7 +223,7 @@ class CompiledPass:
         state = torch.empty(self.num_rows, width, dtype=self.dtype)
         absent = memory.shared.get(("absent", name))
         if absent is None:
-            state[0].zero_()
+            memset(state.data_ptr(), 0, width * self.dtype.itemsize)  # torch would take 10 us
         else:
             state[0] = absent
         if any(name in names for names in self.without_cell.values()):
@@ -252,33 +255,42 @@ class CompiledPass:
                 continue
             if grad.is_sparse:
                 grad = grad.coalesce()
-                row = grad.indices()[0]
-                places = torch.full((self.num_rows,), -1, dtype=torch.int64)
-                places[row] = torch.arange(len(row))
+                rows = grad.indices().contiguous()
+                # In one step: torch would take many, and longer than the products of a small tree.
+                places = torch.empty(self.num_rows, dtype=torch.int64)
+                self.library.number_rows(
+                    rows.data_ptr(), rows.shape[1], self.num_rows, places.data_ptr()
+                )
                 memory.shared["outside_row", name] = places
                 grad = grad.values()
-            memory.shared["outside", name] = grad.to(self.dtype).contiguous()
+            grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
+            memory.shared["outside", name] = grad.contiguous()
 
-    def gradient(self, named: Named, tensor: Tensor, memory: Memory) -> Tensor:
+    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor:
         """The gradient of one of `tensors` that is neither a constant nor of one type alone."""
         _, (kind, name) = named
         if kind == "edge":
             found = memory.shared.get(("column_grad", name))
-            return torch.zeros_like(tensor) if found is None else found.view(tensor.shape)
+            return self.zeros(shape) if found is None else found.view(shape)
         if kind == "absent":
-            total = memory.pull(name, 0, tensor.new_empty(1, len(tensor)))
+            total = memory.pull(name, 0, torch.empty(1, *shape, dtype=self.dtype))
             return (total + self._outside(memory, name, slice(0, 1)))[0]
-        return self._of_given(name, tensor, memory)
+        return self._of_given(name, shape, memory)
 
-    def _of_given(self, name: str, tensor: Tensor, memory: Memory) -> Tensor:
+    def zeros(self, shape: torch.Size) -> Tensor:
+        """The gradient of what nothing is asked of."""
+        return torch.zeros(shape, dtype=self.dtype)
+
+    def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor:
         """The gradient of a field of earlier passes."""
         own = memory.shared.get(("given_grad", name))
-        total = torch.zeros_like(tensor) if own is None else own
+        total = self.zeros(shape) if own is None else own
         if name not in self.fields:
-            return total + memory.pull(name, 0, torch.empty_like(tensor))
+            return total + memory.pull(name, 0, torch.empty(shape, dtype=self.dtype))
         for group in self.plan.groups:
             if name in self.without_cell[group.op_type]:
-                pulled = memory.pull(name, group.start, torch.empty_like(tensor[group.rows]))
+                rows = torch.empty(group.size, *shape[1:], dtype=self.dtype)
+                pulled = memory.pull(name, group.start, rows)
                 total[group.rows] += pulled + self._outside(memory, name, group.rows)
         return total
 

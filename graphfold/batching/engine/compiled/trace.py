@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -22,7 +22,7 @@ from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.compiled.recorder import record
 from graphfold.batching.engine.compiled.values import Untraceable
-from graphfold.batching.kernels.segment_kernels import Kernel
+from graphfold.batching.kernels.segment import Kernel
 from graphfold.errors import GraphfoldError
 
 
@@ -38,8 +38,7 @@ class Sizes:
 SIZES = (Sizes(1_000_003, 2_000_003), Sizes(1_000_033, 3_000_017))
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """The inputs of a cell, as far as its program depends on them.
 
     Args:
@@ -51,6 +50,7 @@ class Signature:
         given: fields that earlier passes computed -> whether they require a gradient.
         shared: tensor that all nodes may read -> (shape, whether it requires a gradient).
         differentiate: whether backward follows.
+        written: the fields that the pass writes.
         has_tables: whether rows of edges are rows of a table, see `Cell.before_edges`.
         in_rounds: whether it is a round of message passing, which reads the round before.
     """
@@ -63,6 +63,7 @@ class Signature:
     given: tuple[tuple[str, bool], ...]
     shared: tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]
     differentiate: bool
+    written: frozenset[str] = frozenset()
     has_tables: bool = False
     in_rounds: bool = False
 

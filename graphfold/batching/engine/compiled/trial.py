@@ -20,7 +20,7 @@ from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.segment_kernels import NATIVE
+from graphfold.batching.kernels.segment import NATIVE
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.passes import Rounds
 from graphfold.batching.scheduling.plan import plan_pass
@@ -40,7 +40,6 @@ class Trial(ABC):
     Args:
         cell: the cell.
         signature: what it may read.
-        written: the fields that the pass writes.
         size: how many nodes there are.
         most: how many children each has at most.
     """
@@ -48,15 +47,14 @@ class Trial(ABC):
     #: Whether it is a round of message passing.
     in_rounds: ClassVar[bool]
 
-    def __init__(
-        self, cell: Cell, signature: Signature, written: frozenset[str], size: int, most: int
-    ) -> None:
+    def __init__(self, cell: Cell, signature: Signature, size: int, most: int) -> None:
         self.cell, self.signature, self.size = cell, signature, size
         self._generator = torch.Generator().manual_seed(size + most)
         self._given: list[Tensor] = []
         # What earlier passes computed, also of fields that this one writes.
         widths = dict(signature.fields)
-        wanted = {**dict.fromkeys(written & widths.keys(), True), **dict(signature.given)}
+        written = dict.fromkeys(signature.written & widths.keys(), True)
+        wanted = {**written, **dict(signature.given)}
         self._fields = {name: (widths[name], grad) for name, grad in wanted.items()}
         self._make(most)
 

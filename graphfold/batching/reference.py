@@ -1,7 +1,8 @@
 """The reference: one node at a time, straight from the graph. It defines what is correct.
 
-It reads like the algorithm and shares nothing with the engines but the cell interface: no
-schedule, no rows, no buffers. Call it with cells and inputs in float64 to judge the others.
+It reads like the algorithm and shares nothing with the engines but the cell interface and what a
+forward is given: no plan, no rows, no buffers. Call it with cells and inputs in float64 to judge
+the others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
+from graphfold.batching.engine.rounds import select
+from graphfold.batching.run import RunInputs
 from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
+from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import input_edges, longest_path
 from graphfold.dag.typed_dag import pointers
@@ -22,9 +26,77 @@ from graphfold.dag.typed_dag import pointers
 NodeState = dict[str, Tensor]  # field -> [width]
 
 
+class ReferenceRun:
+    """A forward of the reference: a dict of tensors per node."""
+
+    def __init__(self, inputs: RunInputs) -> None:
+        self.inputs = inputs
+        self.batch = inputs.batch
+        self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
+        self.widths: dict[str, int] = {}
+
+    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
+        """Runs a pass; `turns` are the cells, of rounds those of each."""
+        for turn, cells in enumerate(turns):
+            inputs = _PassInputs(
+                dag=self.batch.dag,
+                cells=cells,
+                x={t: cell.before(self._x(t)) for t, cell in cells.items()},
+                absent=self.inputs.absent,
+                edge={
+                    t: cell.before_edges(self.inputs.edge_columns(item))
+                    for t, cell in cells.items()
+                },
+                shared=self.inputs.shared,
+            )
+            for cell in cells.values():
+                self.widths |= cell.fields
+            if isinstance(item, Rounds) and turn == 0:
+                self._initial(inputs)
+            self.states = _run_pass(inputs, item, self.states)
+
+    def _x(self, op_type: int) -> NodeInput:
+        """The input of every node of a type."""
+        x, sources = self.inputs.of_type(op_type), self.batch.schedule.sources
+        return x if sources is None else select(x, sources[op_type].of)
+
+    def _initial(self, inputs: _PassInputs) -> None:
+        for op_type, cell in inputs.cells.items():
+            nodes = self.inputs.nodes(op_type).tolist()
+            if nodes and any(f not in self.states[nodes[0]] for f in cell.fields):
+                state = cell.initial(inputs.x[op_type])
+                for position, node in enumerate(nodes):
+                    own = {name: state[name][position] for name in cell.fields}
+                    self.states[node] = {**own, **self.states[node]}
+
+    def after(self, op_type: int, cell: Cell) -> list[str]:
+        """Joins what `Cell.after` makes of each node; returns the names of the new fields."""
+        nodes = self.inputs.nodes(op_type).tolist()
+        empty = {n: torch.zeros(0, w, dtype=torch.float64) for n, w in cell.fields.items()}
+        new = cell.after(empty)
+        self.widths |= {name: value.shape[1] for name, value in new.items()}
+        for node in nodes:
+            state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
+            values = cell.after(state)
+            self.states[node] |= {name: value[0] for name, value in values.items()}
+        return list(new)
+
+    def result(self, has: Mapping[str, frozenset[int]]) -> States:
+        """The state after all passes; `has` says which types have a field."""
+        fields = {name: self._field(name, width) for name, width in self.widths.items()}
+        row = torch.arange(1, self.batch.dag.num_nodes + 1)
+        return States(fields, row, has)
+
+    def _field(self, name: str, width: int) -> Tensor:
+        present = [state[name] for state in self.states if name in state]
+        dtype = present[0].dtype if present else torch.float64
+        zeros = torch.zeros(width, dtype=dtype)
+        return torch.stack([zeros, *(state.get(name, zeros) for state in self.states)])
+
+
 @dataclass(frozen=True)
-class ReferenceInputs:
-    """The graph and what the cells may read, in node order."""
+class _PassInputs:
+    """The graph and what the cells of a pass, or of a round, may read, in node order."""
 
     dag: TypedDAG
     cells: Mapping[int, Cell]
@@ -34,19 +106,8 @@ class ReferenceInputs:
     shared: Mapping[str, Tensor]
 
 
-def run_reference(
-    inputs: ReferenceInputs, item: Pass, given: Sequence[NodeState]
-) -> list[NodeState]:
-    """Runs one pass, or one round of message passing.
-
-    Args:
-        inputs: the graph, the cells and their inputs.
-        item: the pass.
-        given: the state of every node before it.
-
-    Returns:
-        The state of every node after it.
-    """
+def _run_pass(inputs: _PassInputs, item: Pass, given: Sequence[NodeState]) -> list[NodeState]:
+    """The state of every node after a pass, or a round, from that before it."""
     dag = inputs.dag
     edges = neighbours(dag, item)
     number = _numbers_within_type(dag)
@@ -70,7 +131,7 @@ class NodeReader(StateReader):
     def __init__(
         self,
         cell: Cell,
-        inputs: ReferenceInputs,
+        inputs: _PassInputs,
         states: Sequence[NodeState],
         node: int,
         previous: NodeState,

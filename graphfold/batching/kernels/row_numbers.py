@@ -115,6 +115,13 @@ class Classes(NamedTuple):
         is_first = first == np.arange(len(first))
         return Classes(is_first.nonzero()[0], (is_first.cumsum() - 1)[first])
 
+    @staticmethod
+    def of_equal(numbers: Numbers) -> Classes:
+        """Those of equal numbers."""
+        first = np.arange(len(numbers.value))
+        merge_equal(first.copy(), [numbers], first)
+        return Classes.of_first(first)
+
     @property
     def first(self) -> IntArray:
         """[num_nodes] the first of the nodes that each node equals."""
@@ -132,7 +139,4 @@ class Classes(NamedTuple):
 
     def among(self, nodes: IntArray) -> Classes:
         """The classes of some nodes alone, numbered anew."""
-        first = np.arange(len(nodes))
-        own = Numbers(self.inverse[nodes], len(self.representative))
-        merge_equal(first.copy(), [own], first)
-        return Classes.of_first(first)
+        return Classes.of_equal(Numbers(self.inverse[nodes], len(self.representative)))
