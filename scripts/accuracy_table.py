@@ -88,10 +88,15 @@ MOLECULES = (
     Row("freesolv", "random", "dmpnn", RMSE, f"data=freesolv {_NETWORK}"),
     Row("freesolv", "random", "forest", RMSE, f"data=freesolv {_FOREST}"),
     Row(
-        *("lipophilicity", "random", "lipophilicity_dmpnn", RMSE),
-        words="experiment=lipophilicity_dmpnn",
+        *("lipophilicity", "random", "lipophilicity_best", RMSE),
+        words="experiment=lipophilicity_best",
         published="GC 0.655, XGBoost 0.799",
     ),
+    Row(
+        *("lipophilicity", "random", "lipophilicity_dmpnn", RMSE),
+        words="experiment=lipophilicity_dmpnn",
+    ),
+    Row("lipophilicity", "random", "dmpnn", RMSE, f"data=lipophilicity {_NETWORK}"),
     Row("lipophilicity", "random", "forest", RMSE, f"data=lipophilicity {_FOREST}"),
     Row(
         *("moleculeace", "given", "moleculeace_best", RMSE, "experiment=moleculeace_best"),

@@ -55,6 +55,7 @@ METRICS = {
     "esol_gcn": "rmse",
     "freesolv_best": "rmse",
     "hiv_best": "roc_auc",
+    "lipophilicity_best": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "json_records": "accuracy",
     "plans_cost": "q_error",
