@@ -217,3 +217,18 @@ def test_what_needs_numbers_is_caught():
     assert not _torch.is_fake(torch.ones(3))
     with pytest.raises(_torch.needs_numbers()), _torch.fake_tensors():
         x.sum().item()
+
+
+def move() -> None:
+    tensors, others = [torch.zeros(2), torch.ones(3)], [torch.ones(2), torch.full((3,), 5.0)]
+    _torch.move_towards(tensors, others, 0.25)
+    assert [tensor.tolist() for tensor in tensors] == [[0.25] * 2, [2.0] * 3]
+
+
+def test_tensors_are_moved_at_once():
+    move()
+
+
+@pytest.mark.usefixtures("missing")
+def test_without_names_tensors_are_moved_one_by_one():
+    move()

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor, nn
 
+from graphfold._torch import move_towards
 from graphfold.errors import ConfigError
 
 
@@ -53,7 +53,7 @@ class AverageWeights(WeightAveraging):
             else:  # a counter has no mean
                 own.copy_(new)
         if moving[0]:
-            torch._foreach_lerp_(*moving, share)
+            move_towards(*moving, share)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Finds means and weights once: that takes longer than to move the means."""
