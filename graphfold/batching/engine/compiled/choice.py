@@ -33,7 +33,7 @@ class Known(NamedTuple):
     """The result of compiling a cell: its programs, or the reason why it has none."""
 
     compiled: CompiledCell | None
-    reason: str | None = None
+    reason: str = ""
     watch: Watch | None = None
 
 
@@ -72,11 +72,11 @@ def find_compiled(
     missing = why_missing(signatures.dtype)
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
-        known = Known(None, missing)
-        if missing is None:
-            known = _find(cell, signatures.of(op_type), trial)
+        if missing is not None:
+            return refuse(type(cell).__name__, missing, fuse)
+        known = _find(cell, signatures.of(op_type), trial)
         if known.compiled is None:
-            return refuse(type(cell).__name__, str(known.reason), fuse)
+            return refuse(type(cell).__name__, known.reason, fuse)
         if known.compiled.takes_means and inputs.plan.count_rows(op_type) == 1:
             return "a node alone has no variance"  # what cells do then, they shall say themselves
         found[op_type] = known.compiled
@@ -187,7 +187,7 @@ def _compile(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")
         except (Untraceable, Unwatchable) as reason:
             return Known(None, str(reason), watch)
-    return Known(compiled, None, watch)
+    return Known(compiled, "", watch)
 
 
 def refuse(name: str, reason: str, fuse: bool | None) -> str:
