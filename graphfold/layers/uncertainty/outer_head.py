@@ -96,8 +96,6 @@ class OuterHead(Head):
         return self.inner.labels(column, names)
 
     def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
-        if type(self.inner).predictions is Head.predictions:  # of numbers: all parts at once
-            return super().predictions(prediction, names)
         found = self.inner.predictions(self.inner_part(prediction), names)
         added = self.parts[len(self.inner.parts) :]
         if not added:
