@@ -43,7 +43,7 @@ class PlansAdapter(Adapter):
 
     Args:
         target: where the measured cost is, see `JsonPath`: "Execution Time" for PostgreSQL,
-            "latency" for DuckDB's profiler.
+            "latency" for DuckDB's profiler, from DuckDB 2 on "$.query.total_time".
         unit: the unit of the target.
     """
 

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets.plans.plan_documents import DUCKDB_EXPLAIN, DUCKDB_PROFILE, POSTGRESQL, SQLITE
+from datasets.plans.plan_documents import (
+    DUCKDB_EXPLAIN,
+    DUCKDB_NEWER_PROFILE,
+    DUCKDB_PROFILE,
+    POSTGRESQL,
+    SQLITE,
+)
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
@@ -52,6 +58,9 @@ def test_a_folder_of_plans_and_targets_by_path(tmp_path: Path) -> None:
     path = tmp_path / "profile" / "one.json"
     path.write_text(json.dumps(DUCKDB_PROFILE))
     assert read(path, PlansAdapter("latency")).columns["graph"]["latency"].item() > 0
+    path.write_text(json.dumps(DUCKDB_NEWER_PROFILE))
+    dag = read(path, PlansAdapter("$.query.total_time"))
+    assert dag.columns["graph"]["total_time"].tolist() == [0.25]
 
 
 def test_operators_of_many_inputs_are_chains(tmp_path: Path) -> None:

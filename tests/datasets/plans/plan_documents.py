@@ -62,7 +62,7 @@ DUCKDB_PROFILE = {
 }
 
 DUCKDB_NEWER_PROFILE = {
-    "query": {"cpu_time": 0.5},
+    "query": {"cpu_time": 0.5, "total_time": 0.25},
     "operator": [
         {
             "type": "RESULT_COLLECTOR",
