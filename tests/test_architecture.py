@@ -35,7 +35,15 @@ RANKS = {
 }
 
 #: The same within `batching`; what is not here stands above them all.
-BATCHING_RANKS = {"native": 0, "kernels": 0, "scheduling": 1, "children": 1, "cell": 2, "engine": 3}
+BATCHING_RANKS = {
+    "native": 0,
+    "kernels": 0,
+    "scheduling": 1,
+    "children": 1,
+    "cell": 2,
+    "compiler": 3,
+    "engine": 4,
+}
 
 #: The only parts that may import a library; a path stands for a file or a folder.
 HOMES = {

@@ -21,8 +21,8 @@ from torch.nn.modules.module import (
 
 from graphfold import _torch
 from graphfold._torch import NotInTorch
-from graphfold.batching.engine.compiled.trace import Signature, Sizes, _trace
-from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.batching.compiler.trace import Signature, Sizes, _trace
+from graphfold.batching.compiler.values import Untraceable
 from graphfold.blocks.inference.infer import MOST_NUMBERS, infer_output_type
 from graphfold.blocks.inference.types import TensorType
 from graphfold.layers import TreeRNNCell

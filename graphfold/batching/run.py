@@ -12,8 +12,8 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
+from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.choice import find_compiled
-from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial

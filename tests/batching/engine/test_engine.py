@@ -25,7 +25,7 @@ from engine_cells import (
 from torch import Tensor, nn
 
 from graphfold.batching import Down, Network, Up
-from graphfold.batching.engine.compiled.run import CompiledPass
+from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
 from graphfold.batching.kernels import segment
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, EngineError, ShapeError

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.compiled_cell import Rows, WeightGradient
+from graphfold.batching.compiler.compiled_cell import Rows, WeightGradient
+from graphfold.batching.compiler.program import ALL_EDGES, ROWS, Key
+from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
 from graphfold.batching.engine.compiled.memory import address
-from graphfold.batching.engine.compiled.program import ALL_EDGES, ROWS, Key
 from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
-
-if TYPE_CHECKING:
-    from graphfold.batching.engine.compiled.run import CompiledPass, Named
 
 
 class CompiledBackward:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
-from graphfold.batching.engine.compiled.trace import Signature
+from graphfold.batching.compiler.assembly import compile_cell
+from graphfold.batching.compiler.compiled_cell import CompiledCell
+from graphfold.batching.compiler.trace import Signature
+from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.engine.compiled.trial import Part, Trial
-from graphfold.batching.engine.compiled.values import Untraceable
 
 #: How far numbers may be from the cell's, relative to the largest of a tensor, or to one.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}

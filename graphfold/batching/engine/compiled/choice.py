@@ -13,11 +13,12 @@ from torch import Tensor
 
 from graphfold._torch import is_transformed
 from graphfold.batching.cell import Cell
+from graphfold.batching.compiler.assembly import compile_cell
+from graphfold.batching.compiler.compiled_cell import CompiledCell
+from graphfold.batching.compiler.trace import Signature
+from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.engine.compiled.check import check
-from graphfold.batching.engine.compiled.compiled_cell import CompiledCell, compile_cell
-from graphfold.batching.engine.compiled.trace import Signature
 from graphfold.batching.engine.compiled.trial import PassTrial, Trial
-from graphfold.batching.engine.compiled.values import Untraceable
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.watch import Unwatchable, Watch
 from graphfold.batching.kernels.segment import NATIVE, Kernel

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.program import Key, Program, Weight
+from graphfold.batching.compiler.program import Key, Program, Weight
 from graphfold.batching.scheduling.pass_schedule import Links, PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.compiled.compiled_cell import CompiledCell
+from graphfold.batching.compiler.compiled_cell import CompiledCell
+from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
 from graphfold.batching.engine.compiled.memory import Memory
-from graphfold.batching.engine.compiled.run import CompiledPass, Named, run_pass
+from graphfold.batching.engine.compiled.run import run_pass
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields

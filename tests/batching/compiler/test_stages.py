@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphfold.batching.engine.compiled.values import (
-    NODES,
-    PREVIOUS,
-    Value,
-    ValueBuilder,
-    View,
-    known_in,
-    lasting,
-    stages_of,
-)
+from graphfold.batching.compiler.stages import known_in, lasting, stages_of
+from graphfold.batching.compiler.values import NODES, PREVIOUS, Value, ValueBuilder, View
 
 
 def built(first: str) -> tuple[ValueBuilder, View]:

@@ -1,46 +1,44 @@
-"""Programs: the values of a cell as instructions for native code, with a place for each.
+"""Writing programs: the values of a cell as instructions, with a place for each.
 
 A value lies in scratch memory of the block, in a place that later values may take again, unless it
-is one of the results, which lie in buffers of the pass. The layout of instructions is that of
-native/program.h.
+is one of the results, which lie in buffers of the pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from graphfold.batching.engine.compiled.values import (
+from graphfold.batching.compiler.program import (
+    ONE,
+    PER_THREAD,
+    SCRATCH,
+    SCRATCH_EDGES,
+    SCRATCH_NODES,
+    Key,
+    Place,
+    Program,
+    Weight,
+)
+from graphfold.batching.compiler.stages import known_in, stages_of
+from graphfold.batching.compiler.values import (
     CONSTANT,
     EDGES,
     FETCHES,
     GROUP,
     MEAN_OF_GROUP,
     NODES,
+    SINKS,
     WHOLE,
     Untraceable,
     Value,
     View,
-    known_in,
-    stages_of,
 )
 from graphfold.batching.native.library import operations
-
-#: What lies in a buffer of the pass: a kind and a name.
-Key: TypeAlias = tuple[str, str]
-
-#: What lies in scratch memory.
-SCRATCH: Key = "scratch", ""
-
-#: Where the rows of a buffer are counted from, as in native/program.h.
-SCRATCH_NODES, SCRATCH_EDGES, ROWS, TYPE_ROWS, ALL_EDGES, TYPE_EDGES, ONE, PER_THREAD = range(8)
 
 #: How often an instruction is carried out, as in native/program.h.
 ROWS_OF = {NODES: 0, EDGES: 1, GROUP: 2}
@@ -55,76 +53,6 @@ ON_ROWS = (*FETCHES, "sum_edges", "max_edges", "expand", "count_edges", "integer
 #: What native code calls an operation, if that is not its name.
 _NATIVE = dict.fromkeys(("detach", "fill"), "copy")
 _NATIVE |= dict.fromkeys(("gather_previous", "look_up"), "gather")
-#: What is added up over all rows instead of being kept, so it has no memory of its own: what is
-#: asked of a constant, and of the rows of a table.
-SINKS = ("accumulate", "look_up_add")
-
-
-class Place(NamedTuple):
-    """A buffer of the pass.
-
-    Args:
-        key: what lies there.
-        space: where its rows are counted from.
-        size: how many numbers a row has; of a value of nodes that lies there by edges, those of an
-            edge.
-    """
-
-    key: Key
-    space: int
-    size: int
-
-
-class Weight(NamedTuple):
-    """A packed weight: the numbers of two constants, and whether it is transposed."""
-
-    weight: int
-    bias: int | None
-    is_transposed: bool
-
-    @property
-    def key(self) -> Key:
-        return "packed", f"{self.weight}:{self.bias}:{self.is_transposed}"
-
-
-@dataclass(frozen=True)
-class Program:
-    """Instructions for one direction of a cell.
-
-    Args:
-        instructions: [num_instructions, 48] int64.
-        buffers: [num_buffers, 3] int64: space, numbers per row, and of scratch memory the numbers
-            per row before it.
-        keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of
-            integers that it reads.
-        numbers: the numbers of the code.
-        scratch: how many numbers of scratch memory it takes per node and per edge.
-        weights: the packed weights that it reads.
-    """
-
-    instructions: Tensor
-    buffers: Tensor
-    keys: tuple[Key, ...]
-    numbers: Tensor
-    scratch: tuple[int, int]
-    weights: tuple[Weight, ...]
-
-    @cached_property
-    def sums(self) -> Mapping[Key, int]:
-        """The sums that each thread has of its own -> the number of their numbers."""
-        sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
-        return {key: size for key, size in sizes if key[0] == "sums"}
-
-    @cached_property
-    def head(self) -> list[int]:
-        """Its beginning in native memory; the addresses of `keys` follow."""
-        return [
-            self.buffers.data_ptr(),
-            self.instructions.data_ptr(),
-            len(self.buffers),
-            len(self.instructions),
-            *self.scratch,
-        ]
 
 
 def write_program(
@@ -429,15 +357,3 @@ def _collapsed(
     dims = [(1, [0] * len(operands))] * missing + dims
     sizes = [size for size, _ in dims]
     return sizes, [[steps[number] for _, steps in dims] for number in range(len(operands))]
-
-
-def needed_values(values: Sequence[Value], wanted: Iterable[Value]) -> list[Value]:
-    """Those of some values, in order, which others are computed from."""
-    needed = set()
-    stack = list(wanted)
-    while stack:
-        value = stack.pop()
-        if value not in needed:
-            needed.add(value)
-            stack += [view.value for view in value.inputs]
-    return [value for value in values if value in needed]

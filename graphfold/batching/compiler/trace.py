@@ -20,8 +20,8 @@ from torch import Tensor, fx
 from graphfold._torch import fake_tensors
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
-from graphfold.batching.engine.compiled.recorder import record
-from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.batching.compiler.recorder import record
+from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.errors import GraphfoldError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.batching.compiler.values import Untraceable
 
 
 @dataclass(frozen=True, eq=False)

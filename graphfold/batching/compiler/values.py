@@ -3,16 +3,12 @@
 A cell is a graph of `Value`s. Each has memory of its own, one contiguous row for every node or edge
 of a block; or, if it is `whole`, one row for all. A `View` only arranges a value: slices, reshapes
 and expanded dimensions cost nothing.
-
-What is computed before a mean over a group is known, and after, are stages: all blocks of a group
-end a stage before one of them begins the next. Scratch memory does not last so long: what a later
-stage reads lies in a buffer of the pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -65,6 +61,10 @@ SOURCES = (X, EDGE, PREVIOUS, CONSTANT)
 MEAN_OF_GROUP = "mean_of_group"
 #: Operations that fetch rows from where other nodes, or tables, have them.
 FETCHES = ("gather", "gather_sum", "gather_weighted", "gather_previous", "look_up")
+
+#: What is added up over all rows instead of being kept, so it has no memory of its own: what is
+#: asked of a constant, and of the rows of a table.
+SINKS = ("accumulate", "look_up_add")
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,34 +257,13 @@ def _common_shape(rows: Sequence[View], whole: Sequence[View]) -> tuple[int, ...
     return tuple(sizes)
 
 
-def stages_of(values: Sequence[Value]) -> dict[Value, int]:
-    """The stage in which each of some values, in order, is computed.
-
-    As early as can be; but what is computed from buffers alone waits until it is read.
-    """
-    found: dict[Value, int] = {}
-    read_in: dict[Value, int] = {}
-    for value in values:
-        found[value] = max((known_in(view.value, found) for view in value.inputs), default=0)
-        for view in value.inputs:
-            read_in[view.value] = min(read_in.get(view.value, found[value]), found[value])
-    for value, first in read_in.items():
-        rests = all(view.value not in found or view.space == GROUP for view in value.inputs)
-        if value in found and rests and value.operation != MEAN_OF_GROUP:
-            found[value] = max(found[value], first)
-    return found
-
-
-def known_in(value: Value, stages: Mapping[Value, int]) -> int:
-    """The first stage in which a value can be read; what is computed elsewhere is there."""
-    return stages.get(value, 0) + (value.operation == MEAN_OF_GROUP and value in stages)
-
-
-def lasting(values: Sequence[Value]) -> list[Value]:
-    """Those of some values, in order, that later stages read."""
-    stages = stages_of(values)
-    read_in: dict[Value, int] = {}
-    for value in values:
-        for view in value.inputs:
-            read_in[view.value] = max(read_in.get(view.value, 0), stages[value])
-    return [v for v in values if v.space != GROUP and read_in.get(v, 0) > known_in(v, stages)]
+def needed_values(values: Sequence[Value], wanted: Iterable[Value]) -> list[Value]:
+    """Those of some values, in order, which others are computed from."""
+    needed = set()
+    stack = list(wanted)
+    while stack:
+        value = stack.pop()
+        if value not in needed:
+            needed.add(value)
+            stack += [view.value for view in value.inputs]
+    return [value for value in values if value in needed]

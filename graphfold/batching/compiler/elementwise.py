@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphfold.batching.engine.compiled.values import (
+from graphfold.batching.compiler.values import (
     WHOLE,
     Operand,
     Untraceable,
@@ -119,11 +119,20 @@ class Composed:
         soft = self._times(self._do("add", self._do("relu", scaled), low), 1 / beta)
         return self._do("where", self._do("gt", scaled, float(threshold)), x, soft)
 
-    def log_sigmoid_forward(self, x: View) -> View:
+    def log_sigmoid(self, x: View) -> View:
         return self._do("neg", self.softplus(self._do("neg", x)))
 
     def masked_fill(self, x: View, mask: View, value: Operand) -> View:
         return self._do("where", mask, value, x)
+
+    def bitwise_not(self, x: View) -> View:
+        return self._do("logical_not", x)
+
+    def bitwise_and(self, x: Operand, y: Operand) -> View:
+        return self._do("logical_and", x, y)
+
+    def bitwise_or(self, x: Operand, y: Operand) -> View:
+        return self._do("logical_or", x, y)
 
     def _times(self, x: Operand, factor: float) -> Operand:
         return x if factor == 1 else self._do("mul", x, float(factor))

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
 from graphfold._torch import handling_operations, is_fake
-from graphfold.batching.engine.compiled.values import Untraceable
+from graphfold.batching.compiler.values import Untraceable
 
 
 class Recorder:

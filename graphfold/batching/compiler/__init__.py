@@ -1,0 +1,1 @@
+"""From the code of a cell to the programs that native code runs."""

@@ -1,0 +1,98 @@
+"""CompiledCell: the programs of one cell, and what forward and backward leave for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from graphfold.batching.compiler.lowering import Lowered
+from graphfold.batching.compiler.program import Key, Program
+from graphfold.batching.compiler.values import X
+
+
+class Rows(NamedTuple):
+    """One factor of the gradient of a weight: rows in a buffer of the pass.
+
+    Args:
+        key: the buffer; of children where they lie, ("read", field).
+        offset: of the first number.
+        row: from one row to the next.
+        of_edges: whether there is a row for each edge of the type, or for each node.
+        parts: how many children a row consists of, where they lie apart; 0 if it lies in one piece.
+    """
+
+    key: Key
+    offset: int
+    row: int
+    of_edges: bool
+    parts: int = 0
+
+
+class WeightGradient(NamedTuple):
+    """The gradient of a weight, see `derivatives.Product`, and of a bias: numbers of constants."""
+
+    weight: int
+    bias: int | None
+    x: Rows
+    grad: Rows
+    is_transposed: bool
+
+
+@dataclass(frozen=True)
+class CompiledCell:
+    """The programs of one cell.
+
+    Args:
+        lowered: what the cell computes.
+        forward: the program of forward; it keeps what backward reads, if there is one.
+        backward: the program of backward, or None.
+        kept: what forward writes besides fields -> (space, numbers per row); backward reads it.
+        buffers: what backward writes -> the same.
+        products: the gradients of weights.
+        accumulated: the numbers of constants whose gradient is added up -> their sizes.
+        tables: the tables of edges that get a gradient.
+    """
+
+    lowered: Lowered
+    forward: Program
+    backward: Program | None = None
+    kept: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
+    buffers: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
+    products: Sequence[WeightGradient] = ()
+    accumulated: Mapping[int, int] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The parts of x that it reads."""
+        return frozenset(value.name for value in self.lowered.values if value.operation == X)
+
+    @cached_property
+    def reads_tables(self) -> frozenset[str]:
+        """The tables of edges that it reads."""
+        values = self.lowered.values
+        return frozenset(value.name for value in values if value.operation == "look_up")
+
+    @cached_property
+    def read_constants(self) -> frozenset[Key]:
+        """The constants that are read as they lie, not as packed weights."""
+        programs = [self.forward, *([self.backward] if self.backward is not None else [])]
+        read = {key for program in programs for key in program.keys if key[0] == "constant"}
+        biases = {w.bias for program in programs for w in program.weights if w.bias is not None}
+        return frozenset(read | {("constant", str(number)) for number in biases})
+
+    def reads_back(self, key: Key) -> bool:
+        """True if backward reads a part of x; what it computes from is kept anyway."""
+        by_program = self.backward is not None and key in self.backward.keys
+        return by_program or any(product.x.key == key for product in self.products)
+
+    @cached_property
+    def takes_means(self) -> bool:
+        """True if it takes means over all nodes of a group."""
+        return any(kind == "group" for kind, _ in self.kept)
+
+    def reads_integers(self, name: str) -> bool:
+        """True if it asks for "child_count" or "position" of its children."""
+        return (name, "") in self.forward.keys

@@ -1,0 +1,182 @@
+"""Derivatives: the values of backward, from those of forward.
+
+A rule says what an operation asks of each of its inputs, given what is asked of its result. What
+is asked of an input is asked of a view: of a value, all that its views are asked is added up, each
+at its place; where a view stretches a dimension, the numbers along it are added up, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from graphfold.batching.compiler.derivative_rules import RULES
+from graphfold.batching.compiler.values import (
+    CONSTANT,
+    EDGE,
+    EDGES,
+    FETCHES,
+    NODES,
+    PREVIOUS,
+    WHOLE,
+    Value,
+    ValueBuilder,
+    View,
+    X,
+)
+
+
+@dataclass(frozen=True)
+class Product:
+    """The gradient of a weight [k, m]: x.T @ grad, over all rows of the pass at once.
+
+    If the weight is transposed, [m, k], then so is its gradient.
+    """
+
+    weight: Value
+    bias: Value | None
+    x: View
+    grad: View
+    is_transposed: bool
+
+
+@dataclass
+class Gradients:
+    """The computation of backward.
+
+    Args:
+        values: in the order in which they are computed; the gradients of tables, and of constants
+            that are no weights, are added up there.
+        sources: (operation, name) of what else the cell reads -> its gradient.
+        products: the gradients of weights.
+    """
+
+    values: list[Value]
+    sources: dict[tuple[str, str], View] = field(default_factory=dict)
+    products: list[Product] = field(default_factory=list)
+
+
+def differentiate(
+    values: list[Value],
+    outputs: Mapping[str, View],
+    needed: Callable[[Value], bool],
+    arity: int | None,
+) -> Gradients:
+    """The gradients of a cell.
+
+    Args:
+        values: of its forward, in order.
+        outputs: field -> the view that is its state.
+        needed: whether the gradient of a source or constant is wanted.
+        arity: the number of children, or None if it differs.
+    """
+    return _Backward(values, outputs, needed, arity).run()
+
+
+class _Backward:
+    """Goes through the values of forward in reverse; rules see it as their `Backward`."""
+
+    def __init__(
+        self,
+        values: list[Value],
+        outputs: Mapping[str, View],
+        needed: Callable[[Value], bool],
+        arity: int | None,
+    ) -> None:
+        self._forward, self._outputs, self._needed = values, outputs, needed
+        self.to = ValueBuilder(arity, "asked")
+        self._asked: dict[Value, list[tuple[View, View]]] = {}
+        self._found = Gradients(self.to.values)
+        self._active = self._find_active()
+
+    def run(self) -> Gradients:
+        for name, view in self._outputs.items():
+            if view.value in self._active:
+                seed = self.to.add("pull", NODES, view.shape, name=name)
+                self._ask(view, seed)
+        for value in reversed(self._forward):
+            if value not in self._active or value not in self._asked:
+                continue
+            grad = self._assembled(value)
+            if value.operation == "look_up" and self._needed(value):
+                self.to.add("look_up_add", EDGES, grad.shape, [grad], value.name)
+            elif value.operation in (X, EDGE, PREVIOUS, *FETCHES) and self._needed(value):
+                self._found.sources[value.operation, value.name] = grad
+            if value.operation.partition(":")[0] in RULES:
+                rule = RULES[value.operation.partition(":")[0]]
+                for view, asked in rule(self, value, grad):
+                    self._ask(view, asked)
+        return self._found
+
+    def _find_active(self) -> set[Value]:
+        """The values through which gradients go."""
+        active: set[Value] = set()
+        for value in self._forward:
+            is_source = value.operation in (X, EDGE, PREVIOUS, *FETCHES)
+            has_rule = value.operation.partition(":")[0] in RULES
+            if (is_source and self._needed(value)) or (
+                has_rule and any(self._is_active(view.value, active) for view in value.inputs)
+            ):
+                active.add(value)
+        return active
+
+    def _is_active(self, value: Value, active: set[Value]) -> bool:
+        return value in active or (value.operation == CONSTANT and self._needed(value))
+
+    def _ask(self, view: View, asked: View) -> None:
+        value = view.value
+        if not self.wants(view):
+            return
+        if value.operation == CONSTANT:
+            sink = self.to.add("accumulate", asked.space, asked.shape, [asked], value.name)
+            sink.value.name, sink.value.number = value.name, view
+        else:
+            self._asked.setdefault(value, []).append((view, asked))
+
+    def wants(self, view: View) -> bool:
+        return self._is_active(view.value, self._active)
+
+    def _assembled(self, value: Value) -> View:
+        """All that is asked of a value, added up."""
+        asked = self._asked[value]
+        if len(asked) == 1:
+            view, grad = asked[0]
+            if view.is_all and not _is_stretched(view) and grad.shape == view.shape:
+                return self._as_value(self.to.contiguous(grad), value)
+        made = self.to.add("assemble", value.space, value.shape, [grad for _, grad in asked])
+        made.value.number = tuple(view for view, _ in asked)  # where each goes
+        return made
+
+    def _as_value(self, grad: View, value: Value) -> View:
+        """The gradient of all of a value, in its own space and shape."""
+        if grad.space == value.space:
+            return self.to.reshape(grad, value.shape)
+        if value.space == NODES:
+            return self.to.reshape(self.to.in_space(grad, NODES), value.shape)
+        by_edge = self.to.reshape(grad, (self.to.arity or 1, *value.shape))
+        return self.to.in_space(by_edge, EDGES)
+
+    # What follows is called by rules, see `derivative_rules.Backward`.
+
+    def product(self, value: Value, grad: View) -> None:
+        x, weight, *bias = value.inputs
+        wants_bias = bool(bias) and self.wants(bias[0])
+        if self.wants(weight):
+            own = bias[0].value if wants_bias else None
+            is_transposed = value.operation == "multiply_transposed"
+            found = Product(weight.value, own, x, self.to.contiguous(grad), is_transposed)
+            self._found.products.append(found)
+        elif wants_bias:
+            self._ask(bias[0], grad)
+
+    def rows(self, view: View, like: Value) -> View:
+        if view.space != WHOLE:
+            return view
+        return self.to.add("copy", like.space, like.shape, [view.expanded(like.shape)])
+
+    def do(self, operation: str, *operands: View | float) -> View:
+        return self.to.apply(operation, *operands)
+
+
+def _is_stretched(view: View) -> bool:
+    return any(s == 0 and size > 1 for s, size in zip(view.steps, view.shape, strict=True))

@@ -1,0 +1,307 @@
+"""Lowering: from the graph of a traced cell to the values that native code computes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from graphfold.batching.cell import Cell
+from graphfold.batching.compiler.elementwise import elementwise
+from graphfold.batching.compiler.node_views import NodeViews
+from graphfold.batching.compiler.recorder import gives_views, shares_memory
+from graphfold.batching.compiler.row_operations import RowOperations, row_operations
+from graphfold.batching.compiler.tensors import RunningStatistics, TensorOf, find_tensors
+from graphfold.batching.compiler.trace import Signature, Trace
+from graphfold.batching.compiler.values import (
+    EDGE,
+    EDGES,
+    NODES,
+    PREVIOUS,
+    SOURCES,
+    Untraceable,
+    Value,
+    View,
+    X,
+)
+
+aten = torch.ops.aten
+
+#: Operations that give what they are given.
+_HANDLES = (aten.clone, aten.lift_fresh_copy, aten._to_copy)
+#: Where values are filled with one number: the number, or the name of its argument.
+_FILLS: Mapping[Any, float | str] = {
+    aten.zeros_like: 0,
+    aten.ones_like: 1,
+    aten.full_like: "fill_value",
+    aten.zeros: 0,
+    aten.ones: 1,
+    aten.full: "fill_value",
+    aten.new_zeros: 0,
+    aten.new_ones: 1,
+    aten.new_full: "fill_value",
+}
+
+#: How a cell reads what an argument of its graph stands for -> the value that it is.
+_ARGUMENTS: Mapping[str, tuple[str, str]] = {
+    "x": (X, NODES),
+    "edge": (EDGE, EDGES),
+    "previous": (PREVIOUS, NODES),
+    "rows": ("gather", EDGES),
+    "sum": ("gather_sum", NODES),
+    "count": ("count_edges", NODES),
+    "child_count": ("integer", EDGES),
+    "position": ("integer", EDGES),
+}
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The computation of a cell.
+
+    Args:
+        values: in the order in which they are computed.
+        outputs: field -> the view that is its state.
+        constants: what depends on parameters alone, in the order of `fixed`'s results.
+        fixed: (tensors of the cell ..., shared tensors ...) -> the constants, by torch.
+        tensors: where the tensors of the cell are that `fixed` takes.
+        shared: the names of the shared tensors that it takes.
+        learned: the numbers of the constants that depend on what requires a gradient.
+        running: what is kept of the means over groups.
+        counters: tensors of the cell that count its calls, each with what a call adds.
+    """
+
+    values: list[Value]
+    outputs: dict[str, View]
+    constants: list[Value]
+    fixed: Callable[..., Sequence[Tensor]]
+    tensors: tuple[TensorOf, ...]
+    shared: tuple[str, ...]
+    learned: frozenset[int]
+    running: tuple[RunningStatistics, ...] = ()
+    counters: tuple[tuple[TensorOf, int], ...] = ()
+
+
+def lower(cell: Cell, trace: Trace, signature: Signature) -> Lowered:
+    """The values of a traced cell.
+
+    Raises:
+        Untraceable: if it does something that native code does not.
+    """
+    lowering = _Lowering(trace, signature)
+    outputs = dict(zip(cell.fields, lowering.run(), strict=True))
+    return lowering.finish(cell, outputs)
+
+
+class _Lowering:
+    """Goes through a graph node by node."""
+
+    def __init__(self, trace: Trace, signature: Signature) -> None:
+        self._trace, self._signature = trace, signature
+        self._nodes = NodeViews(trace, signature)
+        self._to = self._nodes.to
+        self._changed: set[fx.Node] = set()
+        self._argument: dict[fx.Node, str] = {}
+        self._learned_shared = {name for name, *_, wanted in signature.shared if wanted}
+        self._elementwise = elementwise(self._to)
+        self._rows = RowOperations(self._nodes, signature.in_rounds)
+        self._of_rows = row_operations(self._rows)
+
+    def run(self) -> list[View]:
+        """The views that the graph returns."""
+        for node in self._trace.graph.nodes:
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                raise Untraceable(
+                    "it draws random numbers; what is drawn in `before`, such as the masks of "
+                    "dropout, does not depend on the schedule"
+                )
+        names = iter(self._trace.arguments)
+        for node in self._trace.graph.nodes:
+            if node.op == "placeholder":
+                self._place(node, *next(names))
+            elif node.op == "get_attr":
+                self._nodes.fixed[node] = None
+            elif node.op == "call_function":
+                self._nodes.note(node, self._call(node))
+        (returned,) = self._trace.graph.output_node().args
+        views: list[View] = []
+        for node in returned:  # type: ignore[union-attr]
+            view = self._output(node)
+            value = view.value
+            is_own = view.is_all and value.space == NODES and value.operation not in SOURCES
+            if not is_own or any(value is other.value for other in views):
+                view = self._to.copy(view)
+            views.append(view)
+        return views
+
+    def finish(self, cell: Cell, outputs: dict[str, View]) -> Lowered:
+        """The values, with the code of the constants."""
+        fixed, constants = self._nodes.fixed, self._nodes.constants
+        used = _ancestors(constants)
+        tensors = [node for node in fixed if node.op == "get_attr" and node in used]
+        shared = [node for node in fixed if node.op == "placeholder" and node in used]
+        rest = [node for node in fixed if node in used and node.op == "call_function"]
+        learned = {n for n in tensors if self._trace.constants[str(n.target)].requires_grad}
+        learned |= {n for n in shared if self._argument[n] in self._learned_shared}
+        return Lowered(
+            values=self._to.values,
+            outputs=outputs,
+            constants=list(constants.values()),
+            fixed=_function([*tensors, *shared], rest, constants),
+            tensors=tuple(self._find(cell, tensors)),
+            shared=tuple(self._argument[node] for node in shared),
+            learned=frozenset(
+                number
+                for number, node in enumerate(constants)
+                if not learned.isdisjoint(_ancestors([node]))
+            ),
+            running=tuple(self._find_running(cell)),
+            counters=tuple(self._find_counters(cell)),
+        )
+
+    def _place(self, node: fx.Node, how: str, name: str) -> None:
+        """Notes what an argument of the graph stands for."""
+        if how == "shared":
+            self._nodes.fixed[node] = None
+            self._argument[node] = name
+        elif how in _ARGUMENTS and node.users:
+            operation, space = _ARGUMENTS[how]
+            if how == "edge" and self._signature.has_tables:
+                operation = "look_up"
+            if how == "previous" and self._signature.in_rounds:
+                operation = "gather_previous"
+            if how in ("x", "edge", "previous"):
+                self._nodes.require_dtype(node)
+            name = how if operation == "integer" else name
+            shape = node.meta["val"].shape[1:]
+            self._nodes.note(node, self._to.add(operation, space, shape, name=name))
+
+    def _call(self, node: fx.Node) -> Any:
+        inputs = node.all_input_nodes
+        if any(source in self._changed for source in inputs):
+            raise Untraceable("it reads a tensor again that it has changed in place")
+        if not self._nodes.has_rows(node) and all(source in self._nodes.fixed for source in inputs):
+            self._nodes.fixed[node] = None
+            return None
+        made: Any = node.args[0] if node.target is operator.getitem else node
+        if gives_views(made.target):
+            is_read = node.users and isinstance(node.meta["val"], Tensor)  # autograd detaches, too
+            return self._nodes.arranged(node, made.args[0]) if is_read else None
+        if made is not node:
+            return self._nodes.part(made, node.args[1])  # type: ignore[arg-type]
+        packet, view = self._packet(node), None
+        if packet in _HANDLES:
+            return self._handle(node)
+        if packet in _FILLS:
+            return self._fill(node, _FILLS[packet])
+        if packet in self._of_rows:
+            return self._of_rows[packet](node)
+        if packet in self._elementwise:
+            view = self._elementwise[packet](*self._operands(node), **self._options(node))
+        if view is None:
+            raise Untraceable(f"it calls {node.target}, which native code does not have")
+        return self._nodes.shaped(node, view)
+
+    def _packet(self, node: fx.Node) -> Any:
+        """The operation, of one that changes its first argument the one that does not."""
+        packet = getattr(node.target, "overloadpacket", None)
+        name = getattr(packet, "__name__", "")
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            return packet
+        changed = node.args[0]
+        plain = getattr(aten, name.removesuffix("_"), None)
+        if plain is None or not name.endswith("_"):
+            raise Untraceable(f"it calls {node.target}, which changes a tensor in place")
+        self._refuse_seen_change(changed)  # type: ignore[arg-type]
+        return plain
+
+    def _refuse_seen_change(self, node: fx.Node) -> None:
+        """A change in place is one to a new value, unless memory of something else is changed."""
+        if node.op != "call_function" or _may_share_memory(node):
+            raise Untraceable("it changes a tensor in place that something else may read")
+        if any(_may_share_memory(user) for user in node.users):
+            raise Untraceable("it changes a tensor in place of which there are views")
+        self._changed.add(node)
+
+    def _operands(self, node: fx.Node) -> list[Any]:
+        return [self._nodes.operand(argument) for argument in node.args]
+
+    def _options(self, node: fx.Node) -> dict[str, Any]:
+        names = ("alpha", "value", "min", "max", "rounding_mode", "approximate")
+        return {k: self._nodes.operand(v) for k, v in node.kwargs.items() if k in names}
+
+    def _output(self, node: Any) -> View:
+        if not isinstance(node, fx.Node) or self._nodes.space(node) != NODES:
+            raise Untraceable("it returns something else than a row for each node")
+        if node in self._nodes.fixed:
+            raise Untraceable("it returns the same for all nodes")
+        self._nodes.require_dtype(node)
+        return self._nodes.of(node)
+
+    def _handle(self, node: fx.Node) -> View:
+        view, value = self._nodes.of(node.args[0]), node.meta["val"]
+        source: Any = node.args[0]
+        is_cut = source.meta["val"].is_floating_point() and not value.is_floating_point()
+        if is_cut or value.dtype not in (self._signature.dtype, torch.int64, torch.bool):
+            raise Untraceable(f"it converts to {value.dtype}")
+        return view
+
+    def _fill(self, node: fx.Node, number: float | str) -> View:
+        if number == "fill_value":
+            place = {aten.full_like: 1, aten.full: 1, aten.new_full: 2}[self._packet(node)]
+            number = node.args[place]  # type: ignore[assignment]
+        shape = node.meta["val"].shape[1:]
+        return self._to.add(
+            "fill", self._nodes.space(node), shape, [self._to.number(float(number)).expanded(shape)]
+        )
+
+    def _find(self, cell: Cell, nodes: Iterable[fx.Node]) -> list[TensorOf]:
+        """The places where a cell keeps the tensors of some nodes."""
+        return find_tensors(cell, [self._trace.constants[str(node.target)] for node in nodes])
+
+    def _find_running(self, cell: Cell) -> Iterator[RunningStatistics]:
+        """The running statistics of normalisations."""
+        for own_mean, spread, *kept, momentum in self._rows.normalisations:
+            mean, variance = self._find(cell, kept)
+            yield RunningStatistics(own_mean.name, spread.name, mean, variance, momentum)
+
+    def _find_counters(self, cell: Cell) -> Iterator[tuple[TensorOf, int]]:
+        """The tensors of the cell that count its calls."""
+        for counter, added in self._trace.counted:
+            yield find_tensors(cell, [counter])[0], added
+
+
+def _function(
+    arguments: Iterable[fx.Node], calls: Iterable[fx.Node], results: Iterable[fx.Node]
+) -> Callable[..., Sequence[Tensor]]:
+    """A part of a graph as a function."""
+    graph, copies = fx.Graph(), {}
+    for node in arguments:
+        copies[node] = graph.placeholder(node.name)
+    for node in calls:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output([copies[node] for node in results])
+    return fx.GraphModule(torch.nn.Module(), graph).forward
+
+
+def _may_share_memory(node: fx.Node) -> bool:
+    """True if a node may have the memory of what it is computed from."""
+    if node.target is operator.getitem:
+        return _may_share_memory(node.all_input_nodes[0])
+    return shares_memory(node.target)
+
+
+def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """The nodes and all that they are computed from."""
+    stack, found = list(nodes), set()
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += node.all_input_nodes
+    return found

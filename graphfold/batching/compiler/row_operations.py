@@ -1,0 +1,227 @@
+"""The operations of torch on rows that are more than elementwise, as values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from graphfold.batching.compiler.elementwise import Composed
+from graphfold.batching.compiler.node_views import NodeViews
+from graphfold.batching.compiler.values import (
+    EDGES,
+    NODES,
+    WHOLE,
+    Untraceable,
+    Value,
+    View,
+)
+
+aten = torch.ops.aten
+
+
+class Normalisation(NamedTuple):
+    """A normalisation over a group that keeps running statistics, see `RunningStatistics`."""
+
+    mean: Value
+    spread: Value
+    running_mean: fx.Node
+    running_variance: fx.Node
+    momentum: float
+
+
+class RowOperations:
+    """A method for each operation, named as in torch.
+
+    Args:
+        nodes: what the nodes are that an operation is given.
+        in_rounds: whether the cell runs in rounds, where a group is all nodes of a type.
+
+    Attributes:
+        normalisations: those over groups that keep running statistics.
+    """
+
+    def __init__(self, nodes: NodeViews, in_rounds: bool) -> None:
+        self.normalisations: list[Normalisation] = []
+        self._nodes, self._to, self._in_rounds = nodes, nodes.to, in_rounds
+        self._weighted: set[str] = set()  # fields of which there is a weighted sum
+
+    def cat(self, node: fx.Node) -> View:
+        """Rows side by side."""
+        # What has no row, torch leaves out.
+        num_dims = node.meta["val"].dim()
+        parts: Any = node.args[0]
+        parts = [part for part in parts if part.meta["val"].dim() == num_dims]
+        return self._joined(node, [self._nodes.of(part) for part in parts])
+
+    def stack(self, node: fx.Node) -> View:
+        """Rows side by side, each with a dimension of its own."""
+        at, parts = self._nodes.axis(node, _dim(node)), node.args[0]
+        views = [self._nodes.of(part) for part in parts]  # type: ignore[union-attr]
+        views = [
+            view.arranged(
+                (*view.shape[:at], 1, *view.shape[at:]), (*view.steps[:at], 1, *view.steps[at:])
+            )
+            for view in views
+        ]
+        return self._joined(node, views)
+
+    def _joined(self, node: fx.Node, views: Sequence[View]) -> View:
+        at, space = self._nodes.axis(node, _dim(node)), self._nodes.space(node)
+        if any(view.space != space for view in views):
+            raise Untraceable("it joins rows with a parameter")
+        return self._to.add(f"cat:{at}", space, node.meta["val"].shape[1:], views)
+
+    def mm(self, node: fx.Node) -> View:
+        """x @ weight; the weight depends on parameters alone."""
+        x, weight = node.args
+        return self._product(node, x, weight)
+
+    def addmm(self, node: fx.Node) -> View:
+        """bias + x @ weight."""
+        bias, x, weight = node.args
+        return self._product(node, x, weight, bias)
+
+    def _product(self, node: fx.Node, x: Any, weight: Any, bias: Any = None) -> View:
+        of, fixed, shape = self._nodes.of, self._nodes.fixed, node.meta["val"].shape[1:]
+        if node.kwargs or weight not in fixed or (bias is not None and bias not in fixed):
+            raise Untraceable(f"it multiplies by what is no parameter ({node.target})")
+        rows = of(x)
+        if rows.space == WHOLE or len(rows.shape) != 1:
+            raise Untraceable("it multiplies a parameter by rows")
+        # A transposed weight is packed as it lies: autograd need not transpose its gradient back.
+        is_transposed = weight.op == "call_function" and weight.target is aten.t.default
+        inputs = [self._to.contiguous(rows), of(weight.args[0] if is_transposed else weight)]
+        if bias is not None:
+            inputs.append(of(bias))
+            if inputs[2].shape != shape:
+                raise Untraceable("the bias of a product has not one number for each column")
+        operation = "multiply_transposed" if is_transposed else "multiply"
+        return self._to.add(operation, rows.space, shape, inputs)
+
+    def sum(self, node: fx.Node) -> View:
+        return self._reduce(node, "reduce_sum")
+
+    def amax(self, node: fx.Node) -> View:
+        return self._reduce(node, "reduce_max")
+
+    def mean(self, node: fx.Node) -> View:
+        total = self._reduce(node, "reduce_sum")
+        count = math.prod(self._nodes.of(node.args[0]).shape)
+        return self._to.apply("mul", total, math.prod(total.shape) / max(count, 1))
+
+    def _reduce(self, node: fx.Node, operation: str) -> View:
+        """A sum or maximum over some dimensions of a row."""
+        view = self._nodes.of(node.args[0])
+        dims: Any = node.args[1] if len(node.args) > 1 else ()
+        if not dims:
+            raise Untraceable("it works across the nodes of a group")
+        dims = [self._nodes.axis(node.args[0], dim) for dim in dims]
+        return self._to.reshape(self._reduced(view, dims, operation), node.meta["val"].shape[1:])
+
+    def _reduced(self, view: View, dims: Sequence[int], operation: str) -> View:
+        """Reduced over dimensions, which stay as ones."""
+        shape = [1 if dim in dims else size for dim, size in enumerate(view.shape)]
+        return self._to.add(operation, view.space, shape, [view])
+
+    def softmax(self, node: fx.Node) -> View:
+        view, dim, to = self._nodes.of(node.args[0]), self._nodes.axis(*node.args[:2]), self._to
+        highest = self._reduced(view, [dim], "reduce_max")
+        highest = to.add("detach", highest.space, highest.shape, [highest])
+        weight = to.apply("exp", to.apply("sub", view, highest))
+        return to.apply("div", weight, self._reduced(weight, [dim], "reduce_sum"))
+
+    def log_sigmoid_forward(self, node: fx.Node) -> list[Any]:
+        """With what torch keeps for backward, which nobody reads here."""
+        return [Composed(self._to).log_sigmoid(self._nodes.of(node.args[0])), None]
+
+    def native_layer_norm(self, node: fx.Node) -> list[View]:
+        """Ba et al. (2016), https://arxiv.org/abs/1607.06450, equation 3."""
+        x, sizes, weight, bias, epsilon = node.args
+        view, to = self._nodes.of(x), self._to
+        count = len(sizes)  # type: ignore[arg-type]
+        dims = range(len(view.shape) - count, len(view.shape))
+        if count > len(view.shape):
+            raise Untraceable("it works across the nodes of a group")
+        share = 1 / math.prod(sizes)  # type: ignore[arg-type]
+        mean = to.apply("mul", self._reduced(view, dims, "reduce_sum"), share)
+        centred = to.apply("sub", view, mean)
+        square = self._reduced(to.apply("mul", centred, centred), dims, "reduce_sum")
+        scale = to.apply("rsqrt", to.apply("add", to.apply("mul", square, share), epsilon))  # type: ignore[arg-type]
+        return [self._scaled(to.apply("mul", centred, scale), weight, bias), mean, scale]
+
+    def native_batch_norm(self, node: fx.Node) -> list[View | None]:
+        """By running statistics, or by those of all nodes of a type in a round.
+
+        Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, algorithm 1.
+        """
+        x, weight, bias, mean, variance, is_training, momentum, epsilon = node.args
+        to, given = self._to, self._nodes.of(x)
+        if len(given.shape) != 1:
+            raise Untraceable("it normalises more than the columns of a row")
+        if is_training or mean is None:
+            if not self._in_rounds:
+                raise Untraceable("it normalises over the nodes of a group (BatchNorm)")
+            own_mean = to.mean_of_group(given)
+            centred = to.apply("sub", given, own_mean)
+            spread = to.mean_of_group(to.apply("mul", centred, centred))
+            if mean is not None:
+                found = own_mean.value, spread.value, mean, variance, momentum
+                self.normalisations.append(Normalisation(*found))  # type: ignore[arg-type]
+            scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
+            result = to.apply("standardise", given, own_mean, scale)
+        else:
+            spread = to.add("copy", given.space, given.shape, [self._nodes.of(variance)])
+            scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
+            result = to.apply("mul", to.apply("sub", given, self._nodes.of(mean)), scale)
+        return [self._scaled(result, weight, bias), None, None]
+
+    def _scaled(self, view: View, weight: Any, bias: Any) -> View:
+        """Times a weight and plus a bias, where there are any."""
+        of, to = self._nodes.of, self._to
+        view = view if weight is None else to.apply("mul", view, of(weight))
+        return view if bias is None else to.apply("add", view, of(bias))
+
+    def sum_edges(self, node: fx.Node) -> View:
+        """A sum over edges; of children times a number each, no row is made for an edge."""
+        view = self._nodes.of(node.args[0])
+        if view.value.operation == "mul" and view.is_all:
+            for rows, weight in (view.value.inputs, view.value.inputs[::-1]):
+                field = rows.value.name
+                is_fetched = rows.value.operation == "gather" and rows.is_all
+                is_number = weight.space == EDGES and not any(weight.steps)
+                if is_fetched and is_number and field not in self._weighted:
+                    self._weighted.add(field)
+                    one = self._to.contiguous(weight.arranged((1,), (1,)))
+                    return self._to.add("gather_weighted", NODES, view.shape, [one], field)
+        return self._of_edges(node, "sum_edges", NODES)
+
+    def max_edges(self, node: fx.Node) -> View:
+        return self._of_edges(node, "max_edges", NODES)
+
+    def expand_nodes(self, node: fx.Node) -> View:
+        return self._of_edges(node, "expand", EDGES)
+
+    def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
+        view = self._nodes.of(node.args[0])
+        view = self._to.contiguous(self._to.in_space(view, EDGES if space == NODES else NODES))
+        return self._to.add(operation, space, view.shape, [view])
+
+
+def _dim(node: fx.Node) -> Any:
+    """The dimension along which tensors are joined."""
+    return node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+
+
+def row_operations(operations: RowOperations) -> dict[Any, Callable[[fx.Node], Any]]:
+    """Operation of torch, or of a trace -> what writes it down."""
+    named = {name: getattr(operations, name) for name in vars(RowOperations) if name[0] != "_"}
+    of_edges = {
+        getattr(torch.ops.graphfold, name): named.pop(name)
+        for name in ("sum_edges", "max_edges", "expand_nodes")
+    }
+    own = {getattr(aten, name): write for name, write in named.items()}
+    return {**own, **of_edges, aten._softmax: operations.softmax}

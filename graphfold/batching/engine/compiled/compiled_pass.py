@@ -1,0 +1,242 @@
+"""CompiledPass: all that native code reads and writes in a pass over a batch gets its memory here.
+
+What is computed is said by the programs of the cells; in which order, by the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import memset
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.compiler.compiled_cell import CompiledCell
+from graphfold.batching.compiler.program import ALL_EDGES, ONE, ROWS, TYPE_EDGES, TYPE_ROWS, Key
+from graphfold.batching.engine.compiled.memory import Memory
+from graphfold.batching.engine.pass_inputs import PassInputs, parts
+from graphfold.batching.native.library import load
+from graphfold.batching.scheduling.pass_schedule import Links
+
+#: Op type, or None for all types, and what it is there.
+Named: TypeAlias = tuple[int | None, Key]
+
+
+class CompiledPass:
+    """One pass over one batch.
+
+    Args:
+        inputs: the pass.
+        cells: op type -> the compiled cell.
+
+    Attributes:
+        names: what each of `tensors` is.
+        tensors: all that cells read.
+        shapes: of these tensors.
+        first_row: the first row that states have.
+        num_rows: how many rows they have.
+    """
+
+    def __init__(self, inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> None:
+        self.plan, self.cells, self.fields = inputs.plan, cells, inputs.fields
+        self.without_cell = inputs.without_cell
+        self.dtype = inputs.dtype(next(iter(inputs.fields)))
+        self.library, self.num_threads = load(self.dtype), torch.get_num_threads()
+        self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
+        self.kind, self._called = inputs.kind, inputs.cells
+        named: dict[Named, Tensor] = {}
+        for op_type, cell in cells.items():
+            self._name_own(named, inputs, op_type, cell)
+        for name, value in inputs.edge.items():
+            named[None, ("edge", name)] = value
+        for name, value in inputs.given.items():
+            named[None, ("given", name)] = value
+        for name, value in inputs.absent.items():
+            named[None, ("absent", name)] = value
+        self._name(named)
+
+    def _name(self, named: dict[Named, Tensor]) -> None:
+        self.names, self.tensors = tuple(named), tuple(named.values())
+        self.shapes = [tensor.shape for tensor in self.tensors]
+
+    def _name_own(
+        self,
+        named: dict[Named, Tensor],
+        inputs: PassInputs,
+        op_type: int,
+        cell: CompiledCell,
+    ) -> None:
+        """Names what only the nodes of one type read."""
+        own = [tensor.find(inputs.cells[op_type]) for tensor in cell.lowered.tensors]
+        own += [inputs.shared[name] for name in cell.lowered.shared]
+        for number, constant in enumerate(cell.lowered.fixed(*own)):
+            named[op_type, ("constant", str(number))] = constant
+        for name, value in parts(inputs.x[op_type]):
+            if name in cell.reads:
+                named[op_type, ("x", name)] = value
+        for name, value in inputs.tables.get(op_type, {}).items():
+            if name in cell.reads_tables:
+                named[op_type, ("table", name)] = value
+
+    def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
+        """The state of each field, and what backward needs beside it."""
+        memory = self.memory(tensors, self.plan.forward_links)
+        states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
+        self.place_states(memory, states)
+        kept: dict[Named, Tensor] = {}
+        for op_type, cell in self.cells.items():
+            for key, (space, size) in cell.kept.items():
+                if space != ALL_EDGES:
+                    kept[op_type, key] = self.new(op_type, space, size)
+                    memory.own[op_type][key] = kept[op_type, key]
+                elif key not in memory.shared:  # cells of other types may leave theirs out
+                    kept[None, key] = self.new(op_type, space, size).zero_()
+                    memory.shared[key] = kept[None, key]
+        memory.run({t: cell.forward for t, cell in self.cells.items()}, is_backward=False)
+        for op_type, cell in self.cells.items():
+            if cell.lowered.counters or cell.lowered.running:
+                self._update(op_type, cell, memory)
+        return states, kept
+
+    def _update(self, op_type: int, cell: CompiledCell, memory: Memory) -> None:
+        """Lets a batch count in running statistics; a cell without nodes is not called."""
+        num_rows, own = self.plan.count_rows(op_type), memory.own[op_type]
+        if num_rows == 0:
+            return
+        for running in cell.lowered.running:
+            mean, variance = (own["group", n][0] for n in (running.mean, running.variance))
+            running.update(self._called[op_type], mean, variance, num_rows)
+        for counter, count in cell.lowered.counters:
+            counter.find(self._called[op_type]).add_(count)
+
+    def results(self, states: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The part of the states that is handed out."""
+        return states
+
+    def is_read_back(self, named: Named) -> bool:
+        """True if backward reads the numbers of one of `tensors`, and not its shape alone."""
+        op_type, key = named
+        return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
+
+    def memory(self, tensors: Sequence[Tensor | None], links: Links) -> Memory:
+        """The memory of one direction, with what cells read there; None for what they do not."""
+        memory = Memory(self.plan, self.library, self.num_threads, links)
+        memory.own = {op_type: {} for op_type in self.cells}
+        for named, tensor in zip(self.names, tensors, strict=True):
+            if tensor is None:
+                continue
+            op_type, key = named
+            own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
+            cell = None if op_type is None else self.cells.get(op_type)
+            is_read = cell is None or key[0] != "constant" or key in cell.read_constants
+            own[key] = tensor.contiguous() if is_read else tensor  # weights are packed as they lie
+        if any(cell.reads_integers("child_count") for cell in self.cells.values()):
+            memory.shared["child_count", ""] = self.plan.child_counts
+        if any(cell.reads_integers("position") for cell in self.cells.values()):
+            memory.shared["position", ""] = self.plan.child_positions
+        if self.plan.previous_row is not None:
+            memory.shared["previous_row", ""] = self.plan.previous_row
+        if self.kind is not None:
+            memory.shared["kind", ""] = self.kind
+        return memory
+
+    def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
+        """Names what cells write, and what they read of children."""
+        for (kind, name), tensor in list(memory.shared.items()):
+            if kind == "given":
+                memory.shared["read", name] = tensor
+        for name, state in zip(self.fields, states, strict=True):
+            for key in (("state", name), ("read", name)):
+                memory.shared[key] = state
+                if self.first_row:
+                    memory.first_row[key] = self.first_row
+
+    def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
+        """Memory for a field, with the rows that no cell computes."""
+        state = torch.empty(self.num_rows, width, dtype=self.dtype)
+        absent = memory.shared.get(("absent", name))
+        if absent is None:
+            memset(state.data_ptr(), 0, width * self.dtype.itemsize)  # torch would take 10 us
+        else:
+            state[0] = absent
+        if any(name in names for names in self.without_cell.values()):
+            given = memory.shared.get(("given", name))
+            for group in self.plan.groups:
+                if name in self.without_cell[group.op_type]:
+                    state[group.rows] = 0 if given is None else given[group.rows]
+        return state
+
+    def new(self, op_type: int, space: int, size: int) -> Tensor:
+        """Memory for rows of a type, or of all types."""
+        if space == ROWS:
+            count = self.num_rows
+        elif space == ALL_EDGES:
+            count = self.plan.child_row.shape[0]
+        elif space == TYPE_EDGES:
+            count = self.plan.count_edges(op_type)
+        elif space == ONE:
+            count = 1
+        else:
+            assert space == TYPE_ROWS
+            count = self.plan.count_rows(op_type)
+        return torch.empty(count, size, dtype=self.dtype)
+
+    def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+        """Names what is asked of the results: of all rows, or of a few."""
+        for name, grad in zip(self.fields, grads, strict=True):
+            if grad is None:
+                continue
+            if grad.is_sparse:
+                grad = grad.coalesce()
+                rows = grad.indices().contiguous()
+                # In one step: torch would take many, and longer than the products of a small tree.
+                places = torch.empty(self.num_rows, dtype=torch.int64)
+                self.library.number_rows(
+                    rows.data_ptr(), rows.shape[1], self.num_rows, places.data_ptr()
+                )
+                memory.shared["outside_row", name] = places
+                grad = grad.values()
+            grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
+            memory.shared["outside", name] = grad.contiguous()
+
+    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor:
+        """The gradient of one of `tensors` that is neither a constant nor of one type alone."""
+        _, (kind, name) = named
+        if kind == "edge":
+            found = memory.shared.get(("column_grad", name))
+            return self.zeros(shape) if found is None else found.view(shape)
+        if kind == "absent":
+            total = memory.pull(name, 0, torch.empty(1, *shape, dtype=self.dtype))
+            return (total + self._outside(memory, name, slice(0, 1)))[0]
+        return self._of_given(name, shape, memory)
+
+    def zeros(self, shape: torch.Size) -> Tensor:
+        """The gradient of what nothing is asked of."""
+        return torch.zeros(shape, dtype=self.dtype)
+
+    def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor:
+        """The gradient of a field of earlier passes."""
+        own = memory.shared.get(("given_grad", name))
+        total = self.zeros(shape) if own is None else own
+        if name not in self.fields:
+            return total + memory.pull(name, 0, torch.empty(shape, dtype=self.dtype))
+        for group in self.plan.groups:
+            if name in self.without_cell[group.op_type]:
+                rows = torch.empty(group.size, *shape[1:], dtype=self.dtype)
+                pulled = memory.pull(name, group.start, rows)
+                total[group.rows] += pulled + self._outside(memory, name, group.rows)
+        return total
+
+    def _outside(self, memory: Memory, name: str, rows: slice) -> Tensor:
+        """[num_rows, width] what is asked of some rows from outside."""
+        shared, count = memory.shared, rows.stop - rows.start
+        if ("outside", name) not in shared:
+            return shared["state", name].new_zeros(count, shared["state", name].shape[1])
+        values = shared["outside", name]
+        if ("outside_row", name) not in shared:
+            return values[rows]
+        place = shared["outside_row", name][rows]
+        found = values.new_zeros(count, values.shape[1])
+        found[place >= 0] = values[place[place >= 0]]
+        return found
