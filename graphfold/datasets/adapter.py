@@ -199,17 +199,28 @@ class Adapter(ABC):
         """
         if not isinstance(item, str):
             raise RecordError(f"{item!r} is no string", "Give one record, as it stands in a file.")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "text"
-            path.write_text(item, encoding="utf-8")
-            try:
-                records = list(islice(self.records(path), 2))
-            except DataError as error:
-                remedy = "Give one record, as it stands in a file."
-                raise RecordError("the text holds no record", remedy) from error
+        try:
+            records = list(islice(self.records_of_text(item), 2))
+        except DataError as error:
+            remedy = "Give one record, as it stands in a file."
+            raise RecordError("the text holds no record", remedy) from error
         if len(records) != 1:
             raise RecordError("the text holds several records", "Give one at a time.")
         return records[0]
+
+    def records_of_text(self, text: str) -> Iterator[Record]:
+        """The records of a text as of a file with it.
+
+        Where many single records are predicted, an adapter of lines saves most of the time by
+        cutting the text itself: see `text_files.text_lines`.
+
+        Raises:
+            DataError: if there is none.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "text"
+            path.write_text(text, encoding="utf-8")
+            yield from self.records(path)
 
 
 @dataclass(frozen=True)

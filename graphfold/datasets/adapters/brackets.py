@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from graphfold.datasets.adapters.bracket_tree import (
 )
 from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.table_target import MOST_CLASSES
-from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
+from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines, text_lines
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError
 
@@ -150,11 +150,11 @@ class BracketsAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per tree, `content` being its `BracketText`; see `Adapter.records`."""
-        indent = find_tree_indent(line.text for line in scan_lines(path))
-        faults: dict[int, RecordError] = {}
-        trees = cut_trees(_texts(scan_lines(path), faults), indent, RecordLimit(path))
-        records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
-        yield from at_least_one(records, path, "trees")
+        return _trees(lambda: scan_lines(path), path)
+
+    def records_of_text(self, text: str) -> Iterator[Record]:
+        """The same of a text that is in no file."""
+        return _trees(lambda: text_lines(text), Path())
 
     def record_of(self, item: Any) -> Record:
         """A tree in brackets, of NLTK, or of a sentence that spaCy with benepar or Stanza parsed.
@@ -313,6 +313,15 @@ def _schema(names: tuple[str, ...] | None, arity: int | None, sequence: bool) ->
         relations=(EdgeType("next"),) if sequence else (),
         node_targets=() if names is None else (Column("label", "int64", size=len(names)),),
     )
+
+
+def _trees(lines: Callable[[], Iterator[Line]], path: Path) -> Iterator[Record]:
+    """The records of some lines, which are gone through twice; of a file, for messages."""
+    indent = find_tree_indent(line.text for line in lines())
+    faults: dict[int, RecordError] = {}
+    trees = cut_trees(_texts(lines(), faults), indent, RecordLimit(path))
+    records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
+    yield from at_least_one(records, path, "trees")
 
 
 def _texts(lines: Iterable[Line], faults: dict[int, RecordError]) -> Iterator[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from graphfold.datasets.adapters.conllu_output import (
 from graphfold.datasets.adapters.conllu_sentence import Sentence, Token, read_sentence
 from graphfold.datasets.adapters.dependency_tree import find_dependents, parse_head
 from graphfold.datasets.files.record_limit import RecordLimit
-from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines
+from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines, text_lines
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
 
@@ -151,7 +151,11 @@ class ConlluAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per sentence, `content` being its lines; see `Adapter.records`."""
-        yield from at_least_one(_sentences(path), path, "sentences")
+        return at_least_one(_sentences(scan_lines(path), path), path, "sentences")
+
+    def records_of_text(self, text: str) -> Iterator[Record]:
+        """The same of a text that is in no file."""
+        return at_least_one(_sentences(text_lines(text), Path()), Path(), "sentences")
 
     def texts(self, path: Path) -> Iterator[str]:
         """The sentences as they stand in the file; see `Adapter.texts`."""
@@ -301,10 +305,11 @@ def _position(offset: int) -> int:
     return distance if offset < 0 else _FAR + distance
 
 
-def _sentences(path: Path) -> Iterator[Record]:
+def _sentences(source: Iterable[Line], path: Path) -> Iterator[Record]:
+    """The records of the lines of a file."""
     lines: list[Line] = []
     limit = RecordLimit(path)
-    for line in scan_lines(path):
+    for line in source:
         if line.text.strip(" \t"):
             limit.add(line.number, len(line.text))
             lines.append(line)

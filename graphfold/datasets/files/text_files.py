@@ -105,6 +105,16 @@ def scan_lines(path: Path) -> Iterator[Line]:
             ) from error
 
 
+def text_lines(text: str) -> Iterator[Line]:
+    """The lines of a text, as `scan_lines` has those of a file with it."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        line = line.removeprefix("\ufeff") if number == 1 else line
+        yield Line(number, line.removesuffix("\r"))
+
+
 def at_least_one(items: Iterable[Item], path: Path, what: str) -> Iterator[Item]:
     """Passes the items through.
 

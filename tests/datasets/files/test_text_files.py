@@ -2,8 +2,10 @@ import gzip
 
 import pytest
 from datasets.tree_files import write
+from hypothesis import given
+from hypothesis import strategies as st
 
-from graphfold.datasets.files.text_files import at_least_one, read_lines, scan_lines
+from graphfold.datasets.files.text_files import at_least_one, read_lines, scan_lines, text_lines
 from graphfold.errors import DataError
 
 
@@ -85,3 +87,9 @@ def test_no_item_at_all_is_refused(tmp_path):
     assert list(at_least_one("ab", tmp_path, "letters")) == ["a", "b"]
     with pytest.raises(DataError, match="holds no letters"):
         list(at_least_one("", tmp_path, "letters"))
+
+
+@given(text=st.text(st.sampled_from(["a", "é", " ", "\n", "\r", "\u2028", "\ufeff", "\x85"])))
+def test_lines_of_a_text_are_those_of_a_file_with_it(tmp_path_factory, text):
+    path = write(tmp_path_factory.mktemp("text"), text)
+    assert list(text_lines(text)) == list(scan_lines(path))
