@@ -1,4 +1,4 @@
-"""Scaler: the mean and spread of a target, so that models learn numbers near zero."""
+"""Scaler: the mean, spread and range of a target, so that models learn numbers near zero."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ class Scaler(NamedTuple):
         std: of the values.
         log_mean: of the natural logarithms of the values above zero.
         log_std: of these logarithms.
+        least: the smallest of the values.
+        most: the largest; no larger than the smallest if there are none.
     """
 
     mean: float = 0.0
     std: float = 1.0
     log_mean: float = 0.0
     log_std: float = 1.0
+    least: float = 0.0
+    most: float = 0.0
 
     def scale(self, values: Tensor) -> Tensor:
         """Values in the target's unit -> scaled values."""
@@ -37,7 +41,10 @@ def fit_scaler(values: Tensor) -> Scaler:
         values: [num_rows, *shape]; a column of vectors gets one mean and one deviation.
     """
     measured = values[~values.isnan()].double()
-    return Scaler(*_mean_and_std(measured), *_mean_and_std(measured[measured > 0].log()))
+    spreads = *_mean_and_std(measured), *_mean_and_std(measured[measured > 0].log())
+    if not len(measured):
+        return Scaler(*spreads)
+    return Scaler(*spreads, float(measured.min()), float(measured.max()))
 
 
 def _mean_and_std(values: Tensor) -> tuple[float, float]:

@@ -37,7 +37,9 @@ class MeanVarianceHead(NumberHead):
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets, 2] mean and standard deviation in the targets' units."""
-        return torch.stack([self.in_units(raw[..., 0]), _variance(raw).sqrt() * self.std], dim=2)
+        return torch.stack(
+            [self.point_in_units(raw[..., 0]), _variance(raw).sqrt() * self.std], dim=2
+        )
 
 
 def _variance(raw: Tensor) -> Tensor:

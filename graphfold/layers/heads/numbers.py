@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,6 +16,10 @@ from graphfold.errors import ConfigError
 from graphfold.layers.heads.head import Head, mlp
 from graphfold.layers.heads.target_prediction import ClassNames
 from graphfold.layers.heads.targets import weights_of
+
+#: How far a prediction may lie outside the range of the training targets, in ranges. A network
+#: may say anything of an input like none that it has seen: of a logD, -7 where all are above -2.
+MARGIN = 0.5
 
 
 class NumberHead(Head):
@@ -31,7 +36,8 @@ class NumberHead(Head):
         level: what one row stands for.
         targets: names of the targets; None for all targets of that level.
         scalers: target name -> (mean, standard deviation) of the training part, then those of the
-            logarithms; None to learn the targets as they are.
+            logarithms, then its least and its largest value, see `Scaler`; None to learn the
+            targets as they are.
         target_weights: target name -> weight of its loss; 1 where it is not named.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
@@ -54,6 +60,8 @@ class NumberHead(Head):
     losses_by_name: ClassVar[tuple[str, ...]] = ()
     mean: Tensor  # [num_targets]
     std: Tensor  # [num_targets]
+    least: Tensor  # [num_targets] that is predicted
+    most: Tensor  # [num_targets]
     weight: Tensor  # [num_targets]
 
     def __init__(
@@ -78,6 +86,9 @@ class NumberHead(Head):
         features = {column.name for column in schema.graph_features}
         bounds = [bound_column(name) for name in self.targets]
         self.bounds = [name if name in features and level == "graph" else None for name in bounds]
+        least, most = self._limits(scalers)
+        self.register_buffer("least", torch.tensor(least), persistent=False)
+        self.register_buffer("most", torch.tensor(most), persistent=False)
 
     @property
     def monitor(self) -> str | None:
@@ -122,6 +133,13 @@ class NumberHead(Head):
         """[num_rows, num_targets] standardised values in the targets' own units."""
         return values * self.std + self.mean
 
+    def point_in_units(self, values: Tensor) -> Tensor:
+        """The same of predictions, which stay near the range of the training targets.
+
+        At most `MARGIN` times its width outside. Targets with bounds (`>5`) have no such limits.
+        """
+        return torch.clamp(self.in_units(values), self.least, self.most)
+
     def target_rows(self, dag: TypedDAG) -> Tensor:
         """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, 2], value, bound.
 
@@ -164,6 +182,18 @@ class NumberHead(Head):
         pairs = [scalers[name][self.scaler_at : self.scaler_at + 2] for name in self.targets]
         # A target that never varies has no scale of its own.
         return [float(mean) for mean, _ in pairs], [float(std) or 1.0 for _, std in pairs]
+
+    def _limits(
+        self, scalers: Mapping[str, tuple[float, ...]] | None
+    ) -> tuple[list[float], list[float]]:
+        """The least and the largest number that is predicted of each target."""
+        least, most = [-math.inf] * len(self.targets), [math.inf] * len(self.targets)
+        for place, (name, bound) in enumerate(zip(self.targets, self.bounds, strict=True)):
+            low, high = (scalers or {}).get(name, ())[4:6] or (0.0, 0.0)
+            if bound is None and low < high:
+                margin = MARGIN * (high - low)
+                least[place], most[place] = low - margin, high + margin
+        return least, most
 
 
 def _split(targets: Tensor) -> tuple[Tensor, Tensor]:

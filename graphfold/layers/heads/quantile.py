@@ -75,4 +75,4 @@ class QuantileHead(NumberHead):
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets, 3] median, lower and upper quantile in the targets' units."""
-        return torch.stack([self.in_units(part) for part in raw.unbind(2)], dim=2)
+        return torch.stack([self.point_in_units(part) for part in raw.unbind(2)], dim=2)

@@ -78,4 +78,4 @@ class RegressionHead(NumberHead):
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
-        return self.in_units(raw)
+        return self.point_in_units(raw)

@@ -42,3 +42,10 @@ def test_logarithms_are_those_of_values_above_zero() -> None:
     scaler = fit_scaler(torch.tensor([1.0, math.e**2, 0.0, -3.0, float("nan")]))
     assert scaler.log_mean == pytest.approx(1)
     assert scaler.log_std == pytest.approx(1)
+
+
+def test_range_is_that_of_measured_values() -> None:
+    scaler = fit_scaler(torch.tensor([1.0, float("nan"), -3.0, 2.0]))
+    assert (scaler.least, scaler.most) == (-3.0, 2.0)
+    empty = fit_scaler(torch.tensor([float("nan")]))
+    assert empty.least == empty.most

@@ -134,6 +134,20 @@ def test_gradients_are_right_and_holes_have_none(kind: Callable[..., NumberHead]
 
 
 @pytest.mark.parametrize("kind", HEADS)
+def test_predictions_stay_near_the_range_of_the_training_targets(
+    kind: Callable[..., NumberHead],
+) -> None:
+    ranges = {name: (*scale, 0.0, 1.0, 2.0, 6.0) for name, scale in SCALERS.items()}
+    head, free = (kind(SIZE, SCHEMA, "graph", NUMBERS, own) for own in (ranges, SCALERS))
+    rows = 100 * torch.randn(ROWS, SIZE)
+    free.load_state_dict(head.state_dict())
+    found, wanted = (own.values(own.decode(own(rows))) for own in (head, free))
+    torch.testing.assert_close(found[:, 0], wanted[:, 0].clamp(0.0, 8.0))
+    torch.testing.assert_close(found[:, 1], wanted[:, 1])  # it has bounds
+    assert not found[:, 0].equal(wanted[:, 0])
+
+
+@pytest.mark.parametrize("kind", HEADS)
 def test_a_bounded_target_costs_nothing_beyond_its_bound(kind: Callable[..., NumberHead]) -> None:
     head = make(kind)
     raw, targets, _ = outputs(head)
