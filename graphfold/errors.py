@@ -99,7 +99,7 @@ class RecordError(GraphfoldError):
     @property
     def reason(self) -> str:
         """The fault and the remedy, without the place."""
-        return f"{self.fault}. {self.remedy}"
+        return f"{self.fault}. {self.remedy}" if self.remedy else self.fault
 
     def at(self, path: str | Path, line: int) -> RecordError:
         """This error with its place; a file or line that it already names is kept."""
@@ -108,7 +108,7 @@ class RecordError(GraphfoldError):
     @property
     def place_and_fault(self) -> str:
         """The message without the remedy, for those who skip bad records already."""
-        return self.message.removesuffix(f". {self.remedy}")
+        return self.message.removesuffix(f". {self.remedy}") if self.remedy else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
         return RecordError, (self.fault, self.remedy, self.path, self.line)
@@ -117,8 +117,18 @@ class RecordError(GraphfoldError):
 class LeftOut(RecordError):
     """A readable record that is not asked for, such as a row without a measured target.
 
-    It is counted and listed with its reason, under data.on_error=raise too.
+    It is counted and listed with its reason, under data.on_error=raise too; so there need not be a
+    remedy.
     """
+
+    def __init__(
+        self,
+        fault: str,
+        remedy: str = "",
+        path: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(fault, remedy, path, line)
 
     def at(self, path: str | Path, line: int) -> LeftOut:
         """This reason with its place."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.files.json_documents import finite_number, scan_documents
-from graphfold.datasets.files.json_path import ABSENT, JsonPath
+from graphfold.datasets.files.json_path import ABSENT, JsonPath, join_path
 from graphfold.datasets.files.text_files import at_least_one
 from graphfold.datasets.plans.duckdb import is_duckdb, read_duckdb
 from graphfold.datasets.plans.plan_node import ESTIMATES, PlanNode, estimate
@@ -148,10 +150,27 @@ def _write(graph: GraphBuilder, node: PlanNode, inputs: list[int]) -> int:
     return joined
 
 
+#: Names of what a plan may have taken.
+_COST = re.compile(r"[._ ](time|latency|cost|duration|seconds)$", re.IGNORECASE)
+
+
+def _paths_of_numbers(document: Any) -> Iterator[str]:
+    """The places of numbers above zero outside of lists, the outermost first."""
+    rest = deque([("$", document)])
+    while rest:
+        path, value = rest.popleft()
+        if isinstance(value, Mapping):
+            rest.extend((join_path(path, str(key)), inner) for key, inner in value.items())
+        elif (finite_number(value) or 0) > 0:
+            yield path
+
+
 def _cost(document: Any, target: JsonPath) -> float:
     value = target.find(document)
     if value is ABSENT or value is None:
-        raise LeftOut(f"there is no '{target.text}' in the record")
+        known = sorted(_paths_of_numbers(document), key=lambda path: not _COST.search(path))
+        remedy = f"Set data.target to a number of it: {', '.join(known[:8])}." if known else ""
+        raise LeftOut(f"there is no '{target.text}' in the record", remedy)
     cost = finite_number(value)
     if cost is None:
         raise RecordError(f"'{target.text}' is {value!r}, which is no number")

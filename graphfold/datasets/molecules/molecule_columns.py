@@ -157,7 +157,7 @@ class MoleculeColumns:
         values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
         if self.targets and all(values[target.name] is None for target in self.targets):
             names = _quoted(_names(self.targets))
-            raise LeftOut(f"no target is measured ({names})", "Nothing needs to be done.")
+            raise LeftOut(f"no target is measured ({names})")
         return values
 
     def input_values(self, row: MoleculeRow) -> dict[str, float | str | None]:
@@ -185,7 +185,7 @@ class MoleculeColumns:
         values = {item.name: item.values(cell, number) for item, cell in pairs}
         if values and all(value is None for column in values.values() for value in column):
             fault = f"no {self.measures} is measured ({_quoted(values)})"
-            raise LeftOut(fault, "Nothing needs to be done.")
+            raise LeftOut(fault)
         return values
 
     def split_inputs(self, item: Any) -> tuple[Any, tuple[str, ...]]:

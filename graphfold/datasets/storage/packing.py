@@ -98,13 +98,15 @@ def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
         return
     path, skipped = packed[0].path, [error for corpus in packed for error in corpus.skipped]
     bad = [error for error in skipped if not isinstance(error, LeftOut)]
-    first = f" The first bad one is {bad[0].place_and_fault}." if bad else ""
-    if not bad and skipped:
+    first, remedy = "", "Correct the file, or the options of its adapter."
+    if bad:
+        first = f" The first bad one is {bad[0].place_and_fault}."
+    elif skipped:
         first = f" The first one is {skipped[0].place_and_fault}."
+        remedy = skipped[0].remedy or remedy
     raise DataError(
         f"{path}: no usable record is left; {count_of(len(skipped), 'record')} "
-        f"{'was' if len(skipped) == 1 else 'were'} left out.{first} Correct the file, or the "
-        "options of its adapter.",
+        f"{'was' if len(skipped) == 1 else 'were'} left out.{first} {remedy}",
         path=str(path),
     )
 

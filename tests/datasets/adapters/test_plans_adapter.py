@@ -111,3 +111,12 @@ def test_a_plan_may_be_the_object_itself() -> None:
     assert all(torch.equal(dag.op_type, dags[0].op_type) for dag in dags)
     with pytest.raises(RecordError, match="is no plan"):
         read_records(adapter, Path(), [adapter.record_of([statement, statement])])
+
+
+def test_a_target_that_is_not_there_names_the_numbers_that_are(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"rows": 5, **DUCKDB_NEWER_PROFILE}))
+    adapter = PlansAdapter("latency")
+    (left_out,) = read_records(adapter, path, adapter.records(path)).skipped
+    assert left_out.fault == "there is no 'latency' in the record"
+    assert "number of it: $.query.cpu_time, $.query.total_time, $.rows." in left_out.remedy
