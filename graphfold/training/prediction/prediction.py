@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
+from itertools import islice
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
@@ -56,7 +56,10 @@ class Prediction:
 
 
 def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> Iterator[Prediction]:
-    """One prediction for each graph.
+    """One prediction for each graph, made when it is asked for.
+
+    The words for all nodes of a large batch at once would keep Python's collector busy for longer
+    than it takes to find them.
 
     Args:
         dag: the graphs as read, with their strings.
@@ -64,56 +67,74 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         decoded: what `head.decode` gave, on the CPU.
         names: the names of classes.
     """
-    rows = head.predictions(decoded, names)
     lines = dag.origin[:, 1].tolist()
     is_finite = head.values(decoded).flatten(1).isfinite().all(1)
     failed = set(head.row_graph(dag)[~is_finite].tolist())
     if head.level == "graph":
+        rows = head.predictions(decoded, names)
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
             yield Prediction(line, _NOT_FINITE) if graph in failed else Prediction(line, "", row)
         return
-    nodes = torch.arange(dag.num_nodes) if head.level == "node" else dag.output_index
+    all_nodes = list(range(dag.num_nodes)) if head.level == "node" else dag.output_index.tolist()
     ptr = (dag.node_ptr if head.level == "node" else dag.output_ptr).tolist()
-    facts = list(node_facts(dag))
-    position = {node: row for row, node in enumerate(nodes.tolist())}
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
+    all_facts, node_ptr = node_facts(dag), dag.node_ptr.tolist()
     for graph, line in enumerate(lines):
+        first, mine = node_ptr[graph], slice(ptr[graph], ptr[graph + 1])
+        facts = list(islice(all_facts, node_ptr[graph + 1] - first))
         if graph in failed:
             yield Prediction(line, _NOT_FINITE)
             continue
-        mine = range(ptr[graph], ptr[graph + 1])
-        listed = [{**facts[int(nodes[row])], **plain_prediction(rows[row])} for row in mine]
+        found = head.predictions(decoded[mine], names)
+        nodes = all_nodes[mine]
+        pairs = zip(nodes, found, strict=True)
+        listed = [facts[node - first] | plain_prediction(row) for node, row in pairs]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
-        root = rows[position[roots[0]]] if len(roots) == 1 else {}
-        yield Prediction(line, "", root, listed, [rows[row] for row in mine])
+        root = found[nodes.index(roots[0])] if len(roots) == 1 else {}
+        yield Prediction(line, "", root, listed, found)
 
 
 def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
     """Type, span and text of every node, in node order; no text where there are no words."""
     types = [node_type.name for node_type in dag.schema.types]
-    columns = zip(dag.op_type.tolist(), dag.span.tolist(), node_texts(dag), strict=True)
-    for op_type, span, text in columns:
-        facts: dict[str, Any] = {"type": types[op_type], "span": span if span[0] >= 0 else None}
-        yield facts if text is None else facts | {"text": text}
+    begins, ends = dag.span.t().tolist() if dag.num_nodes else ([], [])
+    columns = zip(dag.op_type.tolist(), begins, ends, node_texts(dag), strict=True)
+    for op_type, begin, end, text in columns:
+        span = [begin, end] if begin >= 0 else None
+        facts: dict[str, Any] = {"type": types[op_type], "span": span}
+        if text is not None:
+            facts["text"] = text
+        yield facts
 
 
 def plain_prediction(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
     """The prediction of one row as plain values, with the probabilities of its classes."""
-    classes = {name: told for name, told in targets.items() if told.probabilities}
-    facts = {"prediction": _unwrap(_values(targets))}
-    if classes:
-        sure = {name: told.probabilities[told.value] for name, told in classes.items()}
-        facts["probability"] = _unwrap(sure)
-        named = {name: _likeliest(told.probabilities) for name, told in classes.items()}
-        facts["probabilities"] = _unwrap(named)
-    return facts | _extra(targets)
+    if len(targets) == 1:
+        (told,) = targets.values()
+        return _plain(told)
+    told_of = {name: _plain(told) for name, told in targets.items()}
+    facts = dict.fromkeys(["prediction", *(fact for told in told_of.values() for fact in told)])
+    return {
+        fact: _unwrap({name: told[fact] for name, told in told_of.items() if fact in told})
+        for fact in facts
+    }
+
+
+def _plain(told: TargetPrediction) -> dict[str, Any]:
+    """The facts of one target as plain values."""
+    facts: dict[str, Any] = {"prediction": told.value}
+    if told.probabilities:
+        facts["probability"] = told.probabilities[told.value]
+        facts["probabilities"] = _likeliest(told.probabilities)
+    facts.update(told.extra)
+    return facts
 
 
 def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
     """The probabilities in the order of the classes, or of many classes by size."""
-    items = list(probabilities.items())
-    if len(items) > MOST_CLASSES:
-        items = nlargest(MOST_CLASSES, items, key=lambda item: item[1])
+    if len(probabilities) <= MOST_CLASSES:
+        return {str(label): p for label, p in probabilities.items()}
+    items = nlargest(MOST_CLASSES, probabilities.items(), key=lambda item: item[1])
     return {str(label): p for label, p in items}
 
 

@@ -149,7 +149,7 @@ class Predictor:
         Raises:
             SchemaError: if their features are not those that the model was trained with.
         """
-        for answer in self.map_records(path, records, self.predict_graphs):
+        for answer in self.map_records(path, records, self._described):
             yield Prediction(*answer) if isinstance(answer, Unread) else answer
 
     def records(self, path: Path) -> Iterator[Record]:
@@ -220,7 +220,7 @@ class Predictor:
         """One prediction for each record that was read, good or bad."""
         kept, skipped = set(result.kept), iter(result.skipped)
         self.num_changed += count_changed(result.dag)
-        made = chain.from_iterable(map(self.predict_graphs, _parts(result.dag)))
+        made = chain.from_iterable(map(self._described, _parts(result.dag)))
         for position in range(len(kept) + len(result.skipped)):
             if position in kept:
                 yield next(made)
@@ -228,12 +228,17 @@ class Predictor:
                 error = next(skipped)
                 yield Prediction(error.line or 0, error.fault)
 
-    @torch.no_grad()
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
         """One prediction for each graph, as the adapter reads it, in one batch."""
+        return list(self._described(dag))
+
+    def _described(self, dag: TypedDAG) -> Iterator[Prediction]:
         head = self.trained.model.head
-        decoded = self.compute(self.plan(dag), lambda batch: head.decode(self.trained.model(batch)))
-        return list(describe(dag, head, decoded, self.adapter.class_names))
+        with torch.no_grad():
+            decoded = self.compute(
+                self.plan(dag), lambda batch: head.decode(self.trained.model(batch))
+            )
+        return describe(dag, head, decoded, self.adapter.class_names)
 
     def plan(self, dag: TypedDAG) -> Batch:
         """A batch of some graphs, as the adapter reads them, on the device of the model."""
