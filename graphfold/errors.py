@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import ClassVar
 
 
 class GraphfoldError(ValueError):
@@ -77,20 +78,22 @@ class RecordError(GraphfoldError):
 
     Args:
         fault: what is wrong with the record, what came; without a full stop.
-        remedy: what the user can do, as a sentence.
+        remedy: what the user can do, as a sentence; None for the usual.
         path: the file, once known.
         line: the 1-based line where the fault is, once known.
     """
 
+    usual_remedy: ClassVar[str] = "Correct the record, or set data.on_error=skip."
+
     def __init__(
         self,
         fault: str,
-        remedy: str = "Correct the record, or set data.on_error=skip.",
+        remedy: str | None = None,
         path: str | Path | None = None,
         line: int | None = None,
     ) -> None:
         self.fault = readable(shorten_quotes(fault))
-        self.remedy = remedy
+        self.remedy = self.usual_remedy if remedy is None else remedy
         self.path = None if path is None else str(path)
         self.line = line
         place = ":".join(str(part) for part in (self.path, line) if part is not None)
@@ -121,14 +124,7 @@ class LeftOut(RecordError):
     remedy.
     """
 
-    def __init__(
-        self,
-        fault: str,
-        remedy: str = "",
-        path: str | Path | None = None,
-        line: int | None = None,
-    ) -> None:
-        super().__init__(fault, remedy, path, line)
+    usual_remedy = ""
 
     def at(self, path: str | Path, line: int) -> LeftOut:
         """This reason with its place."""

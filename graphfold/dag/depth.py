@@ -44,7 +44,7 @@ def compute_depth(input_ptr: Tensor, input_index: Tensor) -> Tensor:
 def input_edges(input_ptr: Tensor, input_index: Tensor) -> tuple[IntArray, IntArray]:
     """(child, parent) of every present input, in input order."""
     ptr, child = input_ptr.numpy(), input_index.numpy()
-    parent = np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])
+    parent = run_numbers(ptr)
     present = child >= 0
     return (child, parent) if present.all() else (child[present], parent[present])
 
@@ -111,6 +111,11 @@ def runs(start: IntArray, stop: IntArray) -> IntArray:
     ptr = run_pointers(count)
     numbers: IntArray = np.arange(ptr[-1]) + (start - ptr[:-1]).repeat(count)
     return numbers
+
+
+def run_numbers(ptr: IntArray) -> IntArray:
+    """[ptr[-1]] which of the runs that begin at `ptr` each row is in."""
+    return np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])
 
 
 def stable_order(key: IntArray) -> IntArray:

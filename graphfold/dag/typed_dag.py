@@ -165,11 +165,6 @@ def repeat(values: Tensor, counts: Tensor) -> Tensor:
     return torch.from_numpy(np.repeat(values.numpy(), counts.numpy(), axis=0))
 
 
-def run_numbers(ptr: Tensor) -> Tensor:
-    """[ptr[-1]] which of the runs that begin at `ptr` each row is in, on the CPU."""
-    return repeat(torch.arange(len(ptr) - 1), ptr.diff())
-
-
 def ragged_arange(start: Tensor, count: Tensor) -> Tensor:
     """[sum of count] the runs start[i], start[i] + 1, ... of length count[i], one after another."""
     ptr = pointers(count)

@@ -147,6 +147,8 @@ class _Lowering:
         rest = [node for node in fixed if node in used and node.op == "call_function"]
         learned = {n for n in tensors if self._trace.constants[str(n.target)].requires_grad}
         learned |= {n for n in shared if self._argument[n] in self._learned_shared}
+        counters = find_tensors(cell, [counter for counter, _ in self._trace.counted])
+        added = [count for _, count in self._trace.counted]
         return Lowered(
             values=self._to.values,
             outputs=outputs,
@@ -160,7 +162,7 @@ class _Lowering:
                 if not learned.isdisjoint(_ancestors([node]))
             ),
             running=tuple(self._find_running(cell)),
-            counters=tuple(self._find_counters(cell)),
+            counters=tuple(zip(counters, added, strict=True)),
         )
 
     def _place(self, node: fx.Node, how: str, name: str) -> None:
@@ -269,11 +271,6 @@ class _Lowering:
         for own_mean, spread, *kept, momentum in self._rows.normalisations:
             mean, variance = self._find(cell, kept)
             yield RunningStatistics(own_mean.name, spread.name, mean, variance, momentum)
-
-    def _find_counters(self, cell: Cell) -> Iterator[tuple[TensorOf, int]]:
-        """The tensors of the cell that count its calls."""
-        for counter, added in self._trace.counted:
-            yield find_tensors(cell, [counter])[0], added
 
 
 def _function(

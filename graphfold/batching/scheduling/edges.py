@@ -14,6 +14,7 @@ from graphfold.dag.depth import (
     count_pointers,
     find_cycle,
     longest_path,
+    run_numbers,
     run_pointers,
     stable_order,
 )
@@ -31,7 +32,7 @@ class Edges(NamedTuple):
     @staticmethod
     def from_csr(ptr: IntArray, child: IntArray) -> Edges:
         """The edges of inputs or of a relation."""
-        parent = np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])
+        parent = run_numbers(ptr)
         return Edges(ptr, child, parent, np.arange(len(child)))
 
     @staticmethod

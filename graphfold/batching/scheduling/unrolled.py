@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.dag.depth import IntArray, run_pointers, runs
+from graphfold.dag.depth import IntArray, run_numbers, run_pointers, runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ def unroll(plan: PassSchedule) -> UnrolledRounds:
     start, stop = plan_ptr[rows.row - 1], plan_ptr[rows.row]
     ptr = run_pointers((stop - start) * later)
     edge = runs(start[later], stop[later])
-    parent = np.arange(len(rows.row)).repeat(np.diff(ptr))
+    parent = run_numbers(ptr)
     read = plan.child_row.numpy()[edge]
     child = rows.of[rows.number[parent] - 1, read]
     before = np.append(0, rows.of[rows.number - 1, rows.row] * later)

@@ -151,7 +151,7 @@ def _write(graph: GraphBuilder, node: PlanNode, inputs: list[int]) -> int:
 
 
 #: Names of what a plan may have taken.
-_COST = re.compile(r"[._ ](time|latency|cost|duration|seconds)$", re.IGNORECASE)
+_TAKEN = re.compile(r"[._ ](time|latency|cost|duration|seconds)$", re.IGNORECASE)
 
 
 def _paths_of_numbers(document: Any) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _paths_of_numbers(document: Any) -> Iterator[str]:
 def _cost(document: Any, target: JsonPath) -> float:
     value = target.find(document)
     if value is ABSENT or value is None:
-        known = sorted(_paths_of_numbers(document), key=lambda path: not _COST.search(path))
+        known = sorted(_paths_of_numbers(document), key=lambda path: not _TAKEN.search(path))
         remedy = f"Set data.target to a number of it: {', '.join(known[:8])}." if known else ""
         raise LeftOut(f"there is no '{target.text}' in the record", remedy)
     cost = finite_number(value)

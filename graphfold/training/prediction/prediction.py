@@ -75,10 +75,11 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
             yield Prediction(line, _NOT_FINITE) if graph in failed else Prediction(line, "", row)
         return
-    all_nodes = list(range(dag.num_nodes)) if head.level == "node" else dag.output_index.tolist()
-    ptr = (dag.node_ptr if head.level == "node" else dag.output_ptr).tolist()
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     all_facts, node_ptr = node_facts(dag), dag.node_ptr.tolist()
+    is_of_nodes = head.level == "node"
+    all_nodes: Sequence[int] = range(dag.num_nodes) if is_of_nodes else outputs
+    ptr = node_ptr if is_of_nodes else output_ptr
     for graph, line in enumerate(lines):
         first, mine = node_ptr[graph], slice(ptr[graph], ptr[graph + 1])
         facts = list(islice(all_facts, node_ptr[graph + 1] - first))
