@@ -270,7 +270,7 @@ def read_records(
             raise skipped[position]
     try:
         dag = builder.build()
-        validate(dag)
+        validate(dag, is_built=True)
         return _result(dag, skipped, kept)
     except (GraphError, SchemaError) as error:
         if len(kept) == 1:

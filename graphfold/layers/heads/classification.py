@@ -14,7 +14,12 @@ from graphfold.errors import ConfigError
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
 from graphfold.layers.heads.similarity import Similarity
-from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.layers.heads.target_prediction import (
+    ClassNames,
+    Predictions,
+    TargetPrediction,
+    seven_digits,
+)
 from graphfold.layers.heads.targets import class_weights_of
 from graphfold.metrics import confusion_matrix
 
@@ -110,7 +115,7 @@ class ClassHead(Head):
         best = prediction.argmax(1).tolist()
         return [
             {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=True)))}
-            for b, p in zip(best, prediction.tolist(), strict=True)
+            for b, p in zip(best, seven_digits(prediction), strict=True)
         ]
 
     def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:

@@ -12,7 +12,12 @@ from torch.nn import functional
 from graphfold.dag import Column, Schema
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import Head, mlp
-from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
+from graphfold.layers.heads.target_prediction import (
+    ClassNames,
+    Predictions,
+    TargetPrediction,
+    seven_digits,
+)
 from graphfold.layers.heads.targets import class_weights_of, weights_of
 from graphfold.metrics import confusion_matrix
 
@@ -115,9 +120,11 @@ class MultiLabelHead(Head):
 
     def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
         labels = {column.name: self.labels(column, names) for column in self.columns}
+        positive = prediction.double()
+        rows = seven_digits(torch.stack([1 - positive, positive], -1))
         return [
-            {n: _binary(p, *labels[n]) for n, p in zip(self.targets, row, strict=True)}
-            for row in prediction.tolist()
+            {n: _binary(labels[n], both) for n, both in zip(self.targets, row, strict=True)}
+            for row in rows
         ]
 
     def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
@@ -132,7 +139,6 @@ class MultiLabelHead(Head):
         return probability_plots(self.metric_inputs(rows.prediction, rows.target))
 
 
-def _binary(probability: float, no: Any, yes: Any) -> TargetPrediction:
+def _binary(labels: Sequence[Any], both: Sequence[float]) -> TargetPrediction:
     """Class 1 above one half."""
-    both = {no: 1 - probability, yes: probability}
-    return TargetPrediction(yes if probability > 0.5 else no, both)
+    return TargetPrediction(labels[both[1] > 0.5], dict(zip(labels, both, strict=True)))

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+from torch import Tensor
+
 #: target -> the names of its classes, where they have names.
 ClassNames: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -17,7 +20,8 @@ class TargetPrediction:
 
     Args:
         value: the class or the number.
-        probabilities: class -> probability, where classes are predicted.
+        probabilities: class -> probability, where classes are predicted; there are many of them,
+            so heads round them together (see `seven_digits`).
         extra: further numbers by name, as the head's `extra_columns` lists them.
     """
 
@@ -28,9 +32,6 @@ class TargetPrediction:
     def __post_init__(self) -> None:
         """Rounds: a float32 has no more than seven digits. An infinite extra number is none."""
         object.__setattr__(self, "value", _digits(self.value))
-        if self.probabilities:
-            rounded = {label: _digits(p) for label, p in self.probabilities.items()}
-            object.__setattr__(self, "probabilities", rounded)
         if self.extra:
             known = {key: _known(_digits(value)) for key, value in self.extra.items()}
             object.__setattr__(self, "extra", known)
@@ -42,6 +43,19 @@ class TargetPrediction:
 
 #: For each row, target -> what is said of it.
 Predictions: TypeAlias = list[dict[str, TargetPrediction]]
+
+
+def seven_digits(numbers: Tensor) -> list[Any]:
+    """`numbers.tolist()`, rounded: a float32 has no more than seven digits."""
+    values = numbers.double().numpy()
+    size = np.abs(values)
+    # A power of ten up to 10**22 is exact, so a whole number over it is the nearest float64.
+    is_usual = (size > 1e-15) & (size < 1e7)
+    scale = 10.0 ** (6 - np.floor(np.log10(size, where=is_usual, out=np.zeros_like(size))))
+    rounded = np.rint(values * scale) / scale
+    is_odd = ~is_usual & (values != 0)
+    rounded[is_odd] = [_digits(value) for value in values[is_odd].tolist()]
+    return rounded.tolist()  # type: ignore[no-any-return]
 
 
 def _known(value: Any) -> Any:

@@ -68,8 +68,7 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         names: the names of classes.
     """
     lines = dag.origin[:, 1].tolist()
-    is_finite = head.values(decoded).flatten(1).isfinite().all(1)
-    failed = set(head.row_graph(dag)[~is_finite].tolist())
+    failed = _failed(dag, head, decoded)
     if head.level == "graph":
         rows = head.predictions(decoded, names)
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
@@ -93,6 +92,14 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = found[nodes.index(roots[0])] if len(roots) == 1 else {}
         yield Prediction(line, "", root, listed, found)
+
+
+def _failed(dag: TypedDAG, head: Head, decoded: Tensor) -> set[int]:
+    """The graphs of which some number is not finite."""
+    is_finite = head.values(decoded).isfinite()
+    if is_finite.all():
+        return set()
+    return set(head.row_graph(dag)[~is_finite.flatten(1).all(1)].tolist())
 
 
 def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:

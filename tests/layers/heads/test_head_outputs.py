@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.layers import (
@@ -18,6 +20,7 @@ from graphfold.layers import (
 )
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.registry import HEADS, choose_head
+from graphfold.layers.heads.target_prediction import seven_digits
 
 NAN = float("nan")
 SCHEMA = Schema(
@@ -151,3 +154,11 @@ def test_auto_takes_the_head_that_suits(
     names: list[str], level: str, pairs: bool, task: str | None, wanted: type[Head]
 ) -> None:
     assert choose_head(columns(*names), level, pairs, task) is wanted
+
+
+@given(st.lists(st.floats(width=32), max_size=20))
+@example([0.0, -0.0, 1.0, 1e-20, 1e-45, 9.9999995e-5, 0.99999994, 9999999.0, 1e7, 3.4e38, NAN])
+def test_rounding_together_is_formatting_with_seven_digits(numbers: list[float]) -> None:
+    given_ones = torch.tensor(numbers)
+    wanted = [str(float(f"{number:.7g}")) for number in given_ones.tolist()]
+    assert list(map(str, seven_digits(given_ones))) == wanted
