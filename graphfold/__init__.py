@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphfold.training.prediction.predictor import load as load
+    from graphfold.training.process.process import keep_memory as keep_memory
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "keep_memory", "load"]
+
+_PLACES = {
+    "keep_memory": "graphfold.training.process.process",
+    "load": "graphfold.training.prediction.predictor",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`load` and the version, found when first asked for: importing graphfold costs nothing."""
-    if name == "load":
-        return import_module("graphfold.training.prediction.predictor").load
+    """What is found when first asked for: importing graphfold costs nothing."""
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
     if name == "__version__":
         return import_module("importlib.metadata").version("graphfold")
     raise AttributeError(f"module 'graphfold' has no attribute '{name}'")

@@ -54,5 +54,5 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
         command = [sys.executable, "-c", code]
         return int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
 
-    kept = faults("from graphfold.training.process.process import keep_memory; keep_memory()")
+    kept = faults("import graphfold; graphfold.keep_memory()")
     assert kept < faults("") / 2
