@@ -36,6 +36,7 @@ from graphfold.layers.readouts.pooling import (
     GatedReadout,
     MaxReadout,
     MeanReadout,
+    ScaledSumReadout,
     SumReadout,
 )
 from graphfold.layers.readouts.readout import (
@@ -131,6 +132,7 @@ __all__ = [
     "RelatednessHead",
     "RelationTreeLSTMCell",
     "RootReadout",
+    "ScaledSumReadout",
     "Set2SetReadout",
     "SumReadout",
     "TreeCodingCell",

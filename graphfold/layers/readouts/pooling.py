@@ -79,6 +79,37 @@ class SumReadout(Pooling):
         return states.sum(self.field, nodes, ptr)
 
 
+class ScaledSumReadout(SumReadout):
+    """Sums over the nodes of each graph, all divided by one number; "norm" in chemprop.
+
+    As with a sum, what is predicted may grow with the graph. As with a mean, the layers behind
+    begin with numbers of the size of a state.
+
+    Args:
+        input_size: width of the field.
+        field: the field to read.
+        over: "nodes" or "outputs", see `Pooling`.
+        divide_by: about the number of nodes of a graph; small molecules have 20 atoms.
+
+    Raises:
+        ConfigError: if `divide_by` is not positive.
+    """
+
+    def __init__(
+        self, input_size: int, field: str = "h", over: str = "nodes", divide_by: float = 20.0
+    ) -> None:
+        super().__init__(input_size, field, over)
+        if not divide_by > 0:
+            raise ConfigError(f"divide_by={divide_by} is not positive. Use a number above 0.")
+        self.divide_by = divide_by
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        return super().reduce(rows, ptr) / self.divide_by
+
+    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+        return super().pool(states, nodes, ptr) / self.divide_by
+
+
 class MeanReadout(Pooling):
     """Means over the nodes of each graph."""
 

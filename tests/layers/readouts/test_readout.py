@@ -22,6 +22,7 @@ from graphfold.layers import (
     OutputReadout,
     PairReadout,
     RootReadout,
+    ScaledSumReadout,
     SumReadout,
 )
 from graphfold.layers.readouts.pooling import Pooling
@@ -49,6 +50,7 @@ def attention(readout: AttentionReadout, rows: Tensor) -> Tensor:
 
 POOLINGS: list[tuple[type[Pooling], Callable[[Pooling, Tensor], Tensor]]] = [
     (SumReadout, lambda _, rows: rows.sum(0)),
+    (ScaledSumReadout, lambda readout, rows: rows.sum(0) / readout.divide_by),
     (MeanReadout, lambda _, rows: rows.mean(0)),
     (MaxReadout, lambda _, rows: rows.max(0).values),
     (AttentionReadout, attention),
@@ -171,3 +173,9 @@ def test_a_node_without_the_field_is_refused(make):
 def test_unknown_nodes_to_reduce():
     with pytest.raises(ConfigError, match="cannot reduce over 'output'. Did you mean 'outputs'"):
         SumReadout(SIZE, over="output")
+
+
+@pytest.mark.parametrize("number", [0, -1.0, float("nan")])
+def test_a_number_that_divides_no_sum_is_refused(number):
+    with pytest.raises(ConfigError, match=f"divide_by={number} is not positive. Use a number"):
+        ScaledSumReadout(SIZE, divide_by=number)
