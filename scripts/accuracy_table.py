@@ -73,7 +73,8 @@ _HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_
 _TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
 _ACE = "data=moleculeace monitor=val/rmse trainer.max_epochs=50"
 _NETWORK = "model=dmpnn trainer.max_epochs=50"
-_LONG = "model=dmpnn optimizer=adam lr_scheduler=cosine data.batch_size=50 trainer.max_epochs=10"
+_MEAN = "model=dmpnn model.readout._target_=graphfold.layers.MeanReadout"
+_LONG = f"{_MEAN} optimizer=adam lr_scheduler=cosine data.batch_size=50 trainer.max_epochs=10"
 
 RMSE, ROC_AUC = ("rmse",), ("roc_auc",)
 #: Published: MoleculeNet (Wu et al. 2018, table 3), its best network and its best other model;

@@ -68,10 +68,11 @@ HIDDEN_SIZES = (300,)
 #: Batches that a call of a variant goes through.
 NUM_BATCHES = 4
 
+_READOUT = "model.readout._target_=graphfold.layers.MeanReadout"
 _MEAN = (
     "data=lipophilicity",
     "optimizer=adam",
-    "model.readout._target_=graphfold.layers.MeanReadout",
+    _READOUT,
     "+model.head.hidden_size=${model.hidden_size}",
 )
 _CONVOLUTIONS = (*_MEAN, "model.cells.0._every_.norm=null")
@@ -79,7 +80,7 @@ _PLAIN = (*_CONVOLUTIONS, "model.cells.0._every_.residual=false")
 
 #: Shape -> what makes the experiment.
 SHAPES: Mapping[str, Sequence[str]] = {
-    "dmpnn": ("experiment=lipophilicity_dmpnn",),
+    "dmpnn": ("experiment=lipophilicity_dmpnn", _READOUT),
     "gine": ("model=gine", *_CONVOLUTIONS),
     "gcn": ("model=gcn", *_PLAIN),
     "gat": ("model=gat", *_PLAIN),
