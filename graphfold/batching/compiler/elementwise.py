@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,15 @@ SAME = (
     *("tanh", "relu", "erf", "sin", "cos", "sign", "mul", "maximum", "minimum", "where"),
     *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"),
 )
+
+
+@functools.cache
+def clamp_is_flat_at_limits() -> bool:
+    """True if a number that equals the limit of `clamp` has no slope, as from torch 2.14 on."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.zeros(1, requires_grad=True)
+        (slope,) = torch.autograd.grad(x.clamp(min=0).sum(), [x])
+    return not slope.item()
 
 
 class Composed:
@@ -74,10 +84,17 @@ class Composed:
         return x if max is None else self.clamp_max(x, max)
 
     def clamp_min(self, x: View, min: Operand) -> View:
-        return self._do("where", self._or_nan(self._do("lt", x, min), min), min, x)
+        return self._clamp(x, min, "lt", "le", "maximum")
 
     def clamp_max(self, x: View, max: Operand) -> View:
-        return self._do("where", self._or_nan(self._do("gt", x, max), max), max, x)
+        return self._clamp(x, max, "gt", "ge", "minimum")
+
+    def _clamp(self, x: View, limit: Operand, beyond: str, reached: str, extreme: str) -> View:
+        if not clamp_is_flat_at_limits():
+            return self._do("where", self._or_nan(self._do(beyond, x, limit), limit), limit, x)
+        if isinstance(limit, View):  # equal numbers share the derivative
+            return self._do(extreme, x, limit)
+        return self._do("where", self._do(reached, x, limit), limit, x)
 
     def _or_nan(self, condition: View, limit: Operand) -> View:
         if not isinstance(limit, View) or limit.space == WHOLE:
@@ -85,7 +102,7 @@ class Composed:
         return self._do("logical_or", condition, self._do("ne", limit, limit))
 
     def hardtanh(self, x: View, min_val: float = -1, max_val: float = 1) -> View:
-        # At its ends it has no slope, other than `clamp`.
+        # At its ends it has no slope.
         low = self._do("where", self._do("le", x, float(min_val)), float(min_val), x)
         return self._do("where", self._do("ge", x, float(max_val)), float(max_val), low)
 

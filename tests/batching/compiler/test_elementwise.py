@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
+from graphfold.batching.compiler import elementwise
 from graphfold.dag import GraphBuilder, NodeType, Schema
 
 SCHEMA = Schema(types=(NodeType("word", 0),))
@@ -128,8 +129,8 @@ class Elementwise(Cell):
         return {"h": self.function(*x.values())}
 
 
-def compare(function: Function, parts: list[Tensor]) -> None:
-    """Numbers and gradients of the function, compiled and by torch."""
+def compare(function: Function, parts: list[Tensor], by: Function | None = None) -> None:
+    """Numbers and gradients of the function, compiled and by torch, or by another function."""
     network = Network(
         SCHEMA, [Up()], [{"word": Elementwise(function, parts[0].shape[1])}], fuse=True
     )
@@ -140,7 +141,7 @@ def compare(function: Function, parts: list[Tensor]) -> None:
     batch = Batch(dag, build_schedule(dag, network.passes))
     leaves = [part.clone().requires_grad_() for part in parts]
     x = {"word": dict(zip("abc", leaves, strict=False))}
-    found, want = network(batch, x)["h"], function(*leaves)
+    found, want = network(batch, x)["h"], (by or function)(*leaves)
     torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-14, equal_nan=True)
     outside = torch.linspace(-1, 2, want.numel(), dtype=torch.float64).view_as(want)
     is_defined = ~want.isnan()
@@ -180,6 +181,25 @@ def test_of_two_tensors(name):
 @pytest.mark.parametrize("name", TERNARY)
 def test_of_three_tensors(name):
     compare(TERNARY[name], numbers(3, [-2.0, -0.5, 0.0, 1.0, 3.0]))
+
+
+CLAMPS = {
+    "steep": (
+        False,
+        lambda a: torch.where(a < 0.5, 0.5, a),
+        lambda a, b: torch.where((a < b) | b.isnan(), b, a),
+    ),
+    "flat": (True, lambda a: torch.where(a <= 0.5, 0.5, a), torch.maximum),
+}
+
+
+@pytest.mark.parametrize("rule", CLAMPS)
+def test_the_limits_of_clamp_by_the_rules_of_two_torches(rule, monkeypatch):
+    is_flat, by_number, by_tensor = CLAMPS[rule]
+    monkeypatch.setattr(elementwise, "clamp_is_flat_at_limits", lambda: is_flat)
+    special = [*SPECIAL, *NOT_FINITE]
+    compare(UNARY["clamp min"], numbers(1, special), by_number)
+    compare(BINARY["clamp by a tensor"], numbers(2, special), by_tensor)
 
 
 class Stretching(Elementwise):
