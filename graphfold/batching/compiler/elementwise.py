@@ -91,20 +91,21 @@ class Composed:
 
     def _clamp(self, x: View, limit: Operand, beyond: str, reached: str, extreme: str) -> View:
         if not clamp_is_flat_at_limits():
-            return self._do("where", self._or_nan(self._do(beyond, x, limit), limit), limit, x)
+            return self._limit(x, limit, beyond)
         if isinstance(limit, View):  # equal numbers share the derivative
             return self._do(extreme, x, limit)
-        return self._do("where", self._do(reached, x, limit), limit, x)
+        return self._limit(x, limit, reached)
 
-    def _or_nan(self, condition: View, limit: Operand) -> View:
-        if not isinstance(limit, View) or limit.space == WHOLE:
-            return condition
-        return self._do("logical_or", condition, self._do("ne", limit, limit))
+    def _limit(self, x: View, limit: Operand, comparison: str) -> View:
+        """The limit, without a slope of x, where the comparison holds or the limit is none."""
+        is_over = self._do(comparison, x, limit)
+        if isinstance(limit, View) and limit.space != WHOLE:
+            is_over = self._do("logical_or", is_over, self._do("ne", limit, limit))
+        return self._do("where", is_over, limit, x)
 
     def hardtanh(self, x: View, min_val: float = -1, max_val: float = 1) -> View:
-        # At its ends it has no slope.
-        low = self._do("where", self._do("le", x, float(min_val)), float(min_val), x)
-        return self._do("where", self._do("ge", x, float(max_val)), float(max_val), low)
+        # At its ends it has no slope, whatever `clamp` has.
+        return self._limit(self._limit(x, float(min_val), "le"), float(max_val), "ge")
 
     def leaky_relu(self, x: View, negative_slope: float = 0.01) -> View:
         return self._do("where", self._do("gt", x, 0.0), x, self._times(x, negative_slope))
