@@ -329,6 +329,14 @@ static void pack_terms(const apart *x, int64_t first_row, int64_t num_rows, int6
                panels + j * (num_rows + 1));
 }
 
+/* Fetches what of some rows will be packed next: they lie too far apart for the processor to guess. */
+static void fetch_terms(const apart *x, int64_t row, int64_t end_row, int64_t column) {
+  for (; row < end_row; row++) {
+    const real *from = part_of(x, row, column / x->width) + column % x->width;
+    for (int j = 0; j < SUM_PANELS; j++) __builtin_prefetch(from + j * LANES, 0, 2);
+  }
+}
+
 /* sums += the sum over rows, of so many vectors next to each other. */
 #define DEFINE_SUM_ROWS(VECTORS)                                                  \
   static void sum_rows_##VECTORS(const real *rows, int64_t stride,                \
@@ -354,16 +362,14 @@ static void sum_rows(const real *rows, int64_t stride, int64_t num_rows, int64_t
     for (int64_t r = 0; r < num_rows; r++) sums[j] += rows[r * stride + j];
 }
 
-/* Copies MAX_ROWS columns of some rows side by side; zeros where there are fewer. */
-static void pack_strip(const real *from, int64_t stride, int64_t num_rows, int64_t num_columns,
-                       real *strip) {
-  for (int64_t r = 0; r < num_rows; r++, strip += MAX_ROWS)
-    if (num_columns >= MAX_ROWS) {
-      memcpy(strip, from + r * stride, MAX_ROWS * sizeof(real));
-    } else {
-      memset(strip, 0, MAX_ROWS * sizeof(real));
-      memcpy(strip, from + r * stride, num_columns * sizeof(real));
-    }
+/* Copies a row to strips of MAX_ROWS columns, with zeros behind its end. */
+static void pack_strips(const real *row, int64_t num_columns, real *strip, int64_t strip_size) {
+  for (; num_columns >= MAX_ROWS; num_columns -= MAX_ROWS, row += MAX_ROWS, strip += strip_size)
+    memcpy(strip, row, MAX_ROWS * sizeof(real));
+  if (num_columns > 0) {
+    memset(strip, 0, MAX_ROWS * sizeof(real));
+    memcpy(strip, row, num_columns * sizeof(real));
+  }
 }
 
 /* total = left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; sums may be NULL.
@@ -374,7 +380,8 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
                      int64_t num_threads) {
   const apart x = {start, index, stride, num_parts, width};
   const int64_t num_columns = num_parts * width, num_strips = pieces(left_columns, MAX_ROWS);
-  const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS;
+  /* A line more than a row takes in all, or strips would fight for the same places of a cache. */
+  const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS + 64 / (int64_t)sizeof(real);
   if (num_columns == 0) { /* a layer of no inputs may have a bias */
     if (sums != NULL) sum_rows(left, left_stride, num_rows, left_columns, sums);
     return 1;
@@ -388,16 +395,18 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
     const int64_t panel_size = (num_terms + 1) * LANES;
     const real *rows = left + row * left_stride;
 #pragma omp for schedule(static)
-    for (int64_t s = 0; s < num_strips; s++)
-      pack_strip(rows + s * MAX_ROWS, left_stride, num_terms, left_columns - s * MAX_ROWS,
-                 strips + s * strip_size);
+    for (int64_t r = 0; r < num_terms; r++)
+      pack_strips(rows + r * left_stride, left_columns, strips + r * MAX_ROWS, strip_size);
 #pragma omp for schedule(static)
     for (int64_t column = 0; column < num_columns; column += SUM_PANELS * LANES) {
       const int64_t num_here = smaller(num_columns - column, SUM_PANELS * LANES);
       if (column == 0 && sums != NULL) sum_rows(rows, left_stride, num_terms, left_columns, sums);
       pack_terms(&x, row, num_terms, column, num_here, panels);
       for (int64_t s = 0; s < num_strips; s++) {
-        const int64_t i = s * MAX_ROWS;
+        const int64_t i = s * MAX_ROWS, next = column + num_here;
+        if (next < num_columns)
+          fetch_terms(&x, row + s * num_terms / num_strips,
+                      row + (s + 1) * num_terms / num_strips, next);
         const tile t = {panels, panel_size, panels + LANES, panel_size, LANES,
                         total + i * num_columns + column, num_columns,
                         smaller(MAX_ROWS, left_columns - i), num_here, row > 0};
