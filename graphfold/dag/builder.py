@@ -68,7 +68,7 @@ class GraphBuilder:
         _refuse_unknown("node", values, columns)
         graph = self._graph
         graph.op_type.append(self._types[type_name])
-        graph.inputs.append(inputs)
+        graph.inputs.append(tuple(inputs))  # a copy: nobody may change what `finish` has looked at
         graph.spans.append(span)
         for name, rows in columns.items():
             rows.append(values.get(name))
@@ -103,7 +103,7 @@ class GraphBuilder:
         graph = self._graph
         first = len(graph.op_type)
         graph.op_type += [self._types[type_name]] * count
-        graph.inputs += [()] * count if inputs is None else inputs
+        graph.inputs += [()] * count if inputs is None else map(tuple, inputs)
         graph.spans += [NO_SPAN] * count if spans is None else spans
         return range(first, first + count)
 
@@ -113,7 +113,7 @@ class GraphBuilder:
             _refuse_unknown("inputs", values, [column.name for column in self._spaces["inputs"]])
             for name, column in values.items():
                 _check_length("inputs", name, column, len(inputs))
-        self._graph.inputs[node] = inputs
+        self._graph.inputs[node] = tuple(inputs)
         if values:
             self._graph.input_values[node] = {k: _as_list(v) for k, v in values.items()}
 

@@ -87,6 +87,19 @@ class TypedDAG:
         is_type = self.op_type == self.schema.type_index(name)
         return pointers(is_type.long())[self.node_ptr]
 
+    def num_rows(self, space: str) -> int:
+        """The number of rows of all graphs in a space of `Schema.spaces`."""
+        if space == "graph":
+            return self.num_graphs
+        if space == "node":
+            return self.num_nodes
+        if space == "inputs":
+            return len(self.input_index)
+        kind, name = space.split(":", 1)
+        if kind == "relation":
+            return len(self.relations[name].index)
+        return self.num_nodes_by_type[self.schema.type_index(name)]
+
     def features(self, type_name: str) -> Mapping[str, Tensor]:
         """The feature columns of one node type, rows in node order."""
         return self.columns[f"type:{type_name}"]

@@ -19,24 +19,23 @@ def validate(dag: TypedDAG, is_built: bool = False) -> None:
 
     Args:
         dag: the graphs.
-        is_built: whether a `GraphBuilder` has just made them, and so found their depths.
+        is_built: whether a `GraphBuilder` has just made them: its pointers, nodes that are named
+            and depths are right.
 
     Raises:
         GraphError: a cycle, a dangling or foreign input, a graph without an output node.
         SchemaError: a wrong arity, input type, dtype, shape, number of rows or code.
     """
-    _check_pointers(dag)
-    _check_inputs(dag)
     if not is_built:
+        _check_pointers(dag)
+        _check_inputs(dag)
         _check_depth(dag)
     _check_arity(dag)
     _check_input_types(dag)
     for space, columns in dag.schema.spaces().items():
         for column in columns:
             _require_column(dag, space, column)
-        num_rows = int(dag.row_ptr(space)[-1]) if columns else 0
-        for column in columns:
-            _check_column(dag, space, column, num_rows)
+            _check_column(dag, space, column)
 
 
 def _check_pointers(dag: TypedDAG) -> None:
@@ -133,9 +132,9 @@ def _require_column(dag: TypedDAG, space: str, column: Column) -> None:
         raise SchemaError(f"column '{column.name}' of {space} is absent. Add it to the graph.")
 
 
-def _check_column(dag: TypedDAG, space: str, column: Column, num_rows: int) -> None:
+def _check_column(dag: TypedDAG, space: str, column: Column) -> None:
     tensor = dag.columns[space][column.name]
-    want = (num_rows, *column.shape)
+    want = (dag.num_rows(space), *column.shape)
     if tensor.dtype != column.torch_dtype or tuple(tensor.shape) != want:
         raise SchemaError(
             f"column '{column.name}' of {space} is {tensor.dtype}{list(tensor.shape)}, but its "

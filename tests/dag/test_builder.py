@@ -52,6 +52,23 @@ def test_columns_in_node_order_with_missing_values():
     assert (dag.place(0), dag.place(1)) == (("reviews.txt", 1), ("reviews.txt", 2))
 
 
+def test_every_space_has_as_many_rows_as_its_pointers_say():
+    dag = two_trees().build()
+    assert all(dag.num_rows(space) == dag.row_ptr(space)[-1] for space in SCHEMA.spaces())
+
+
+def test_what_is_finished_does_not_change_with_the_lists_it_came_from():
+    builder, inputs = GraphBuilder(SCHEMA), [0]
+    builder.node("word")
+    builder.node("phrase", inputs)
+    builder.nodes("phrase", 1, inputs=[inputs])
+    builder.inputs(builder.node("phrase"), inputs)
+    builder.output(1)
+    builder.finish()
+    inputs[0] = 99
+    assert builder.build().input_index.tolist() == [0, 0, 0]
+
+
 def test_inputs_may_name_later_nodes_and_depth_is_known():
     dag = two_trees().build()
     assert dag.input_index.tolist() == [2, 3]

@@ -66,16 +66,16 @@ class PassInputs:
 
 
 # `nn.Module` has the same to offer, in the same order, at three times the time; every pass asks.
-def modules_of(cell: nn.Module) -> list[nn.Module]:
+def modules_of(cell: nn.Module) -> Iterator[nn.Module]:
     """The cell, and the modules within it, each once."""
-    found: dict[int, nn.Module] = {}
+    found: set[int] = set()
     stack: list[nn.Module | None] = [cell]
     while stack:
         module = stack.pop()
         if module is not None and id(module) not in found:
-            found[id(module)] = module
+            found.add(id(module))
+            yield module
             stack.extend(reversed(module._modules.values()))
-    return list(found.values())
 
 
 def parts(x: NodeInput) -> list[tuple[str, Tensor]]:

@@ -31,7 +31,8 @@ class TargetPrediction:
 
     def __post_init__(self) -> None:
         """Rounds: a float32 has no more than seven digits. An infinite extra number is none."""
-        object.__setattr__(self, "value", _digits(self.value))
+        if isinstance(self.value, float):
+            object.__setattr__(self, "value", _digits(self.value))
         if self.extra:
             known = {key: _known(_digits(value)) for key, value in self.extra.items()}
             object.__setattr__(self, "extra", known)
