@@ -39,22 +39,20 @@
   do(12, 2) do(11, 2) do(10, 2) do(9, 2) do(8, 2) do(7, 3) do(6, 4) do(5, 4) do(4, 4) do(3, 6) \
   do(2, 8) do(1, 8)
 #define MAX_ROWS 12
-#define WIDE_ROWS 7 /* tiles of so many rows, and fewer, take more than two panels */
 #else
 #define ALL_TILES(do) do(6, 2) do(5, 2) do(4, 3) do(3, 3) do(2, 4) do(1, 8)
 #define MAX_ROWS 6
-#define WIDE_ROWS 4
 #endif
 
-/* So many panels stay in the first cache, or of tiles that take more of them at once, in the second
- * one, as so many rows do. */
-#define FEW_PANELS 2
-#define MORE_PANELS 12
+/* So many panels stay in the second cache while as many rows go by as stay there beside them. It is a
+ * multiple of what any tile takes at once where there are several tiles. */
+#define BLOCK_PANELS 12
 #define BLOCK_ROWS 96
 /* Sums over more rows than these are added up block by block: so long are the panels that a thread
  * holds. */
 #define BLOCK_TERMS 256
 #define SUM_PANELS 2
+#define LINE 64 /* bytes of a line of a cache */
 
 #define JOINED(a, b) a##b
 #define FUSED_OF(real) JOINED(FUSED_, real)
@@ -126,18 +124,17 @@ typedef struct {
     END_SUMS(M, V)                                                                      \
   }
 
-/* out = strip.T @ panels; a strip holds MAX_ROWS columns of some rows, one row after the other. */
-#define DEFINE_SUM(V)                                                                              \
-  static __attribute__((noinline)) void sum_##V(const tile *t, const real *strip,                  \
-                                                int64_t num_rows) {                                \
-    BEGIN_SUMS(MAX_ROWS, V)                                                                        \
-    for (int64_t r = 0; r < num_rows; r++, strip += MAX_ROWS) ADD_TO_SUMS(MAX_ROWS, V, strip[i])   \
-    END_SUMS(MAX_ROWS, V)                                                                          \
+/* out = columns.T @ panels, for columns side by side. */
+#define DEFINE_SUM(M, V)                                                                          \
+  static __attribute__((noinline)) void sum_##M##_##V(const tile *t, const real *columns,         \
+                                                      int64_t stride, int64_t num_rows) {         \
+    BEGIN_SUMS(M, V)                                                                              \
+    for (int64_t r = 0; r < num_rows; r++, columns += stride) ADD_TO_SUMS(M, V, columns[i])       \
+    END_SUMS(M, V)                                                                                \
   }
-DEFINE_SUM(2)
-DEFINE_SUM(1)
 
-#define DEFINE_TILES(M, V) DEFINE_MULTIPLY(M, V) DEFINE_MULTIPLY(M, 1)
+#define DEFINE_TILES(M, V) \
+  DEFINE_MULTIPLY(M, V) DEFINE_MULTIPLY(M, 1) DEFINE_SUM(M, 2) DEFINE_SUM(M, 1)
 ALL_TILES(DEFINE_TILES)
 
 /* Some rows times some panels: tiles side by side. */
@@ -231,17 +228,14 @@ static tile first_panels(right_side right, int64_t width, int64_t num_columns) {
   return (tile){ZEROS, 0, right.start, LANES, right.stride, .num_columns = num_columns};
 }
 
-/* out = x @ right + bias, the bias if it is packed with it. A few panels stay in the first
- * cache while all rows go by; the rows, in the second one. Tiles have as equally many rows as can be:
- * one of a single row would take as long as one of many. */
+/* out = x @ right + bias, the bias if it is packed with it. Tiles have as equally many rows as can
+ * be: one of a single row would take as long as one of many. */
 static void multiply_rows(const real *x, int64_t stride, int64_t width, right_side right,
                           int64_t num_columns, real *out, int64_t out_stride, int64_t num_rows) {
   const tile first = first_panels(right, width, num_columns);
   const int64_t num_panels = pieces(num_columns, LANES);
   const int64_t num_tiles = pieces(num_rows, MAX_ROWS);
-  const int64_t few = num_tiles < 2                               ? num_panels
-                      : num_rows / num_tiles <= WIDE_ROWS ? MORE_PANELS
-                                                                 : FEW_PANELS;
+  const int64_t few = num_tiles < 2 ? num_panels : BLOCK_PANELS;
   for (int64_t panel = 0; panel < num_panels; panel += few)
     for (int64_t i = 0; i < num_tiles; i++) {
       const int64_t row = i * num_rows / num_tiles;
@@ -329,14 +323,6 @@ static void pack_terms(const apart *x, int64_t first_row, int64_t num_rows, int6
                panels + j * (num_rows + 1));
 }
 
-/* Fetches what of some rows will be packed next: they lie too far apart for the processor to guess. */
-static void fetch_terms(const apart *x, int64_t row, int64_t end_row, int64_t column) {
-  for (; row < end_row; row++) {
-    const real *from = part_of(x, row, column / x->width) + column % x->width;
-    for (int j = 0; j < SUM_PANELS; j++) __builtin_prefetch(from + j * LANES, 0, 2);
-  }
-}
-
 /* sums += the sum over rows, of so many vectors next to each other. */
 #define DEFINE_SUM_ROWS(VECTORS)                                                  \
   static void sum_rows_##VECTORS(const real *rows, int64_t stride,                \
@@ -362,14 +348,20 @@ static void sum_rows(const real *rows, int64_t stride, int64_t num_rows, int64_t
     for (int64_t r = 0; r < num_rows; r++) sums[j] += rows[r * stride + j];
 }
 
-/* Copies a row to strips of MAX_ROWS columns, with zeros behind its end. */
-static void pack_strips(const real *row, int64_t num_columns, real *strip, int64_t strip_size) {
-  for (; num_columns >= MAX_ROWS; num_columns -= MAX_ROWS, row += MAX_ROWS, strip += strip_size)
-    memcpy(strip, row, MAX_ROWS * sizeof(real));
-  if (num_columns > 0) {
-    memset(strip, 0, MAX_ROWS * sizeof(real));
-    memcpy(strip, row, num_columns * sizeof(real));
+/* A tile of sums, for as many columns as it has rows. */
+static void sum_columns(const tile *t, const real *columns, int64_t stride, int64_t num_rows) {
+#define RUN_SUM(M, V)                                                      \
+  if (t->num_rows == M) {                                                  \
+    if (t->num_columns > LANES) sum_##M##_2(t, columns, stride, num_rows); \
+    else sum_##M##_1(t, columns, stride, num_rows);                        \
   }
+  ALL_TILES(RUN_SUM)
+}
+
+/* Copies the columns of each tile side by side: strips, one behind the other. */
+static void pack_strips(const real *row, int64_t num_columns, real *strip, int64_t strip_size) {
+  for (; num_columns > 0; num_columns -= MAX_ROWS, row += MAX_ROWS, strip += strip_size)
+    memcpy(strip, row, smaller(num_columns, MAX_ROWS) * sizeof(real));
 }
 
 /* total = left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; sums may be NULL.
@@ -379,38 +371,38 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
                      int64_t width, real *total, real *sums, int64_t num_rows,
                      int64_t num_threads) {
   const apart x = {start, index, stride, num_parts, width};
-  const int64_t num_columns = num_parts * width, num_strips = pieces(left_columns, MAX_ROWS);
-  /* A line more than a row takes in all, or strips would fight for the same places of a cache. */
-  const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS + 64 / (int64_t)sizeof(real);
-  if (num_columns == 0) { /* a layer of no inputs may have a bias */
-    if (sums != NULL) sum_rows(left, left_stride, num_rows, left_columns, sums);
-    return 1;
-  }
-  real *strips = malloc((num_strips * strip_size + 1) * sizeof(real));
-  if (strips == NULL) return 0;
+  const int64_t num_columns = num_parts * width, num_tiles = pieces(left_columns, MAX_ROWS);
+  /* Tiles of few columns would fetch each line of `left` too often, so they get strips; a line of
+   * room between these, or they would fight for the same places of a cache. */
+  const int64_t in_strips = MAX_ROWS * sizeof(real) < 3 * LINE / 4;
+  const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS + LINE / sizeof(real);
+  real *strips = in_strips ? malloc(num_tiles * strip_size * sizeof(real)) : NULL;
+  if (in_strips && strips == NULL) return 0;
+  if (num_columns == 0 && sums != NULL) /* a layer of no inputs may have a bias */
+    sum_rows(left, left_stride, num_rows, left_columns, sums);
 #pragma omp parallel num_threads(num_threads) if (num_threads > 1)
   for (int64_t row = 0; row == 0 || row < num_rows; row += BLOCK_TERMS) { /* no rows sum to 0 */
     real panels[SUM_PANELS * (BLOCK_TERMS + 1) * (VECTOR_BYTES / sizeof(real))];
     const int64_t num_terms = smaller(num_rows - row, BLOCK_TERMS);
     const int64_t panel_size = (num_terms + 1) * LANES;
     const real *rows = left + row * left_stride;
+    if (in_strips) {
 #pragma omp for schedule(static)
-    for (int64_t r = 0; r < num_terms; r++)
-      pack_strips(rows + r * left_stride, left_columns, strips + r * MAX_ROWS, strip_size);
+      for (int64_t r = 0; r < num_terms; r++)
+        pack_strips(rows + r * left_stride, left_columns, strips + r * MAX_ROWS, strip_size);
+    }
 #pragma omp for schedule(static)
     for (int64_t column = 0; column < num_columns; column += SUM_PANELS * LANES) {
       const int64_t num_here = smaller(num_columns - column, SUM_PANELS * LANES);
       if (column == 0 && sums != NULL) sum_rows(rows, left_stride, num_terms, left_columns, sums);
       pack_terms(&x, row, num_terms, column, num_here, panels);
-      for (int64_t s = 0; s < num_strips; s++) {
-        const int64_t i = s * MAX_ROWS, next = column + num_here;
-        if (next < num_columns)
-          fetch_terms(&x, row + s * num_terms / num_strips,
-                      row + (s + 1) * num_terms / num_strips, next);
+      for (int64_t i = 0; i < num_tiles; i++) {
+        const int64_t at = i * MAX_ROWS;
         const tile t = {panels, panel_size, panels + LANES, panel_size, LANES,
-                        total + i * num_columns + column, num_columns,
-                        smaller(MAX_ROWS, left_columns - i), num_here, row > 0};
-        (num_here > LANES ? sum_2 : sum_1)(&t, strips + s * strip_size, num_terms);
+                        total + at * num_columns + column, num_columns,
+                        smaller(MAX_ROWS, left_columns - at), num_here, row > 0};
+        if (in_strips) sum_columns(&t, strips + i * strip_size, MAX_ROWS, num_terms);
+        else sum_columns(&t, rows + at, left_stride, num_terms);
       }
     }
   }
