@@ -19,8 +19,8 @@ def validate(dag: TypedDAG, is_built: bool = False) -> None:
 
     Args:
         dag: the graphs.
-        is_built: whether a `GraphBuilder` has just made them: its pointers, nodes that are named
-            and depths are right.
+        is_built: whether a `GraphBuilder` has just made them; it has seen to pointers, depths and
+            the nodes that are named.
 
     Raises:
         GraphError: a cycle, a dangling or foreign input, a graph without an output node.

@@ -44,7 +44,7 @@
 #define MAX_ROWS 6
 #endif
 
-/* So many panels stay in the second cache while as many rows go by as stay there beside them. It is a
+/* So many panels stay in the second cache while as many rows go by as stay there, too. It is a
  * multiple of what any tile takes at once where there are several tiles. */
 #define BLOCK_PANELS 12
 #define BLOCK_ROWS 96
@@ -372,20 +372,23 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
                      int64_t num_threads) {
   const apart x = {start, index, stride, num_parts, width};
   const int64_t num_columns = num_parts * width, num_tiles = pieces(left_columns, MAX_ROWS);
+  if (num_columns == 0) { /* a layer of no inputs may have a bias */
+    if (sums != NULL) sum_rows(left, left_stride, num_rows, left_columns, sums);
+    return 1;
+  }
   /* Tiles of few columns would fetch each line of `left` too often, so they get strips; a line of
    * room between these, or they would fight for the same places of a cache. */
   const int64_t in_strips = MAX_ROWS * sizeof(real) < 3 * LINE / 4;
   const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS + LINE / sizeof(real);
-  real *strips = in_strips ? malloc(num_tiles * strip_size * sizeof(real)) : NULL;
+  const int64_t from_tile = in_strips ? strip_size : MAX_ROWS; /* to the columns of the next one */
+  real *strips = in_strips ? malloc((num_tiles * strip_size + 1) * sizeof(real)) : NULL;
   if (in_strips && strips == NULL) return 0;
-  if (num_columns == 0 && sums != NULL) /* a layer of no inputs may have a bias */
-    sum_rows(left, left_stride, num_rows, left_columns, sums);
 #pragma omp parallel num_threads(num_threads) if (num_threads > 1)
   for (int64_t row = 0; row == 0 || row < num_rows; row += BLOCK_TERMS) { /* no rows sum to 0 */
     real panels[SUM_PANELS * (BLOCK_TERMS + 1) * (VECTOR_BYTES / sizeof(real))];
     const int64_t num_terms = smaller(num_rows - row, BLOCK_TERMS);
     const int64_t panel_size = (num_terms + 1) * LANES;
-    const real *rows = left + row * left_stride;
+    const real *rows = left + row * left_stride, *columns = in_strips ? strips : rows;
     if (in_strips) {
 #pragma omp for schedule(static)
       for (int64_t r = 0; r < num_terms; r++)
@@ -401,8 +404,7 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
         const tile t = {panels, panel_size, panels + LANES, panel_size, LANES,
                         total + at * num_columns + column, num_columns,
                         smaller(MAX_ROWS, left_columns - at), num_here, row > 0};
-        if (in_strips) sum_columns(&t, strips + i * strip_size, MAX_ROWS, num_terms);
-        else sum_columns(&t, rows + at, left_stride, num_terms);
+        sum_columns(&t, columns + i * from_tile, in_strips ? MAX_ROWS : left_stride, num_terms);
       }
     }
   }
