@@ -21,6 +21,7 @@ from graphfold.batching.compiler.program import (
     Place,
 )
 from graphfold.batching.compiler.program_writer import write_program
+from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
 from graphfold.batching.compiler.stages import lasting
 from graphfold.batching.compiler.trace import Signature, trace
 from graphfold.batching.compiler.values import (
@@ -48,8 +49,6 @@ _GRADIENTS = {
     "gather_weighted": ("weighted_grad", ROWS),
     "gather_previous": ("previous_grad", ROWS),
 }
-#: What backward computes again instead of reading what forward kept of it.
-_CHEAP = (*FETCHES, "count_edges", "integer", "fill", "standardise")
 
 
 def compile_cell(cell: Cell, signature: Signature, is_known: bool = False) -> CompiledCell:
@@ -137,17 +136,17 @@ class _Assembly:
         self._keep_weights()
         products = [self._product(number) for number in range(len(gradients.products))]
         own = self._wanted(self._backward, self._places)
-        again = self._keep(own)
+        own = placed_before_readers(self._keep(own), own)
         forward = self._wanted(self._forward, self._forward_places)
         for value in lasting(forward):
             if value not in self._forward_places:
                 self._save(value)
         if with_backward:
-            for value in lasting([*again, *own]):
+            for value in lasting(own):
                 if value not in self._places:
                     key = "lasting", str(len(self._buffers))
                     self._place(value, key, _own_space(value.space), value.size)
-            backward = write_program(dtype, [*again, *own], self._places)
+            backward = write_program(dtype, own, self._places)
         return CompiledCell(
             self._lowered,
             write_program(dtype, forward, self._forward_places),
@@ -202,18 +201,22 @@ class _Assembly:
             return Rows(("read", value.name), 0, value.size, of_edges, parts)
         space, place = _own_space(view.space), self._places.get(value)
         if view.space == value.space and (place or value not in self._own):
-            if place is None and value.operation not in (*_CHEAP, CONSTANT):
+            if place is None and not is_cheap(value) and value.operation != CONSTANT:
                 place = self._save(value)
             if place is not None and place.space == space:
                 return Rows(place.key, view.offset, view.row, of_edges)
+            if place is None and is_cheap(value) and view.is_all:  # computed again
+                self._place(value, key, space, value.size)
+                return Rows(key, 0, value.size, of_edges)
         self._put(view, key, space)
         return Rows(key, 0, math.prod(view.shape), of_edges)
 
     def _keep(self, own: Sequence[Value]) -> list[Value]:
         """Lets forward keep what backward reads; gives what is computed again."""
         read, again = {view.value for value in own for view in value.inputs}, []
+        read |= self._places.keys() - self._forward_places.keys()
         for value in reversed(self._lowered.values):
-            if value in read and value.operation in _CHEAP:
+            if value in read and is_cheap(value):
                 read |= {view.value for view in value.inputs}
                 again.append(value)
             elif value in read and value not in self._places:

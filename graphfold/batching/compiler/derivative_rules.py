@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeAlias
 
+from graphfold.batching.compiler.recomputation import is_cheap
 from graphfold.batching.compiler.values import EDGES, NODES, WHOLE, Value, ValueBuilder, View
 
 #: (what asks, what is asked of its result) -> for some inputs, what is asked of them.
@@ -201,7 +202,7 @@ RULES: Mapping[str, Callable[[Backward, Value, View], Asked]] = {
     "reciprocal": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("mul", y, y)))),
     "sigmoid": _unary(lambda b, g, x, y: b.do("sigmoid_grad", g, y)),
     "tanh": _unary(lambda b, g, x, y: b.do("tanh_grad", g, y)),
-    "relu": _unary(lambda b, g, x, y: b.do("relu_grad", g, y)),
+    "relu": _unary(lambda b, g, x, y: b.do("relu_grad", g, x if is_cheap(x.value) else y)),
     "sin": _unary(lambda b, g, x, y: b.do("mul", g, b.do("cos", x))),
     "cos": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("sin", x)))),
     "erf": _unary(

@@ -51,7 +51,7 @@ class Program:
     """Instructions for one direction of a cell.
 
     Args:
-        instructions: [num_instructions, 48] int64.
+        instructions: [num_instructions, 54] int64.
         buffers: [num_buffers, 3] int64: space, numbers per row, and of scratch memory the numbers
             per row before it.
         keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of

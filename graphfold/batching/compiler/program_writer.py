@@ -1,38 +1,27 @@
-"""Writing programs: the values of a cell as instructions, with a place for each.
-
-A value lies in scratch memory of the block, in a place that later values may take again, unless it
-is one of the results, which lie in buffers of the pass.
-"""
+"""Writing programs: the values of a cell as instructions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from graphfold.batching.compiler.program import (
-    ONE,
-    PER_THREAD,
-    SCRATCH,
-    SCRATCH_EDGES,
-    SCRATCH_NODES,
-    Key,
-    Place,
-    Program,
-    Weight,
-)
+from graphfold.batching.compiler.fusion import Fused, fuse, product_of
+from graphfold.batching.compiler.operands import OPERAND_SIZE, Operand, Operands
+from graphfold.batching.compiler.program import SCRATCH, Place, Program, Weight
+from graphfold.batching.compiler.scratch import Scratch, allocate
 from graphfold.batching.compiler.stages import known_in, stages_of
 from graphfold.batching.compiler.values import (
     CONSTANT,
+    COPIED_ROWS,
     EDGES,
-    FETCHES,
     GROUP,
     MEAN_OF_GROUP,
     NODES,
-    SINKS,
+    ON_ROWS,
+    PRODUCTS,
     WHOLE,
     Untraceable,
     Value,
@@ -48,10 +37,8 @@ MAX_BUFFERS = 256
 MAX_DIMS = 3
 MAX_INPUTS = 6
 
-#: Operations on whole rows.
-ON_ROWS = (*FETCHES, "sum_edges", "max_edges", "expand", "count_edges", "integer", "pull")
 #: What native code calls an operation, if that is not its name.
-_NATIVE = dict.fromkeys(("detach", "fill"), "copy")
+_NATIVE = dict.fromkeys(("detach", "fill", "expand"), "copy")
 _NATIVE |= dict.fromkeys(("gather_previous", "look_up"), "gather")
 
 
@@ -59,6 +46,9 @@ def write_program(
     dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
 ) -> Program:
     """The program that computes some values.
+
+    What is no result lies in scratch memory of a block, in a place that later values may take
+    again; results lie in buffers of the pass.
 
     Args:
         dtype: of all numbers.
@@ -68,11 +58,12 @@ def write_program(
     Raises:
         Untraceable: if they take more buffers or dimensions than there are.
     """
-    writer, stages = _Writer(dtype, places), stages_of(values)
+    stages = stages_of(values)
     values = sorted(values, key=stages.__getitem__)
-    writer.allocate(values)
+    fused = fuse(values, places)
+    writer = _Writer(dtype, places, allocate(values, places, fused), fused)
     for stage in range(max((known_in(value, stages) for value in values), default=0) + 1):
-        own = [value for value in values if stages[value] == stage]
+        own = [v for v in values if stages[v] == stage and v not in fused]
         own.sort(key=lambda v: v.space != GROUP or v.operation == MEAN_OF_GROUP)
         for value in own:
             writer.compute(value)
@@ -80,53 +71,25 @@ def write_program(
     return writer.finish()
 
 
-class _Operand(NamedTuple):
-    buffer: int
-    offset: int
-    row: int
-    steps: tuple[int, ...]
-
-    @property
-    def of_row(self) -> list[int]:
-        """As an operation on whole rows takes it."""
-        return [self.buffer, self.offset, self.row, 0, 0, 1]
-
-
 class _Writer:
-    def __init__(self, dtype: torch.dtype, places: Mapping[Value, Place]) -> None:
-        self._dtype, self._places, self._operations = dtype, places, operations(dtype)
-        self._buffers: dict[tuple[int, int, int, Key | None], int] = {}
-        self._scratch: dict[Value, int] = {}
-        self._indices: dict[Key, int] = {}
-        self._numbers: list[float] = []
-        self._number_of: dict[Value, int] = {}
+    def __init__(
+        self, dtype: torch.dtype, places: Mapping[Value, Place], scratch: Scratch, fused: Fused
+    ) -> None:
+        self._dtype, self._scratch, self._fused = dtype, scratch, fused
+        self._to, self._operations = Operands(places, scratch, fused), operations(dtype)
         self._weights: dict[Weight, None] = {}
         self._instructions: list[list[int]] = []
-        self._sizes = {NODES: 0, EDGES: 0}
-
-    def allocate(self, values: Sequence[Value]) -> None:
-        """Finds places in scratch memory; the first gap that is large enough."""
-        last = {view.value: at for at, value in enumerate(values) for view in value.inputs}
-        live: dict[str, list[tuple[int, int, Value]]] = {NODES: [], EDGES: []}
-        for at, value in enumerate(values):
-            if value in self._places or value.operation in SINKS:
-                continue
-            own = live[value.space]
-            own[:] = [piece for piece in own if last.get(piece[2], -1) >= at]
-            start = 0
-            for begin, end, _ in sorted(own, key=lambda piece: piece[:2]):
-                if begin - start >= value.size:
-                    break
-                start = max(start, end)
-            own.append((start, start + value.size, value))
-            self._scratch[value] = start
-            self._sizes[value.space] = max(self._sizes[value.space], start + value.size)
 
     def compute(self, value: Value) -> None:
         """Writes the instructions for a value."""
         name, _, dim = value.operation.partition(":")
-        out = value.view
-        if name in ON_ROWS:
+        out, product = value.view, product_of(value, self._fused)
+        if name in PRODUCTS or product is not None:
+            self._multiply(value, product or value)
+        elif name in COPIED_ROWS:
+            operands = [self._to.of(out), self._to.copied(value)]
+            self._emit_elementwise(name, value.space, out.shape, operands)
+        elif name in ON_ROWS:
             self._rows(value)
         elif name == "cat":
             start = 0
@@ -142,115 +105,73 @@ class _Writer:
             self._elementwise(operation, out.expanded(view.shape), [view])
         elif name == "assemble":
             self._assemble(value)
-        elif name in ("multiply", "multiply_transposed"):
-            self._multiply(value, name == "multiply_transposed")
         elif name == MEAN_OF_GROUP:
-            operands = [self._sums(value), self._operand(value.inputs[0])]
+            operands = [self._sums(value), self._to.of(value.inputs[0])]
             self._emit_rows("sum_of_group", NODES, value.size, operands)
         elif name == "accumulate":
             (grad,), place = value.inputs, value.number.expanded(value.shape)
-            key = "accumulated", value.name
-            buffer = self._buffer(PER_THREAD, place.value.size, 0, key)
-            to = _Operand(buffer, place.offset, 0, place.steps)
-            self._emit_elementwise(name, grad.space, grad.shape, [to, self._operand(grad)])
+            to = self._to.per_thread("accumulated", value.name, place.value.size)
+            to = to._replace(offset=place.offset, steps=place.steps)
+            self._emit_elementwise(name, grad.space, grad.shape, [to, self._to.of(grad)])
         elif name == "look_up_add":
-            table = _Operand(self._buffer(ONE, 0, 0, ("table_grad", value.name)), 0, 0, ())
-            sizes = self._index(("table_size", value.name)), 1, value.size
-            rows = [table.of_row, self._operand(value.inputs[0]).of_row]
-            self._emit(name, EDGES, sizes, rows, self._index(("kind", "")))
+            self._look_up_add(value)
         else:
             self._elementwise(name, out, value.inputs)
 
     def end_stage(self, means: Sequence[Value]) -> None:
         """Lets all blocks end before the next stage, and turns sums over them into means."""
         for value in means:
-            operands = [self._operand(value.view), self._sums(value)]
+            operands = [self._to.of(value.view), self._sums(value)]
             self._emit_rows("end_of_stage", GROUP, value.size, operands)
 
     def finish(self) -> Program:
         """The program."""
-        if len(self._buffers) > MAX_BUFFERS:
+        buffers, numbers = self._to.buffers, [float(v.number) for v in self._to.numbers]
+        if len(buffers) > MAX_BUFFERS:
             raise Untraceable(f"it needs more than {MAX_BUFFERS} buffers")
-        columns = [(space, size, start) for space, size, start, _ in self._buffers]
-        keys = [SCRATCH if key is None else key for *_, key in self._buffers]
-        width = 6 + 6 * (MAX_INPUTS + 1)
+        columns = [(space, size, start) for space, size, start, _ in buffers]
+        keys = [SCRATCH if key is None else key for *_, key in buffers]
+        width = 5 + OPERAND_SIZE * (MAX_INPUTS + 1)
         return Program(
             torch.tensor(self._instructions, dtype=torch.int64).view(-1, width),
             torch.tensor(columns, dtype=torch.int64).view(-1, 3),
-            (*keys, *self._indices),
-            torch.tensor(self._numbers, dtype=self._dtype),
-            (self._sizes[NODES], self._sizes[EDGES]),
+            (*keys, *self._to.indices),
+            torch.tensor(numbers, dtype=self._dtype),
+            self._scratch.sizes,
             tuple(self._weights),
         )
 
-    def _buffer(self, space: int, size: int, start: int, key: Key | None) -> int:
-        return self._buffers.setdefault((space, size, start, key), len(self._buffers))
-
-    def _index(self, key: Key) -> int:
-        return self._indices.setdefault(key, len(self._indices))
-
-    def _sums(self, mean: Value) -> _Operand:
+    def _sums(self, mean: Value) -> Operand:
         """The place where each thread adds up what a mean is taken of."""
-        return _Operand(self._buffer(PER_THREAD, mean.size, 0, ("sums", mean.name)), 0, 0, ())
-
-    def _whole(self, kind: str, name: str, size: int) -> _Operand:
-        """A buffer of rows of so many numbers that is read anywhere."""
-        return _Operand(self._buffer(ONE, 0, 0, (kind, name)), 0, size, ())
-
-    def _operand(self, view: View) -> _Operand:
-        value, offset = view.value, view.offset
-        if value in self._places:
-            place = self._places[value]
-            buffer = self._buffer(place.space, place.size, 0, place.key)
-            if place.space == ONE:  # one row for all
-                return _Operand(buffer, offset, 0, view.steps)
-        elif value.operation == CONSTANT and value.name:
-            buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
-        elif value.operation == CONSTANT:
-            buffer = self._buffer(ONE, 0, 0, ("numbers", ""))
-            if value not in self._number_of:
-                self._number_of[value] = len(self._numbers)
-                self._numbers.append(float(value.number))
-            offset += self._number_of[value]
-        else:
-            space = SCRATCH_NODES if value.space == NODES else SCRATCH_EDGES
-            buffer = self._buffer(space, 0, self._scratch[value], None)
-        return _Operand(buffer, offset, view.row, view.steps)
+        return self._to.per_thread("sums", mean.name, mean.size)
 
     def _elementwise(self, name: str, out: View, inputs: Sequence[View]) -> None:
         """An elementwise operation on views of one shape, that of `out`."""
-        operands = [self._operand(out), *(self._operand(v.expanded(out.shape)) for v in inputs)]
+        operands = [self._to.of(out), *(self._to.of(v.expanded(out.shape)) for v in inputs)]
         self._emit_elementwise(name, out.space, out.shape, operands)
 
     def _fill(self, out: View, number: float) -> None:
         self._elementwise("copy", out, [Value(CONSTANT, WHOLE, (), number=number).view])
 
     def _emit_elementwise(
-        self, name: str, space: str, shape: Sequence[int], operands: Sequence[_Operand]
+        self, name: str, space: str, shape: Sequence[int], operands: Sequence[Operand]
     ) -> None:
         sizes, steps = _collapsed(shape, operands)
-        placed = [[*x[:3], *own] for x, own in zip(operands, steps, strict=True)]
+        placed = [x.laid_out(own) for x, own in zip(operands, steps, strict=True)]
         self._emit(name, space, sizes, placed)
 
-    def _emit_rows(
-        self, name: str, space: str, size: int, operands: Sequence[_Operand], index: int = 0
-    ) -> None:
-        self._emit(name, space, (1, 1, size), [operand.of_row for operand in operands], index)
+    def _emit_rows(self, name: str, space: str, size: int, operands: Sequence[Operand]) -> None:
+        self._emit(name, space, (1, 1, size), [operand.of_row for operand in operands])
 
     def _emit(
-        self,
-        name: str,
-        space: str,
-        sizes: Sequence[int],
-        operands: Sequence[list[int]],
-        index: int = 0,
+        self, name: str, space: str, sizes: Sequence[int], operands: Sequence[list[int]]
     ) -> None:
         operation = self._operations.get(_NATIVE.get(name, name))
         if operation is None:
             raise Untraceable(f"there is no native operation '{name}'")
-        missing = [[0] * 6] * (MAX_INPUTS + 1 - len(operands))
+        missing = [[0] * OPERAND_SIZE] * (MAX_INPUTS + 1 - len(operands))
         flat = [number for operand in [*operands, *missing] for number in operand]
-        self._instructions.append([operation, ROWS_OF[space], *sizes, index, *flat])
+        self._instructions.append([operation, ROWS_OF[space], *sizes, *flat])
 
     def _assemble(self, value: Value) -> None:
         """Adds up what the views of a value are asked; what is asked first is copied."""
@@ -265,36 +186,50 @@ class _Writer:
             todo = todo[2:]
         for region, grad, name in todo:
             own = (region.space, region.shape, region.steps, region.offset, region.row)
-            operands = [self._operand(View(value, *own)), self._operand(grad)]
+            operands = [self._to.of(View(value, *own)), self._to.of(grad)]
             self._emit_elementwise(name, region.space, grad.shape, operands)
 
-    def _multiply(self, value: Value, is_transposed: bool) -> None:
-        x, weight, *bias = value.inputs
+    def _multiply(self, value: Value, product: Value) -> None:
+        """Writes a product, with a row added to it and relu if a value is computed so."""
+        x, weight, *bias = product.inputs
         number = int(bias[0].value.name) if bias else None
+        is_transposed = product.operation == "multiply_transposed"
         packed = Weight(int(weight.value.name), number, is_transposed)
         self._weights[packed] = None
-        operands = [self._operand(value.view), self._operand(x), self._whole(*packed.key, 0)]
+        operands = [self._to.of(value.view), self._to.of(x), self._to.whole(*packed.key, 0)]
+        name, end = "multiply", value
+        if value.operation == "relu" and value is not product:
+            (view,) = value.inputs
+            end, name = view.value, "multiply_relu"
+        if end.operation == "add" and end is not product:
+            (added,) = (view for view in end.inputs if view.value is not product)
+            operands.append(self._to.of(added))
+            name = name.replace("multiply", "multiply_add")
         sizes = (x.shape[-1], 1, value.shape[-1])
-        self._emit("multiply", value.space, sizes, [operand.of_row for operand in operands])
+        self._emit(name, value.space, sizes, [operand.of_row for operand in operands])
+
+    def _look_up_add(self, value: Value) -> None:
+        size, number = self._to.index("table_size", value.name), self._to.index("kind")
+        table = self._to.whole("table_grad", value.name, 0)._replace(read=size)
+        grad = self._to.of(value.inputs[0])._replace(read=number)
+        self._emit_rows(value.operation, EDGES, value.size, [table, grad])
 
     def _rows(self, value: Value) -> None:
         """Writes an operation on whole rows."""
-        name, index = value.operation, 0
-        operands = [self._operand(value.view)]
-        if name in FETCHES:
-            row = {"gather_previous": "previous_row", "look_up": "kind"}.get(name, "child_row")
-            index = self._index((row, ""))
-            kind = "table" if name == "look_up" else "read"
-            operands.append(self._whole(kind, value.name, value.size))
+        name, to = value.operation, self._to
+        operands = [to.of(value.view)]
+        if name in ("gather_sum", "gather_weighted"):
+            rows = to.whole("read", value.name, value.size)
+            operands.append(rows._replace(read=to.index("child_row")))
         elif name == "integer":
-            index = self._index((value.name, ""))
+            operands.append(operands[0]._replace(read=to.index(value.name)))
         elif name == "pull":
-            index = self._index(("outside_row", value.name))
             kinds = "outside", "edge_grad", "node_grad", "previous_grad", "weighted_grad"
-            operands += [self._whole(kind, value.name, value.size) for kind in kinds]
-            operands.append(self._whole("edge_weight", value.name, 1))
-        operands += [self._operand(view) for view in value.inputs]
-        self._emit_rows(name, value.space, value.size, operands, index)
+            asked = [to.whole(kind, value.name, value.size) for kind in kinds]
+            asked[0] = asked[0]._replace(read=to.index("outside_row", value.name))
+            operands += [*asked, to.whole("edge_weight", value.name, 1)]
+        operands += [to.of(view) for view in value.inputs]
+        self._emit_rows(name, value.space, value.size, operands)
 
 
 def _first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
@@ -331,7 +266,7 @@ def _is_whole(region: View, grad: View) -> bool:
 
 
 def _collapsed(
-    shape: Sequence[int], operands: Sequence[_Operand]
+    shape: Sequence[int], operands: Sequence[Operand]
 ) -> tuple[list[int], list[list[int]]]:
     """Three sizes and the steps of every operand, with dimensions joined where they lie so.
 

@@ -62,6 +62,20 @@ MEAN_OF_GROUP = "mean_of_group"
 #: Operations that fetch rows from where other nodes, or tables, have them.
 FETCHES = ("gather", "gather_sum", "gather_weighted", "gather_previous", "look_up")
 
+#: Operations that only copy rows: of other nodes or of tables, or of its node for an edge.
+COPIED_ROWS = ("gather", "gather_previous", "look_up", "expand")
+#: Other operations on whole rows.
+ON_ROWS = (
+    "gather_sum",
+    "gather_weighted",
+    "sum_edges",
+    "max_edges",
+    "count_edges",
+    "integer",
+    "pull",
+)
+#: Products with a weight.
+PRODUCTS = ("multiply", "multiply_transposed")
 #: What is added up over all rows instead of being kept, so it has no memory of its own: what is
 #: asked of a constant, and of the rows of a table.
 SINKS = ("accumulate", "look_up_add")
@@ -174,6 +188,8 @@ class ValueBuilder:
 
     def apply(self, operation: str, *operands: Operand) -> View:
         """An elementwise operation, its operands stretched to a common shape."""
+        if operation == "mul" and isinstance(operands[0], View) and operands[1] == 1:
+            return operands[0]
         views = [x if isinstance(x, View) else self.number(x) for x in operands]
         spaces = {view.space for view in views}
         space = next((own for own in (NODES, EDGES, GROUP) if own in spaces), None)

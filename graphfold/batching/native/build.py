@@ -19,7 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SOURCES = ("vectors.h", "products.h", "functions.h", "elementwise.h", "program.h", "pass.c")
+SOURCES = (
+    "vectors.h",
+    "products.h",
+    "functions.h",
+    "elementwise.h",
+    "row_sums.h",
+    "program.h",
+    "pass.c",
+)
 
 #: Results have to be those of IEEE arithmetic; errno and traps are not looked at.
 FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")

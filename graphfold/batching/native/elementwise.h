@@ -17,7 +17,6 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
 
 /* The operations: unary of x, binary of x and y, ternary with z. */
 #define UNARY_OPERATIONS(do)                            \
-  do(copy, x)                                        \
   do(neg, -x)                                        \
   do(abs, real_abs(x))                               \
   do(exp, real_exp(x))                               \
@@ -54,7 +53,7 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
   do(pow, OF_C(pow)(x, y))                                               \
   do(sigmoid_grad, x *(1 - y) * y) /* x: of the output y */              \
   do(tanh_grad, x *(1 - y * y))                                          \
-  do(relu_grad, y > 0 ? x : 0)
+  do(relu_grad, y <= 0 ? 0 : x)
 
 #define TERNARY_OPERATIONS(do)          \
   do(where, x != 0 ? y : z)         \
@@ -110,6 +109,12 @@ BINARY_OPERATIONS(DEFINE_BINARY)
   }
 TERNARY_OPERATIONS(DEFINE_TERNARY)
 
+RUN(copy) {
+  if (sa) memcpy(o, a, n * sizeof(real));
+  else
+    for (int64_t i = 0; i < n; i++) o[i] = *a;
+}
+
 RUN(accumulate) {
   if (so) {
     SIMD for (int64_t i = 0; i < n; i++) o[i] += a[i * sa];
@@ -130,8 +135,8 @@ RUN(accumulate_max) {
 }
 
 #define ELEMENTWISE_OPERATIONS(do)                                                \
-  UNARY_OPERATIONS(do) BINARY_OPERATIONS(do) TERNARY_OPERATIONS(do) do(accumulate, ) \
-  do(accumulate_max, )
+  UNARY_OPERATIONS(do) BINARY_OPERATIONS(do) TERNARY_OPERATIONS(do) do(copy, )    \
+  do(accumulate, ) do(accumulate_max, )
 #define ENTRY(name, value) run_##name,
 static const elementwise ELEMENTWISE[] = {ELEMENTWISE_OPERATIONS(ENTRY)};
 #define NUM_ELEMENTWISE ((int64_t)(sizeof ELEMENTWISE / sizeof *ELEMENTWISE))

@@ -19,6 +19,7 @@
 #include "products.h"
 #include "functions.h"
 #include "elementwise.h"
+#include "row_sums.h"
 #include "program.h"
 
 /* Scratch memory of a block, in bytes: half of a small second cache. */

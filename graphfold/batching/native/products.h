@@ -60,11 +60,24 @@
 
 /* Writes the first few numbers of a vector. */
 static __attribute__((noinline)) void write_some(real *to, vector value, int64_t count,
-                                                 int64_t adds) {
+                                                 const real *added, int64_t is_relu) {
   real numbers[VECTOR_BYTES / sizeof(real)];
   memcpy(numbers, &value, sizeof value);
-  for (int64_t i = 0; i < count; i++) to[i] = adds ? to[i] + numbers[i] : numbers[i];
+  for (int64_t i = 0; i < count; i++) {
+    const real sum = added == NULL ? numbers[i] : numbers[i] + added[i];
+    to[i] = is_relu && sum < 0 ? 0 : sum;
+  }
 }
+
+/* Numbers below 0 as 0. */
+static inline vector relu(vector x) { return (vector)((mask)x & ~(x < 0)); }
+
+/* What is done with the sums of a tile before they are written. */
+typedef struct {
+  const real *added; /* rows that are added to them, or NULL */
+  int64_t stride;    /* from one to the next */
+  int64_t is_relu;   /* what is below 0 then becomes 0 */
+} end_of_tile;
 
 /* What is multiplied by: packed, or a matrix as it lies if its rows are whole vectors. */
 typedef struct {
@@ -82,7 +95,7 @@ typedef struct {
   int64_t panel_step, row_step; /* to the next panel, and to the next row of one */
   real *out;
   int64_t out_stride, num_rows, num_columns;
-  int64_t adds; /* to what is there already */
+  end_of_tile end;
 } tile;
 
 #define EACH_SUM(M, V) UNROLLED for (int i = 0; i < M; i++) UNROLLED for (int j = 0; j < V; j++)
@@ -102,15 +115,22 @@ typedef struct {
     EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
   }
 
-#define END_SUMS(M, V)                                                                        \
-  EACH_SUM(M, V) if (i < t->num_rows) {                                                       \
-    real *to = t->out + i * t->out_stride + j * LANES;                                        \
-    if ((j + 1) * LANES > t->num_columns) {                                                   \
-      write_some(to, sums[i][j], t->num_columns - j * LANES, t->adds);                        \
-    } else {                                                                                  \
-      if (t->adds) sums[i][j] += load(to);                                                    \
-      store(to, sums[i][j]);                                                                  \
-    }                                                                                         \
+#define END_SUMS(M, V, is_relu)                                                             \
+  {                                                                                         \
+    real *to = t->out;                                                                      \
+    const real *added = t->end.added;                                                       \
+    const int64_t stride = t->out_stride, added_stride = t->end.stride;                     \
+    if (V * LANES <= t->num_columns) {                                                      \
+      if (added != NULL)                                                                    \
+        EACH_SUM(M, V) sums[i][j] += load(added + i * added_stride + j * LANES);            \
+      if (is_relu) EACH_SUM(M, V) sums[i][j] = relu(sums[i][j]);                            \
+      EACH_SUM(M, V) store(to + i * stride + j * LANES, sums[i][j]);                        \
+    } else {                                                                                \
+      EACH_SUM(M, V) write_some(to + i * stride + j * LANES, sums[i][j],                    \
+                                smaller(t->num_columns - j * LANES, LANES),                 \
+                                added == NULL ? NULL : added + i * added_stride + j * LANES, \
+                                is_relu);                                                   \
+    }                                                                                       \
   }
 
 /* out = rows @ panels. */
@@ -121,7 +141,7 @@ typedef struct {
     const real *rows[M];                                                                \
     UNROLLED for (int i = 0; i < M; i++) rows[i] = x + i * stride;                      \
     for (int64_t k = 0; k < width; k++) ADD_TO_SUMS(M, V, rows[i][k])                   \
-    END_SUMS(M, V)                                                                      \
+    END_SUMS(M, V, t->end.is_relu)                                                      \
   }
 
 /* out = columns.T @ panels, for columns side by side. */
@@ -130,7 +150,7 @@ typedef struct {
                                                       int64_t stride, int64_t num_rows) {         \
     BEGIN_SUMS(M, V)                                                                              \
     for (int64_t r = 0; r < num_rows; r++, columns += stride) ADD_TO_SUMS(M, V, columns[i])       \
-    END_SUMS(M, V)                                                                                \
+    END_SUMS(M, V, 0)                                                                             \
   }
 
 #define DEFINE_TILES(M, V) \
@@ -155,6 +175,7 @@ static void multiply_panels(int64_t num_tile_rows, tile t, int64_t num_panels, c
     t.sums += done * t.sums_step;
     t.panels += done * t.panel_step;
     t.out += done * LANES;
+    if (t.end.added != NULL) t.end.added += done * LANES;
     t.num_columns -= done * LANES;
     num_panels -= done;
   }
@@ -228,10 +249,11 @@ static tile first_panels(right_side right, int64_t width, int64_t num_columns) {
   return (tile){ZEROS, 0, right.start, LANES, right.stride, .num_columns = num_columns};
 }
 
-/* out = x @ right + bias, the bias if it is packed with it. Tiles have as equally many rows as can
+/* out = x @ right + bias, the bias if it is packed with it, and what the end adds. Tiles have as equally many rows as can
  * be: one of a single row would take as long as one of many. */
 static void multiply_rows(const real *x, int64_t stride, int64_t width, right_side right,
-                          int64_t num_columns, real *out, int64_t out_stride, int64_t num_rows) {
+                          int64_t num_columns, real *out, int64_t out_stride, int64_t num_rows,
+                          end_of_tile end) {
   const tile first = first_panels(right, width, num_columns);
   const int64_t num_panels = pieces(num_columns, LANES);
   const int64_t num_tiles = pieces(num_rows, MAX_ROWS);
@@ -247,6 +269,8 @@ static void multiply_rows(const real *x, int64_t stride, int64_t width, right_si
       t.out_stride = out_stride;
       t.num_rows = num_here;
       t.num_columns -= panel * LANES;
+      t.end = end;
+      if (end.added != NULL) t.end.added += row * end.stride + panel * LANES;
       multiply_panels(num_here, t, smaller(num_panels - panel, few), x + row * stride, stride,
                       width);
     }
@@ -261,7 +285,8 @@ void multiply(const real *x, int64_t stride, int64_t width, const real *packed, 
 #pragma omp parallel for schedule(static) num_threads(num_threads) if (num_threads > 1)
   for (int64_t row = 0; row < num_rows; row += size)
     multiply_rows(x + row * stride, stride, width, (right_side){packed, 0}, num_columns,
-                  out + row * out_stride, out_stride, smaller(num_rows - row, size));
+                  out + row * out_stride, out_stride, smaller(num_rows - row, size),
+                  (end_of_tile){NULL});
 }
 
 /* Rows that lie apart. Row i is num_parts pieces of `width` numbers; piece p of it begins at
@@ -401,9 +426,10 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
       pack_terms(&x, row, num_terms, column, num_here, panels);
       for (int64_t i = 0; i < num_tiles; i++) {
         const int64_t at = i * MAX_ROWS;
-        const tile t = {panels, panel_size, panels + LANES, panel_size, LANES,
-                        total + at * num_columns + column, num_columns,
-                        smaller(MAX_ROWS, left_columns - at), num_here, row > 0};
+        real *to = total + at * num_columns + column;
+        const tile t = {panels, panel_size, panels + LANES, panel_size, LANES, to, num_columns,
+                        smaller(MAX_ROWS, left_columns - at), num_here,
+                        {row > 0 ? to : NULL, num_columns}};
         sum_columns(&t, columns + i * from_tile, in_strips ? MAX_ROWS : left_stride, num_terms);
       }
     }

@@ -28,12 +28,12 @@ typedef struct {
 typedef struct {
   int64_t buffer, offset, row; /* row: numbers from one row to the next */
   int64_t step[3];             /* from one number to the next in each dimension */
+  int64_t index;               /* which row is read, see `row_of` */
 } operand;
 
 typedef struct {
   int64_t operation, rows_of; /* what it computes a row for: each node, each edge, or the group */
   int64_t size[3];
-  int64_t index; /* which array of integers it reads, if any */
   operand out, in[6];
 } instruction;
 
@@ -45,8 +45,9 @@ typedef struct {
   int64_t address[];                  /* of every buffer, then of every array of integers */
 } program;
 
-static inline const int64_t *index_of(const program *p, int64_t number) {
-  return (const int64_t *)p->address[p->num_buffers + number];
+/* The array of integers by which an operand is read. */
+static inline const int64_t *index_of(const program *p, const operand *x) {
+  return (const int64_t *)p->address[p->num_buffers + x->index - 1];
 }
 
 enum { OF_NODES, OF_EDGES, OF_GROUP };
@@ -78,25 +79,57 @@ static inline int64_t first_row(const block *b, const instruction *i) {
   return i->rows_of == OF_EDGES ? b->first_edge : b->first_row;
 }
 
-/* An elementwise operation: all rows in one run where every operand lies in one piece. */
-static void run_elementwise(const block *b, const instruction *i, elementwise run) {
+enum { OWN_ROW = 0, ROW_OF_NODE = -1 };
+
+/* Which row of an operand is read for one of a block: the own one, that of an edge's node, or what an
+ * array of integers names. */
+typedef struct {
+  const real *start;
+  int64_t row, of_node;
+  const int64_t *named; /* NULL: not by name */
+} rows_read;
+
+static inline rows_read find_rows(const block *b, const instruction *i, const operand *x) {
+  return (rows_read){find(b, x), x->row, x->index == ROW_OF_NODE,
+                     x->index > OWN_ROW ? index_of(b->p, x) + first_row(b, i) : NULL};
+}
+
+static inline const real *row_of(const rows_read *x, int64_t row, int64_t node) {
+  return x->start + x->row * (x->named != NULL ? x->named[row] : x->of_node ? node : row);
+}
+
+/* An elementwise operation row by row. */
+static void run_rows(const block *b, const instruction *i, elementwise run) {
   const operand *o = &i->out, *x = &i->in[0], *y = &i->in[1], *z = &i->in[2];
-  const int64_t n = i->size[2], num_rows = count_rows(b, i);
+  const rows_read of_x = find_rows(b, i, x), of_y = find_rows(b, i, y), of_z = find_rows(b, i, z);
+  const int64_t num_rows = count_rows(b, i), *edge_end = b->links->edge_ptr + b->first_row;
   real *to = find(b, o);
-  const real *from_x = find(b, x), *from_y = find(b, y), *from_z = find(b, z);
-  const int64_t so = o->step[2], sx = x->step[2], sy = y->step[2], sz = z->step[2];
-  if (i->size[0] * i->size[1] == 1 && o->row == n * so && x->row == n * sx && y->row == n * sy &&
-      z->row == n * sz) {
-    run(num_rows * n, to, so, from_x, sx, from_y, sy, from_z, sz);
-    return;
-  }
-  for (int64_t r = 0; r < num_rows; r++)
+  for (int64_t r = 0, node = 0; r < num_rows; r++, to += o->row) {
+    if (i->rows_of == OF_EDGES)
+      while (edge_end[node] <= b->first_edge + r) node++;
+    const real *at_x = row_of(&of_x, r, node), *at_y = row_of(&of_y, r, node);
+    const real *at_z = row_of(&of_z, r, node);
     for (int64_t j = 0; j < i->size[0]; j++)
       for (int64_t k = 0; k < i->size[1]; k++)
-        run(n, to + r * o->row + j * o->step[0] + k * o->step[1], so,
-            from_x + r * x->row + j * x->step[0] + k * x->step[1], sx,
-            from_y + r * y->row + j * y->step[0] + k * y->step[1], sy,
-            from_z + r * z->row + j * z->step[0] + k * z->step[1], sz);
+        run(i->size[2], to + j * o->step[0] + k * o->step[1], o->step[2],
+            at_x + j * x->step[0] + k * x->step[1], x->step[2],
+            at_y + j * y->step[0] + k * y->step[1], y->step[2],
+            at_z + j * z->step[0] + k * z->step[1], z->step[2]);
+  }
+}
+
+/* The same, all rows in one run if every operand lies in one piece. */
+static void run_elementwise(const block *b, const instruction *i, elementwise run) {
+  const int64_t n = i->size[2];
+  int64_t is_one_piece = i->size[0] * i->size[1] == 1 && i->out.row == n * i->out.step[2];
+  for (int64_t k = 0; k < 3; k++)
+    is_one_piece &= i->in[k].index == OWN_ROW && i->in[k].row == n * i->in[k].step[2];
+  if (!is_one_piece) {
+    run_rows(b, i, run);
+    return;
+  }
+  run(count_rows(b, i) * n, find(b, &i->out), i->out.step[2], find(b, &i->in[0]), i->in[0].step[2],
+      find(b, &i->in[1]), i->in[1].step[2], find(b, &i->in[2]), i->in[2].step[2]);
 }
 
 static inline void copy_row(real *to, const real *from, int64_t n) {
@@ -112,27 +145,41 @@ static inline void add_row(real *to, const real *from, int64_t n) {
   for (int64_t node = 0, begin = 0, end; node < (b)->num_rows; node++, begin = end)          \
     if ((end = (b)->links->edge_ptr[(b)->first_row + node] - (b)->first_edge), 1)
 
-static inline void add_times(real *to, real factor, const real *from, int64_t n) {
-  SIMD for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
-}
-
 /* Operations on rows, beside those of elementwise.h. */
 
-/* out = in[0] @ the weight that in[1] describes */
-static void multiply_block(const block *b, const instruction *i) {
+/* out = in[0] @ the weight that in[1] describes, plus in[2], */
+static void multiply_block(const block *b, const instruction *i, end_of_tile end) {
   const right_side *right = (const right_side *)find(b, &i->in[1]);
   multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], *right, i->size[2], find(b, &i->out),
-                i->out.row, count_rows(b, i));
+                i->out.row, count_rows(b, i), end);
 }
 
-/* The row of in[0] that an array of integers names. */
+static void multiply_only(const block *b, const instruction *i) {
+  multiply_block(b, i, (end_of_tile){NULL});
+}
+
+/* the row of in[2] added to it, */
+static void multiply_add(const block *b, const instruction *i) {
+  multiply_block(b, i, (end_of_tile){find(b, &i->in[2]), i->in[2].row});
+}
+
+/* and nothing left below 0. */
+static void multiply_relu(const block *b, const instruction *i) {
+  multiply_block(b, i, (end_of_tile){NULL, .is_relu = 1});
+}
+
+static void multiply_add_relu(const block *b, const instruction *i) {
+  multiply_block(b, i, (end_of_tile){find(b, &i->in[2]), i->in[2].row, 1});
+}
+
+/* Rows of in[0], copied; faster than one elementwise copy for each. */
 static void gather(const block *b, const instruction *i) {
-  const int64_t n = i->size[2], *row = index_of(b->p, i->index);
-  const int64_t first = first_row(b, i), count = count_rows(b, i);
+  const int64_t n = i->size[2], count = count_rows(b, i);
+  const int64_t *row = index_of(b->p, &i->in[0]) + first_row(b, i);
   const real *from = find(b, &i->in[0]);
   real *to = find(b, &i->out);
   for (int64_t e = 0; e < count; e++)
-    copy_row(to + e * i->out.row, from + row[first + e] * i->in[0].row, n);
+    copy_row(to + e * i->out.row, from + row[e] * i->in[0].row, n);
 }
 
 /* Node: the sum over its edges of the rows of in[0] that they read, or that are theirs without `row`;
@@ -142,24 +189,23 @@ static inline void add_edges(const block *b, const instruction *i, const int64_t
   const int64_t n = i->size[2];
   const real *from = find(b, &i->in[0]);
   EACH_NODE(b, node) {
-    real *to = find(b, &i->out) + node * i->out.row;
-    memset(to, 0, n * sizeof(real));
-    for (int64_t e = begin; e < end; e++) {
-      const real *read = from + (row == NULL ? e : row[e]) * i->in[0].row;
-      if (weight == NULL) add_row(to, read, n);
-      else add_times(to, weight[e * i->in[1].row], read, n);
-    }
+    row_sum sum;
+    begin_sum(&sum, find(b, &i->out) + node * i->out.row, n);
+    for (int64_t e = begin; e < end; e++)
+      note(&sum, from + (row == NULL ? e : row[e]) * i->in[0].row,
+           weight == NULL ? 1 : weight[e * i->in[1].row]);
+    end_sum(&sum);
   }
 }
 
 static void sum_edges(const block *b, const instruction *i) { add_edges(b, i, NULL, NULL); }
 
 static void gather_sum(const block *b, const instruction *i) {
-  add_edges(b, i, index_of(b->p, i->index) + b->first_edge, NULL);
+  add_edges(b, i, index_of(b->p, &i->in[0]) + b->first_edge, NULL);
 }
 
 static void gather_weighted(const block *b, const instruction *i) {
-  add_edges(b, i, index_of(b->p, i->index) + b->first_edge, find(b, &i->in[1]));
+  add_edges(b, i, index_of(b->p, &i->in[0]) + b->first_edge, find(b, &i->in[1]));
 }
 
 /* Node: the maximum over its edges, 0 without edges. */
@@ -175,16 +221,6 @@ static void max_edges(const block *b, const instruction *i) {
   }
 }
 
-/* Edge: the row of its node. */
-static void expand(const block *b, const instruction *i) {
-  const int64_t n = i->size[2];
-  real *to = find(b, &i->out);
-  EACH_NODE(b, node) {
-    const real *from = find(b, &i->in[0]) + node * i->in[0].row;
-    for (int64_t e = begin; e < end; e++) copy_row(to + e * i->out.row, from, n);
-  }
-}
-
 /* Node: how many edges it has. */
 static void count_edges(const block *b, const instruction *i) {
   real *to = find(b, &i->out);
@@ -193,7 +229,7 @@ static void count_edges(const block *b, const instruction *i) {
 
 /* The number in an array of integers, one for each row of the pass. */
 static void integer(const block *b, const instruction *i) {
-  const int64_t count = count_rows(b, i), *number = index_of(b->p, i->index) + first_row(b, i);
+  const int64_t count = count_rows(b, i), *number = index_of(b->p, &i->in[0]) + first_row(b, i);
   real *to = find(b, &i->out);
   for (int64_t r = 0; r < count; r++) to[r * i->out.row] = (real)number[r];
 }
@@ -208,36 +244,27 @@ typedef struct {
   const real *weighted, *weight; /* by the nodes that read a row, times the weight of the edge */
 } asked;
 
-/* Copies the first of what is added up; adds the others. */
-static inline void put_row(real *to, const real *from, int64_t n, int64_t *is_set) {
-  if (*is_set) add_row(to, from, n);
-  else copy_row(to, from, n);
-  *is_set = 1;
-}
-
 /* to = all that is asked of a row. */
 static void pull_row(const links *l, int64_t row, int64_t n, const asked *a, real *to) {
   const int64_t where = a->outside == NULL ? -1 : a->place == NULL ? row : a->place[row];
-  int64_t is_set = 0;
-  if (where >= 0) put_row(to, a->outside + where * n, n, &is_set);
+  row_sum sum;
+  begin_sum(&sum, to, n);
+  if (where >= 0) note(&sum, a->outside + where * n, 1);
   if (a->of_edges != NULL || a->of_nodes != NULL || a->weighted != NULL)
     for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++) {
       const int64_t edge = l->reader_edge[r], node = l->reader_row[r] + 1;
-      if (a->of_edges != NULL) put_row(to, a->of_edges + edge * n, n, &is_set);
-      if (a->of_nodes != NULL) put_row(to, a->of_nodes + node * n, n, &is_set);
-      if (a->weighted == NULL) continue;
-      if (!is_set) memset(to, 0, n * sizeof(real));
-      add_times(to, a->weight[edge], a->weighted + node * n, n);
-      is_set = 1;
+      if (a->of_edges != NULL) note(&sum, a->of_edges + edge * n, 1);
+      if (a->of_nodes != NULL) note(&sum, a->of_nodes + node * n, 1);
+      if (a->weighted != NULL) note(&sum, a->weighted + node * n, a->weight[edge]);
     }
   if (a->of_next != NULL && l->next_ptr != NULL)
     for (int64_t r = l->next_ptr[row]; r < l->next_ptr[row + 1]; r++)
-      put_row(to, a->of_next + (l->next_row[r] + 1) * n, n, &is_set);
-  if (!is_set) memset(to, 0, n * sizeof(real));
+      note(&sum, a->of_next + (l->next_row[r] + 1) * n, 1);
+  end_sum(&sum);
 }
 
 static void pull(const block *b, const instruction *i) {
-  const asked a = {find(b, &i->in[0]), index_of(b->p, i->index), find(b, &i->in[1]),
+  const asked a = {find(b, &i->in[0]), index_of(b->p, &i->in[0]), find(b, &i->in[1]),
                    find(b, &i->in[2]), find(b, &i->in[3]), find(b, &i->in[4]), find(b, &i->in[5])};
   for (int64_t r = 0; r < b->num_rows; r++)
     pull_row(b->links, b->first_row + r, i->size[2], &a, find(b, &i->out) + r * i->out.row);
@@ -246,8 +273,8 @@ static void pull(const block *b, const instruction *i) {
 /* in[0] of an edge is added to the row of a table that its number names. Every thread has a table of
  * its own; how many numbers it has is the first of another array. */
 static void look_up_add(const block *b, const instruction *i) {
-  const int64_t n = i->size[2], *number = index_of(b->p, i->index) + b->first_edge;
-  real *table = find(b, &i->out) + b->thread * index_of(b->p, i->size[0])[0];
+  const int64_t n = i->size[2], *number = index_of(b->p, &i->in[0]) + b->first_edge;
+  real *table = find(b, &i->out) + b->thread * index_of(b->p, &i->out)[0];
   for (int64_t e = 0; e < b->num_edges; e++)
     add_row(table + number[e] * n, find(b, &i->in[0]) + e * i->in[0].row, n);
 }
@@ -281,9 +308,10 @@ static void end_of_stage(const block *b, const instruction *i) {
 }
 
 #define ROW_OPERATIONS(do)                                                                         \
-  do(multiply, multiply_block) do(gather, gather) do(gather_sum, gather_sum)                       \
+  do(multiply, multiply_only) do(multiply_add, multiply_add) do(multiply_relu, multiply_relu)      \
+  do(multiply_add_relu, multiply_add_relu) do(gather, gather) do(gather_sum, gather_sum)           \
   do(gather_weighted, gather_weighted) do(sum_edges, sum_edges) do(max_edges, max_edges)           \
-  do(expand, expand) do(count_edges, count_edges) do(integer, integer) do(pull, pull)              \
+  do(count_edges, count_edges) do(integer, integer) do(pull, pull)                                 \
   do(look_up_add, look_up_add) do(sum_of_group, sum_of_group) do(end_of_stage, end_of_stage)
 #define FUNCTION(name, function) function,
 static void (*const ON_ROWS[])(const block *, const instruction *) = {ROW_OPERATIONS(FUNCTION)};

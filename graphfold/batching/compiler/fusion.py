@@ -1,0 +1,78 @@
+"""Fusion: values that are computed only where another is computed from them.
+
+An elementwise operation reads rows of others where they lie, instead of copies of them. A product
+adds other rows to its sums, and applies relu to them, before it writes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterator, Sequence
+from typing import TypeAlias
+
+from graphfold.batching.compiler.values import (
+    COPIED_ROWS,
+    MEAN_OF_GROUP,
+    ON_ROWS,
+    PRODUCTS,
+    SINKS,
+    Value,
+    View,
+)
+
+#: Values that have no memory of their own.
+Fused: TypeAlias = Collection[Value]
+
+#: Operations that do not read one row at a time, number by number.
+_NOT_ELEMENTWISE = (*ON_ROWS, *PRODUCTS, *SINKS, MEAN_OF_GROUP)
+
+
+def fuse(values: Sequence[Value], places: Container[Value]) -> Fused:
+    """Those of some values that are computed with the one that reads them.
+
+    Args:
+        values: in the order in which they are computed.
+        places: those that lie in buffers of the pass.
+    """
+    times = Counter(view.value for value in values for view in value.inputs)
+    fused: set[Value] = set()
+    for value in values:
+        own = [view for view in value.inputs if times[view.value] == 1]
+        own = [v for v in own if v.value not in places and v.space == v.value.space == value.space]
+        ended = next((view for view in own if _ends(value, view, fused)), None)
+        if ended is not None:
+            fused.add(ended.value)
+        elif value.operation not in _NOT_ELEMENTWISE:
+            fused.update(view.value for view in own if view.value.operation in COPIED_ROWS)
+    return fused
+
+
+def _ends(value: Value, view: View, fused: Fused) -> bool:
+    """True if a value adds a row to a product, or is relu of a product or of that."""
+    source, shape = view.value, value.shape
+    if value.operation not in ("add", "relu") or not view.is_all or view.shape != shape:
+        return False
+    if value.operation == "add":
+        others = [other for other in value.inputs if other is not view]
+        is_row = all(x.space == value.space and x.is_contiguous for x in others)
+        return source.operation in PRODUCTS and is_row
+    return source.operation in PRODUCTS or product_of(source, fused) is not None
+
+
+def product_of(value: Value, fused: Fused) -> Value | None:
+    """The product that is computed with a value."""
+    for view in value.inputs:
+        if view.value in fused and view.value.operation in PRODUCTS:
+            return view.value
+        if view.value in fused and value.operation == "relu":
+            return product_of(view.value, fused)
+    return None
+
+
+def reads(value: Value, fused: Fused) -> Iterator[Value]:
+    """The values that are read where a value is computed."""
+    for view in value.inputs:
+        if view.value in fused:
+            yield from reads(view.value, fused)
+        else:
+            yield view.value

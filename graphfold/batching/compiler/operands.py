@@ -1,0 +1,109 @@
+"""Operands: where instructions find the values that they read, and put those that they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from graphfold.batching.compiler.fusion import Fused
+from graphfold.batching.compiler.program import (
+    ONE,
+    PER_THREAD,
+    SCRATCH_EDGES,
+    SCRATCH_NODES,
+    Key,
+    Place,
+)
+from graphfold.batching.compiler.scratch import Scratch
+from graphfold.batching.compiler.values import CONSTANT, NODES, Value, View
+
+#: What an operand takes in an instruction.
+OPERAND_SIZE = 7
+#: Which row is read, as in native/program.h: the own one, or that of an edge's node. Otherwise, the
+#: number of an array of integers that names it.
+OWN_ROW, ROW_OF_NODE = 0, -1
+#: What a copied row is a copy of, and the array of integers that names it.
+_COPIED = {
+    "gather": ("read", "child_row"),
+    "gather_previous": ("read", "previous_row"),
+    "look_up": ("table", "kind"),
+}
+
+
+class Operand(NamedTuple):
+    """A place where an instruction reads or writes, as in native/program.h."""
+
+    buffer: int
+    offset: int
+    row: int
+    steps: tuple[int, ...]
+    read: int = OWN_ROW
+
+    def laid_out(self, steps: Sequence[int]) -> list[int]:
+        """Its numbers in an instruction, with the steps of three dimensions."""
+        return [self.buffer, self.offset, self.row, *steps, self.read]
+
+    @property
+    def of_row(self) -> list[int]:
+        """The same for an operation on whole rows."""
+        return self.laid_out((0, 0, 1))
+
+
+class Operands:
+    """The buffers, arrays of integers and numbers of a program, found as they are asked for.
+
+    Args:
+        places: values that lie in buffers of the pass.
+        scratch: where other values lie.
+        fused: those that lie nowhere.
+    """
+
+    def __init__(self, places: Mapping[Value, Place], scratch: Scratch, fused: Fused) -> None:
+        self._places, self._scratch, self._fused = places, scratch, fused
+        self.buffers: dict[tuple[int, int, int, Key | None], int] = {}
+        self.indices: dict[Key, int] = {}
+        self.numbers: dict[Value, int] = {}
+
+    def of(self, view: View) -> Operand:
+        """The operand of a view."""
+        value, offset = view.value, view.offset
+        if value in self._fused:
+            source = self.copied(value)
+            return source._replace(offset=source.offset + offset, steps=view.steps)
+        if value in self._places:
+            place = self._places[value]
+            buffer = self._buffer(place.space, place.size, 0, place.key)
+            if place.space == ONE:  # one row for all
+                return Operand(buffer, offset, 0, view.steps)
+        elif value.operation == CONSTANT and value.name:
+            buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
+        elif value.operation == CONSTANT:
+            buffer = self._buffer(ONE, 0, 0, ("numbers", ""))
+            offset += self.numbers.setdefault(value, len(self.numbers))
+        else:
+            space = SCRATCH_NODES if value.space == NODES else SCRATCH_EDGES
+            buffer = self._buffer(space, 0, self._scratch.places[value], None)
+        return Operand(buffer, offset, view.row, view.steps)
+
+    def copied(self, value: Value) -> Operand:
+        """The operand of the rows that an operation copies."""
+        if value.operation == "expand":
+            return self.of(value.inputs[0])._replace(read=ROW_OF_NODE)
+        kind, index = _COPIED[value.operation]
+        source = self.whole(kind, value.name, value.size)
+        return source._replace(steps=value.view.steps, read=self.index(index))
+
+    def whole(self, kind: str, name: str, size: int) -> Operand:
+        """A buffer of rows of so many numbers that is read anywhere."""
+        return Operand(self._buffer(ONE, 0, 0, (kind, name)), 0, size, ())
+
+    def per_thread(self, kind: str, name: str, size: int) -> Operand:
+        """A row of so many numbers that each thread has of its own."""
+        return Operand(self._buffer(PER_THREAD, size, 0, (kind, name)), 0, 0, ())
+
+    def index(self, kind: str, name: str = "") -> int:
+        """The number of an array of integers, counted from one."""
+        return self.indices.setdefault((kind, name), len(self.indices) + 1)
+
+    def _buffer(self, space: int, size: int, start: int, key: Key | None) -> int:
+        return self.buffers.setdefault((space, size, start, key), len(self.buffers))

@@ -1,0 +1,39 @@
+"""Recomputation: what backward computes again, and where."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
+from graphfold.batching.compiler.values import EDGE, EDGES, NODES, Value, ValueBuilder
+
+
+@pytest.fixture
+def to() -> ValueBuilder:
+    return ValueBuilder(None)
+
+
+def test_messages_made_of_rows_are_computed_again(to):
+    rows, bond = to.add("gather", EDGES, (4,), name="h"), Value(EDGE, EDGES, (4,), name="b").view
+    total = to.apply("add", rows, bond)
+    assert is_cheap(rows.value)
+    assert is_cheap(to.apply("relu", total).value)
+    assert not is_cheap(to.apply("tanh", total).value)
+    assert not is_cheap(to.apply("relu", to.apply("exp", rows)).value)
+
+
+def test_sums_of_nodes_are_kept(to):
+    total = to.add("gather_sum", NODES, (4,), name="h")
+    assert is_cheap(total.value)
+    assert not is_cheap(to.apply("relu", total).value)
+
+
+def test_each_is_computed_where_it_is_first_read(to):
+    first, second, third = (to.add("gather", EDGES, (4,), name=name) for name in "abc")
+    total = to.apply("add", first, second)
+    again, to.values[:] = list(to.values), []
+    one, two = to.apply("neg", second), to.apply("mul", total, second)
+    values = placed_before_readers(again, [one.value, two.value])
+    wanted = [second, one, first, total, two, third]
+    assert [value.operation for value in values] == [view.value.operation for view in wanted]
+    assert all(found is view.value for found, view in zip(values, wanted, strict=True))
