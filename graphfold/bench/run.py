@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ BENCHMARKS = {
 #: The graphs of these are generated, so there is no config to override.
 WITHOUT_CONFIG = ("treefc",)
 
+#: These measure several models, or graphs of several shapes.
+WITH_SHAPES = ("treefc", "trees", "molecules")
+
 #: These measure a GPU as well.
 ON_GPU = ("treefc", "sst", "trees", "sequence", "molecules")
 
@@ -72,10 +75,12 @@ def run_bench(name: str, settings: Settings, json_path: Path | None = None) -> i
     check_settings(name, settings)
     check_output(json_path)
     facts = use_machine(settings.threads, settings.device)
-    rows = measure_rows(name, settings)
+    rows: list[Row] = []
+    for row in measure_rows(name, settings):
+        rows.append(row)
+        if json_path is not None:  # what there is, should the rest be stopped
+            write_rows(json_path, rows, facts)
     print_rows(name, rows, facts)
-    if json_path is not None:
-        write_rows(json_path, rows, facts)
     return 0
 
 
@@ -87,6 +92,8 @@ def check_settings(name: str, settings: Settings) -> None:
         raise ConfigError(f"there is no benchmark '{name}'.{hint} Use {', '.join(names)}.")
     if name in WITHOUT_CONFIG and settings.overrides:
         raise ConfigError(f"benchmark '{name}' takes no overrides, not '{settings.overrides[0]}'.")
+    if name not in WITH_SHAPES and settings.shapes:
+        raise ConfigError(f"benchmark '{name}' has no shapes. Leave out --shape.")
     for override in settings.overrides:
         key = override.partition("=")[0].lstrip("+")
         if key in OPTIONS:
@@ -99,17 +106,15 @@ def check_settings(name: str, settings: Settings) -> None:
         raise ConfigError("--device is 'cuda', but there is no CUDA device. Leave it out.")
 
 
-def measure_rows(name: str, settings: Settings) -> list[Row]:
-    """All rows; on a terminal, each is also told as it comes, because all may take minutes."""
+def measure_rows(name: str, settings: Settings) -> Iterator[Row]:
+    """Measures all rows; on a terminal, tells each as it comes, because all may take minutes."""
     rows: Iterable[Row] = importlib.import_module(BENCHMARKS[name]).rows(settings)
-    found = []
     for row in rows:
-        found.append(row)
         if sys.stderr.isatty():
             setting = f"{row.shape} {row.hidden_size} x {row.batch_size}".strip()
             speed = f"{row.examples_per_second:,.0f} examples/s"
             print(row.benchmark, setting, row.phase, row.variant, speed, file=sys.stderr)
-    return found
+        yield row
 
 
 def write_rows(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from graphfold.bench.measure import Row
+from graphfold.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Settings:
     Args:
         batch_sizes: in place of the benchmark's own, if there are any.
         hidden_sizes: likewise.
+        shapes: the models or graphs to measure; all of the benchmark if there are none.
         threads: of torch.
         device: where models and batches are, "cpu" or "cuda".
         overrides: of the config, for benchmarks of an experiment.
@@ -26,6 +28,7 @@ class Settings:
 
     batch_sizes: Sequence[int] = ()
     hidden_sizes: Sequence[int] = ()
+    shapes: Sequence[str] = ()
     threads: int = 1
     device: str = "cpu"
     overrides: Sequence[str] = ()
@@ -36,6 +39,19 @@ class Settings:
     ) -> Iterator[tuple[int, int]]:
         """(hidden size, batch size) of every model and batch; the arguments are the defaults."""
         yield from product(self.hidden_sizes or hidden_sizes, self.batch_sizes or batch_sizes)
+
+    def chosen(self, shapes: Iterable[str]) -> list[str]:
+        """Those of a benchmark's shapes that are to be measured.
+
+        Raises:
+            ConfigError: if it has not one that was asked for.
+        """
+        known = list(shapes)
+        for shape in self.shapes:
+            if shape not in known:
+                hint = did_you_mean(shape, known)
+                raise ConfigError(f"--shape has no '{shape}'.{hint} Use {', '.join(known)}.")
+        return [shape for shape in known if not self.shapes or shape in self.shapes]
 
     def row(
         self, benchmark: str, batch_size: int, hidden_size: int, phase: str = "", **more: Any

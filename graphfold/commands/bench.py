@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=_numbers, metavar="N,..", help="batch sizes")
     parser.add_argument("--hidden-size", type=_numbers, metavar="N,..", help="widths")
     parser.add_argument(
+        "--shape", type=_words, metavar="NAME,..", help="only these models, or shapes of graphs"
+    )
+    parser.add_argument(
         "--device",
         metavar="DEVICE",
         choices=DEVICES,
@@ -63,6 +66,10 @@ def _numbers(text: str) -> list[int]:
     return [positive(part) for part in text.split(",")]
 
 
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints the table of speeds; writes it with --json."""
     keep_to(args.isa)
@@ -73,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(
         batch_sizes=args.batch_size or (),
         hidden_sizes=args.hidden_size or (),
+        shapes=args.shape or (),
         threads=args.threads,
         device=args.device,
         overrides=args.overrides,

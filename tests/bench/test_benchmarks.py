@@ -7,7 +7,8 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from graphfold.batching import POLICIES
 from graphfold.batching.native.library import why_missing
 from graphfold.bench import measure
 from graphfold.bench.baselines.molecule_models import has_chemprop, has_geometric
-from graphfold.bench.benchmarks import molecules, predict_table, train, trees
+from graphfold.bench.benchmarks import molecules, predict_table, train, treefc, trees
 from graphfold.bench.mixed_graphs import FAMILIES
 from graphfold.bench.run import BENCHMARKS, PAGE
+from graphfold.bench.settings import Settings
+from graphfold.errors import ConfigError
 
 Rows = list[dict[str, Any]]
 Bench = Callable[..., Rows]
@@ -139,6 +142,29 @@ def test_molecules(bench: Bench) -> None:
     assert shared == {*OWN, "product_floor"}
 
 
+def test_chosen_shapes(bench: Bench) -> None:
+    sizes = ["--batch-size", "4", "--hidden-size", "8"]
+    rows = bench("molecules", "--shape", "gat,gcn", *sizes)
+    assert {row["shape"] for row in rows} == {"gcn", "gat"}
+    rows = bench("treefc", "--shape", "random", *sizes, data=False)
+    assert {row["shape"] for row in rows} == {"random"}
+    rows = bench("trees", "--shape", "tree_rnn", *sizes)
+    assert {row["shape"] for row in rows} == {"tree_rnn"}
+
+
+def test_what_was_measured_is_written_if_the_rest_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(settings: Settings) -> Iterator[measure.Row]:
+        yield replace(settings.row("treefc", 1, 4), variant="graphfold", examples_per_second=1.0)
+        raise ConfigError("the rest failed.")
+
+    monkeypatch.setattr(treefc, "rows", rows)
+    path = tmp_path / "rows.json"
+    assert run("bench", "treefc", "--json", path) == 2
+    assert [row["variant"] for row in json.loads(path.read_text())] == ["graphfold"]
+
+
 def test_schedule(bench: Bench) -> None:
     rows = bench("schedule", "--batch-size", "4")
     policies = ["graphfold", *(policy for policy in POLICIES if policy != "depth")]
@@ -200,6 +226,8 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
         ("sst data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file\. Get it from"),
         ("sequence data.root=/nowhere", r"/nowhere/sst/train\.txt: no such file"),
         ("predict --batch-size 3", r"one record at a time\. Leave out --batch-size"),
+        ("molecules --shape gcn,gune", r"no 'gune'\. Did you mean 'gine'\? Use dmpnn, gine, gcn"),
+        ("sst --shape gcn", r"benchmark 'sst' has no shapes\. Leave out --shape"),
         ("train --device cuda", r"'train' measures a CPU\. Leave out --device"),
         ("sst --device gpu", r"no device 'gpu'"),
         ("sst --isa avx3", r"no isa 'avx3'\. Did you mean 'avx2'\?"),

@@ -19,7 +19,7 @@ with equal surroundings are equal nodes. Variants, on the same weights:
   `pip install -c constraints.txt chemprop`;
 - `product_floor`: the matrix products of graphfold's plan alone, where they are those of nodes.
 
-    graphfold bench molecules --batch-size 64,512 --hidden-size 300
+    graphfold bench molecules --shape dmpnn,gine,gcn --batch-size 64,512 --hidden-size 300
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def rows(settings: Settings) -> Iterator[Row]:
         GraphfoldError: if the corpus is not there.
         RuntimeError: if a variant computes something else than graphfold.
     """
-    for shape, own in SHAPES.items():
+    for shape in settings.chosen(SHAPES):
+        own = SHAPES[shape]
         data = load_data([*own, *settings.overrides], settings.config_dir)
         widths = WIDTHS.get(shape, HIDDEN_SIZES)
         for hidden_size, batch_size in settings.sizes(widths, BATCH_SIZES):

@@ -65,7 +65,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     """
     for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
         contests = []
-        for shape in SHAPES:
+        for shape in settings.chosen(SHAPES):
             setting = settings.row("treefc", batch_size, hidden_size, shape=shape)
             dag = make_trees(shape, batch_size)
             few = select(dag, range(min(batch_size, TREES_ONE_BY_ONE)))

@@ -64,8 +64,8 @@ def rows(settings: Settings) -> Iterator[Row]:
         RuntimeError: if a variant computes something else than graphfold.
     """
     for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, BATCH_SIZES):
-        for model, experiment in MODELS.items():
-            own = [f"experiment={experiment}", f"model={model}", "model.dropout=0"]
+        for model in settings.chosen(MODELS):
+            own = [f"experiment={MODELS[model]}", f"model={model}", "model.dropout=0"]
             found = load_sized(own, (hidden_size, batch_size), settings)
             batches = [found.plan(batch, share=False) for batch in found.batches(NUM_BATCHES)]
             require_equal(make_variants(found.double(), batches[:1]))
