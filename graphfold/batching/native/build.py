@@ -21,11 +21,14 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 SOURCES = (
     "vectors.h",
+    "tiles.h",
+    "packing.h",
     "products.h",
     "functions.h",
     "elementwise.h",
     "row_sums.h",
     "program.h",
+    "rows.h",
     "pass.c",
 )
 

@@ -13,14 +13,16 @@
 #define THREAD 0
 #endif
 
-#define MAX_PARTS 64
 #define MAX_BUFFERS 256
 #include "vectors.h"
+#include "tiles.h"
+#include "packing.h"
 #include "products.h"
 #include "functions.h"
 #include "elementwise.h"
 #include "row_sums.h"
 #include "program.h"
+#include "rows.h"
 
 /* Scratch memory of a block, in bytes: half of a small second cache. */
 #define BLOCK_BYTES (192 * 1024)

@@ -30,3 +30,30 @@ static inline void store(real *to, vector value) { *(vector *)to = value; }
 
 static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t pieces(int64_t whole, int64_t piece) { return (whole + piece - 1) / piece; }
+
+/* FUSED_float, FUSED_double: number * right + sum, rounded once. Compilers may take two operations
+ * for that in one tile and one in another, and then a row's bits would hang on its tile. */
+#if defined(__AVX512F__)
+#define FUSED_float(number, right, sum) \
+  (vector)_mm512_fmadd_ps(_mm512_set1_ps(number), (__m512)(right), (__m512)(sum))
+#define FUSED_double(number, right, sum) \
+  (vector)_mm512_fmadd_pd(_mm512_set1_pd(number), (__m512d)(right), (__m512d)(sum))
+#elif defined(__AVX__) && defined(__FMA__)
+#define FUSED_float(number, right, sum) \
+  (vector)_mm256_fmadd_ps(_mm256_set1_ps(number), (__m256)(right), (__m256)(sum))
+#define FUSED_double(number, right, sum) \
+  (vector)_mm256_fmadd_pd(_mm256_set1_pd(number), (__m256d)(right), (__m256d)(sum))
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define FUSED_float(number, right, sum) \
+  (vector)vfmaq_n_f32((float32x4_t)(sum), (float32x4_t)(right), number)
+#define FUSED_double(number, right, sum) \
+  (vector)vfmaq_n_f64((float64x2_t)(sum), (float64x2_t)(right), number)
+#else /* there is no such operation */
+#define FUSED_float(number, right, sum) (number) * (right) + (sum)
+#define FUSED_double(number, right, sum) (number) * (right) + (sum)
+#endif
+
+#define JOINED(a, b) a##b
+#define FUSED_OF(real) JOINED(FUSED_, real)
+#define FUSED FUSED_OF(real)
