@@ -202,7 +202,7 @@ RULES: Mapping[str, Callable[[Backward, Value, View], Asked]] = {
     "reciprocal": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("mul", y, y)))),
     "sigmoid": _unary(lambda b, g, x, y: b.do("sigmoid_grad", g, y)),
     "tanh": _unary(lambda b, g, x, y: b.do("tanh_grad", g, y)),
-    "relu": _unary(lambda b, g, x, y: b.do("relu_grad", g, x if is_cheap(x.value) else y)),
+    "relu": _unary(lambda b, g, x, y: b.do("relu_grad", g, x if is_cheap(y.value) else y)),
     "sin": _unary(lambda b, g, x, y: b.do("mul", g, b.do("cos", x))),
     "cos": _unary(lambda b, g, x, y: b.do("neg", b.do("mul", g, b.do("sin", x)))),
     "erf": _unary(

@@ -43,13 +43,13 @@ class Composed:
         self._do = to.apply
 
     def add(self, x: Operand, y: Operand, alpha: float = 1) -> View:
-        return self._do("add", x, y if alpha == 1 else self._times(y, alpha))
+        return self._do("add", x, self._times(y, alpha))
 
     def sub(self, x: Operand, y: Operand, alpha: float = 1) -> View:
-        return self._do("sub", x, y if alpha == 1 else self._times(y, alpha))
+        return self._do("sub", x, self._times(y, alpha))
 
     def rsub(self, x: Operand, y: Operand, alpha: float = 1) -> View:
-        return self._do("sub", y, x if alpha == 1 else self._times(x, alpha))
+        return self._do("sub", y, self._times(x, alpha))
 
     def div(self, x: Operand, y: Operand, rounding_mode: str | None = None) -> View:
         if rounding_mode is not None:
@@ -71,7 +71,7 @@ class Composed:
         return self._do("pow", x, exponent)
 
     def addcmul(self, x: View, y: View, z: View, value: float = 1) -> View:
-        return self._do("fma", y if value == 1 else self._times(y, value), z, x)
+        return self._do("fma", self._times(y, value), z, x)
 
     def addcdiv(self, x: View, y: View, z: View, value: float = 1) -> View:
         return self.add(x, self._do("div", y, z), value)

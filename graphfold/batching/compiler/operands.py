@@ -22,9 +22,11 @@ OPERAND_SIZE = 7
 #: Which row is read, as in native/program.h: the own one, or that of an edge's node. Otherwise, the
 #: number of an array of integers that names it.
 OWN_ROW, ROW_OF_NODE = 0, -1
-#: What a copied row is a copy of, and the array of integers that names it.
-_COPIED = {
+#: Of what rows are fetched, and the array of integers that names them.
+_FETCHED = {
     "gather": ("read", "child_row"),
+    "gather_sum": ("read", "child_row"),
+    "gather_weighted": ("read", "child_row"),
     "gather_previous": ("read", "previous_row"),
     "look_up": ("table", "kind"),
 }
@@ -68,7 +70,7 @@ class Operands:
         """The operand of a view."""
         value, offset = view.value, view.offset
         if value in self._fused:
-            source = self.copied(value)
+            source = self.fetched(value)
             return source._replace(offset=source.offset + offset, steps=view.steps)
         if value in self._places:
             place = self._places[value]
@@ -85,11 +87,11 @@ class Operands:
             buffer = self._buffer(space, 0, self._scratch.places[value], None)
         return Operand(buffer, offset, view.row, view.steps)
 
-    def copied(self, value: Value) -> Operand:
-        """The operand of the rows that an operation copies."""
+    def fetched(self, value: Value) -> Operand:
+        """The operand of the rows that an operation fetches, or copies for edges."""
         if value.operation == "expand":
             return self.of(value.inputs[0])._replace(read=ROW_OF_NODE)
-        kind, index = _COPIED[value.operation]
+        kind, index = _FETCHED[value.operation]
         source = self.whole(kind, value.name, value.size)
         return source._replace(steps=value.view.steps, read=self.index(index))
 

@@ -87,7 +87,7 @@ class _Writer:
         if name in PRODUCTS or product is not None:
             self._multiply(value, product or value)
         elif name in COPIED_ROWS:
-            operands = [self._to.of(out), self._to.copied(value)]
+            operands = [self._to.of(out), self._to.fetched(value)]
             self._emit_elementwise(name, value.space, out.shape, operands)
         elif name in ON_ROWS:
             self._rows(value)
@@ -197,16 +197,16 @@ class _Writer:
         packed = Weight(int(weight.value.name), number, is_transposed)
         self._weights[packed] = None
         operands = [self._to.of(value.view), self._to.of(x), self._to.whole(*packed.key, 0)]
-        name, end = "multiply", value
-        if value.operation == "relu" and value is not product:
-            (view,) = value.inputs
-            end, name = view.value, "multiply_relu"
-        if end.operation == "add" and end is not product:
+        end, name = value, ""
+        if end.operation == "relu":
+            (view,) = end.inputs
+            end, name = view.value, "_relu"
+        if end.operation == "add":
             (added,) = (view for view in end.inputs if view.value is not product)
             operands.append(self._to.of(added))
-            name = name.replace("multiply", "multiply_add")
+            name = f"_add{name}"
         sizes = (x.shape[-1], 1, value.shape[-1])
-        self._emit(name, value.space, sizes, [operand.of_row for operand in operands])
+        self._emit(f"multiply{name}", value.space, sizes, [operand.of_row for operand in operands])
 
     def _look_up_add(self, value: Value) -> None:
         size, number = self._to.index("table_size", value.name), self._to.index("kind")
@@ -219,8 +219,7 @@ class _Writer:
         name, to = value.operation, self._to
         operands = [to.of(value.view)]
         if name in ("gather_sum", "gather_weighted"):
-            rows = to.whole("read", value.name, value.size)
-            operands.append(rows._replace(read=to.index("child_row")))
+            operands.append(to.fetched(value))
         elif name == "integer":
             operands.append(operands[0]._replace(read=to.index(value.name)))
         elif name == "pull":

@@ -10,13 +10,14 @@ from graphfold.batching.compiler.values import EDGES, FETCHES, SOURCES, Value
 _CHEAP = (*FETCHES, "count_edges", "integer", "fill", "standardise")
 #: and for edges, of which there are many, what a few of these operations make of that.
 _CHEAP_OF_EDGES = ("add", "sub", "mul", "neg", "relu")
+_A_FEW = 3
 
 
-def is_cheap(value: Value) -> bool:
-    """True if backward computes a value again."""
+def is_cheap(value: Value, depth: int = _A_FEW) -> bool:
+    """True if backward computes a value again, of operations on edges up to so many in a row."""
     if value.space == EDGES and value.operation in _CHEAP_OF_EDGES:
         inputs = [view.value for view in value.inputs]
-        return all(source.operation in SOURCES or is_cheap(source) for source in inputs)
+        return depth > 0 and all(v.operation in SOURCES or is_cheap(v, depth - 1) for v in inputs)
     return value.operation in _CHEAP
 
 

@@ -53,8 +53,8 @@ static tile first_panels(right_side right, int64_t width, int64_t num_columns) {
   return (tile){ZEROS, 0, right.start, LANES, right.stride, .num_columns = num_columns};
 }
 
-/* out = x @ right + bias, the bias if it is packed with it, and what the end adds. Tiles have as equally many rows as can
- * be: one of a single row would take as long as one of many. */
+/* out = x @ right + bias, the bias if it is packed with it, and then what `end` says. Tiles have as
+ * equally many rows as can be: one of a single row would take as long as one of many. */
 static void multiply_rows(const real *x, int64_t stride, int64_t width, right_side right,
                           int64_t num_columns, real *out, int64_t out_stride, int64_t num_rows,
                           end_of_tile end) {

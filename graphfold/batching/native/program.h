@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
   int64_t buffer, offset, row; /* row: numbers from one row to the next */
   int64_t step[3];             /* from one number to the next in each dimension */
-  int64_t index;               /* which row is read, see `row_of` */
+  int64_t read;                /* which row is read, see `row_of` */
 } operand;
 
 typedef struct {
@@ -47,7 +47,7 @@ typedef struct {
 
 /* The array of integers by which an operand is read. */
 static inline const int64_t *index_of(const program *p, const operand *x) {
-  return (const int64_t *)p->address[p->num_buffers + x->index - 1];
+  return (const int64_t *)p->address[p->num_buffers + x->read - 1];
 }
 
 enum { OF_NODES, OF_EDGES, OF_GROUP };
@@ -90,8 +90,8 @@ typedef struct {
 } rows_read;
 
 static inline rows_read find_rows(const block *b, const instruction *i, const operand *x) {
-  return (rows_read){find(b, x), x->row, x->index == ROW_OF_NODE,
-                     x->index > OWN_ROW ? index_of(b->p, x) + first_row(b, i) : NULL};
+  return (rows_read){find(b, x), x->row, x->read == ROW_OF_NODE,
+                     x->read > OWN_ROW ? index_of(b->p, x) + first_row(b, i) : NULL};
 }
 
 static inline const real *row_of(const rows_read *x, int64_t row, int64_t node) {

@@ -25,7 +25,7 @@ static void run_elementwise(const block *b, const instruction *i, elementwise ru
   const int64_t n = i->size[2];
   int64_t is_one_piece = i->size[0] * i->size[1] == 1 && i->out.row == n * i->out.step[2];
   for (int64_t k = 0; k < 3; k++)
-    is_one_piece &= i->in[k].index == OWN_ROW && i->in[k].row == n * i->in[k].step[2];
+    is_one_piece &= i->in[k].read == OWN_ROW && i->in[k].row == n * i->in[k].step[2];
   if (!is_one_piece) {
     run_rows(b, i, run);
     return;
@@ -47,7 +47,7 @@ static inline void add_row(real *to, const real *from, int64_t n) {
   for (int64_t node = 0, begin = 0, end; node < (b)->num_rows; node++, begin = end)          \
     if ((end = (b)->links->edge_ptr[(b)->first_row + node] - (b)->first_edge), 1)
 
-/* out = in[0] @ the weight that in[1] describes, plus in[2], */
+/* out = in[0] @ the weight that in[1] describes; with a row of in[2] added, relu of it, or both. */
 static void multiply_block(const block *b, const instruction *i, end_of_tile end) {
   const right_side *right = (const right_side *)find(b, &i->in[1]);
   multiply_rows(find(b, &i->in[0]), i->in[0].row, i->size[0], *right, i->size[2], find(b, &i->out),
@@ -58,12 +58,10 @@ static void multiply_only(const block *b, const instruction *i) {
   multiply_block(b, i, (end_of_tile){NULL});
 }
 
-/* the row of in[2] added to it, */
 static void multiply_add(const block *b, const instruction *i) {
   multiply_block(b, i, (end_of_tile){find(b, &i->in[2]), i->in[2].row});
 }
 
-/* and nothing left below 0. */
 static void multiply_relu(const block *b, const instruction *i) {
   multiply_block(b, i, (end_of_tile){NULL, .is_relu = 1});
 }

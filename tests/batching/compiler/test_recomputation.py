@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from graphfold.batching.compiler.derivatives import differentiate
 from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
 from graphfold.batching.compiler.values import EDGE, EDGES, NODES, Value, ValueBuilder
 
@@ -26,6 +27,32 @@ def test_sums_of_nodes_are_kept(to):
     total = to.add("gather_sum", NODES, (4,), name="h")
     assert is_cheap(total.value)
     assert not is_cheap(to.apply("relu", total).value)
+
+
+def test_what_takes_many_operations_is_kept(to):
+    last = to.add("gather", EDGES, (4,), name="h")
+    cheap = []
+    for _ in range(40):  # each reads the one before it twice
+        last = to.apply("add", last, last)
+        cheap.append(is_cheap(last.value))
+    assert cheap == [True] * 3 + [False] * 37
+
+
+def test_relu_of_a_sum_is_not_computed_again(to):
+    total = to.add("gather_sum", NODES, (4,), name="h")
+    end = to.apply("relu", total)
+    gradients = differentiate(to.values, {"h": end}, lambda value: True, None)
+    (slope,) = (value for value in gradients.values if value.operation == "relu_grad")
+    assert slope.inputs[1].value is end.value
+
+
+def test_relu_of_a_message_is_not_computed_again_for_its_slope(to):
+    rows = to.add("gather", EDGES, (4,), name="h")
+    message = to.apply("relu", rows)
+    end = to.add("sum_edges", NODES, (4,), [message])
+    gradients = differentiate(to.values, {"h": end}, lambda value: True, None)
+    (slope,) = (value for value in gradients.values if value.operation == "relu_grad")
+    assert slope.inputs[1].value is rows.value
 
 
 def test_each_is_computed_where_it_is_first_read(to):
