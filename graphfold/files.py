@@ -1,9 +1,12 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all; pipes and devices are written to, never replaced."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,8 +24,17 @@ LARGE_FILE = 1 << 20
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of `path` at the end, unless an error comes first.
 
-    A reader sees the old content or the new, never a part, even after kill -9.
+    A reader sees the old content or the new, never a part, even after kill -9. Of a symbolic link
+    it is the file that the link names. A pipe or a device gets the whole content at the end.
     """
+    if is_stream(path):
+        with tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            with open_stream(path) as stream:
+                shutil.copyfileobj(file, stream)
+        return
+    path = _followed(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -54,6 +66,55 @@ def _replace(name: str, path: Path) -> None:
             Thread(target=os.close, args=(old,)).start()
 
 
+#: One of the open files of this process: `/dev/fd/1`, and what `/dev/stdout` links to.
+_OPEN_FILE = re.compile(r"(?:/dev/fd|/proc/(self|\d+)/fd)/(\d+)")
+
+
+def is_stream(path: Path) -> bool:
+    """True for what is written to in its place: a pipe, a device, an open file of this process."""
+    if _open_descriptor(path) is not None:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # there is none
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def open_stream(path: Path) -> BinaryIO:
+    """Opens what `is_stream` is true of, to write to it.
+
+    An open file of this process, such as /dev/stdout, is written from where it stands.
+    """
+    descriptor = _open_descriptor(path)
+    if descriptor is not None:
+        return os.fdopen(os.dup(descriptor), "wb")
+    return open(path, "wb")
+
+
+def _open_descriptor(path: Path) -> int | None:
+    """The number of the open file of this process that a path names; None for other paths."""
+    name = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        match = _OPEN_FILE.fullmatch(name)
+        if match is not None:
+            return int(match[2]) if match[1] in (None, "self", str(os.getpid())) else None
+        try:
+            name = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(name)))
+        except OSError:  # no link
+            return None
+    return None
+
+
+#: Links that are followed one after the other, as Linux does.
+_MOST_LINKS = 40
+
+
+def _followed(path: Path) -> Path:
+    """The file that a symbolic link names, or would name; any other path as it is."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Writes a whole file; an OSError names it."""
     try:
@@ -77,13 +138,30 @@ def check_output(path: Path | None) -> None:
     """Raises ConfigError, before any work, if a file cannot be written at `path`."""
     if path is None:
         return
-    folder = path.absolute().parent
+    if is_stream(path):
+        _check_stream(path)
+        return
+    folder = _followed(path).absolute().parent
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder. Name a file in it.")
     if not folder.is_dir():
         raise ConfigError(f"{path}: the folder {folder} does not exist. Make it first.")
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"{path}: the folder {folder} cannot be written to. Choose another.")
+
+
+def _check_stream(path: Path) -> None:
+    descriptor = _open_descriptor(path)
+    try:
+        mode = (path.stat() if descriptor is None else os.fstat(descriptor)).st_mode
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{path}: cannot be written to ({reason}). Name a file.") from error
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        what = "a disk" if stat.S_ISBLK(mode) else "a socket"
+        raise ConfigError(f"{path}: is {what}, which is not written to. Name a file.")
+    if descriptor is None and not os.access(path, os.W_OK):
+        raise ConfigError(f"{path}: you may not write to it. Name a file.")
 
 
 def _umask() -> int:

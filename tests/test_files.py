@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import socket
 import stat
 import threading
 from pathlib import Path
@@ -12,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from graphfold.errors import ConfigError
-from graphfold.files import LARGE_FILE, check_output, whole_file, write_json, write_text
+from graphfold.files import (
+    LARGE_FILE,
+    check_output,
+    is_stream,
+    whole_file,
+    write_json,
+    write_text,
+)
 
 
 def write_half(path: Path) -> None:
@@ -86,3 +94,89 @@ def test_an_output_is_checked_before_the_work(tmp_path: Path) -> None:
         check_output(tmp_path)
     with pytest.raises(ConfigError, match="does not exist"):
         check_output(tmp_path / "no" / "x.json")
+
+
+def read_in_a_thread(fifo: Path) -> tuple[threading.Thread, list[str]]:
+    texts: list[str] = []
+    thread = threading.Thread(target=lambda: texts.append(fifo.read_text()))
+    thread.start()
+    return thread, texts
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    check_output(fifo)
+    (tmp_path / "link").symlink_to(fifo)
+    for path in (fifo, tmp_path / "link"):
+        thread, texts = read_in_a_thread(fifo)
+        write_text(path, "all of it")
+        thread.join()
+        assert texts == ["all of it"]
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+def test_a_pipe_gets_nothing_of_what_breaks_off(tmp_path: Path) -> None:
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    with pytest.raises(KeyboardInterrupt):
+        write_half(fifo)  # nobody reads: to open it would wait for ever
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    device = tmp_path / "nothing"
+    try:
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        device.write_bytes(b"")
+    except OSError:
+        pytest.skip("no devices may be made or opened here")
+    check_output(device)
+    write_text(device, "gone")
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert os.listdir(tmp_path) == ["nothing"]
+
+
+@pytest.mark.parametrize("kind", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
+def test_an_open_file_is_written_from_where_it_stands(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    with path.open("a") as log:
+        name = Path(kind.format(log.fileno()))
+        if kind == "link":  # as /dev/stdout is one
+            name = tmp_path / "link"
+            name.symlink_to(f"/proc/self/fd/{log.fileno()}")
+        inode = path.stat().st_ino
+        check_output(name)
+        write_text(name, "one\n")
+        write_text(name, "two\n")
+    assert path.read_text() == "before\none\ntwo\n"
+    assert path.stat().st_ino == inode
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link, target = tmp_path / "link", tmp_path / "there" / "x.txt"
+    link.symlink_to(target)
+    for text in ("made", "replaced"):
+        check_output(link)
+        write_text(link, text)
+        assert target.read_text() == text
+        assert link.is_symlink()
+    assert os.listdir(tmp_path / "there") == ["x.txt"]
+    (tmp_path / "broken").symlink_to(tmp_path / "no" / "x.txt")
+    with pytest.raises(ConfigError, match="does not exist"):
+        check_output(tmp_path / "broken")
+
+
+def test_what_is_no_place_for_a_file_is_refused(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        with pytest.raises(ConfigError, match="is a socket"):
+            check_output(tmp_path / "socket")
+    with pytest.raises(ConfigError, match="cannot be written to"):
+        check_output(Path("/dev/fd/999"))
+    assert not is_stream(tmp_path)
+    assert not is_stream(tmp_path / "new")

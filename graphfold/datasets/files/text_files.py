@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from graphfold.datasets.files import record_limit
 from graphfold.errors import DataError, RecordError
@@ -21,20 +23,22 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 def open_bytes(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked where it is gzipped (told by its content, not by its name).
 
+    It is opened once, so that a pipe loses nothing.
+
     Raises:
         DataError: if there is no such file, it cannot be opened, or it is named .gz and is no gzip.
     """
     try:
-        with path.open("rb") as file:
-            magic = file.read(2)
-        if magic == _GZIP:
-            return cast(IO[bytes], gzip.open(path, "rb"))
-        if path.suffix == ".gz" and magic:
+        file = _PeekedFile(path)
+        if file.magic == _GZIP:
+            return cast(IO[bytes], _GzipFile(file))
+        if path.suffix == ".gz" and file.magic:
+            file.close()
             raise DataError(
                 f"{path}: is named .gz, but is not gzipped. Rename it, or download it again.",
                 path=str(path),
             )
-        return path.open("rb")
+        return cast(IO[bytes], io.BufferedReader(file))
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
     except IsADirectoryError as error:
@@ -46,6 +50,59 @@ def open_bytes(path: Path) -> IO[bytes]:
         raise DataError(
             f"{path}: cannot be opened ({reason}). Check the file.", path=str(path)
         ) from error
+
+
+class _PeekedFile(io.FileIO):
+    """A file whose first two bytes are known and still to be read; a pipe cannot be read twice.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        magic: these bytes, or as many as there are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self.magic = b""
+        while len(self.magic) < len(_GZIP) and (more := super().read(len(_GZIP) - len(self.magic))):
+            self.magic += more
+        self._waiting = self.magic
+        if self.seekable():
+            self.seek(0)
+
+    # FileIO's own ways to read would pass by `readinto`.
+    readall = io.RawIOBase.readall
+
+    def read(self, size: int | None = -1, /) -> bytes | Any:
+        """Reads up to so many bytes, or all."""
+        return io.RawIOBase.read(self, -1 if size is None else size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Goes to a place of the file; what waited to be read is read there again."""
+        self._waiting = b""
+        return super().seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Reads as many bytes as come, those first that are known."""
+        if not self._waiting:
+            return super().readinto(buffer)
+        count = min(len(self._waiting), len(buffer))
+        buffer[:count], self._waiting = self._waiting[:count], self._waiting[count:]
+        return count
+
+
+class _GzipFile(gzip.GzipFile):
+    """A gzip file that closes what it reads from."""
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._packed = io.BufferedReader(file)
+        super().__init__(fileobj=self._packed, mode="rb")
+
+    def close(self) -> None:
+        """Closes both."""
+        super().close()
+        self._packed.close()
 
 
 class Line(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
 from graphfold.errors import ConfigError, DataError
-from graphfold.files import check_output, whole_file
+from graphfold.files import check_output, is_stream, open_stream, whole_file
 from graphfold.layers.heads.target_prediction import TargetPrediction
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.explanation.drawings import Drawings
@@ -241,6 +241,8 @@ def csv_line(cells: Sequence[Any]) -> str:
 def open_output(path: Path | None) -> Iterator[TextIO]:
     """A text file that is written whole or not at all; standard output for None.
 
+    What is written to a pipe or a device goes there at once.
+
     Surrogates stand for bytes that are not UTF-8, as in `Adapter.texts`.
     """
     if path is None:
@@ -248,7 +250,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(errors="surrogateescape")
         yield sys.stdout
         return
-    with whole_file(path) as file:
+    with open_stream(path) if is_stream(path) else whole_file(path) as file:
         text = io.TextIOWrapper(
             file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
         )

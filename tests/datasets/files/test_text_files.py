@@ -1,11 +1,19 @@
 import gzip
+import os
+import threading
 
 import pytest
 from datasets.tree_files import write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphfold.datasets.files.text_files import at_least_one, read_lines, scan_lines, text_lines
+from graphfold.datasets.files.text_files import (
+    at_least_one,
+    open_bytes,
+    read_lines,
+    scan_lines,
+    text_lines,
+)
 from graphfold.errors import DataError
 
 
@@ -33,6 +41,30 @@ def test_lines_end_at_line_feeds_only(tmp_path, raw, expected):
 def test_gzip_is_told_by_its_content(tmp_path, name):
     path = write(tmp_path, gzip.compress(b"\xef\xbb\xbfeins\r\nzwei"), name)
     assert lines_of(path) == [(1, "eins"), (2, "zwei")]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("first", [1, 2, 5])
+def test_a_pipe_loses_nothing(tmp_path, pack, first):
+    """Neither what a first read took ahead, nor the beginning where it comes in small pieces."""
+    fifo, content = tmp_path / "pipe", pack(b"".join(b"line %d\n" % k for k in range(5_000)))
+    os.mkfifo(fifo)
+
+    def write_in_pieces():
+        with fifo.open("wb", buffering=0) as file:
+            file.write(content[:first])
+            file.write(content[first:])
+
+    def read_at_once():
+        with open_bytes(fifo) as file:
+            return file.read().decode().splitlines()
+
+    for read in (lambda: [line.text for line in scan_lines(fifo)], read_at_once):
+        thread = threading.Thread(target=write_in_pieces)
+        thread.start()
+        lines = read()
+        thread.join()
+        assert lines == [f"line {k}" for k in range(5_000)]
 
 
 def test_a_gzip_cut_short_names_the_file(tmp_path):
