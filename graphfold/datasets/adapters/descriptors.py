@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.descriptor_targets import NAMES, describe_molecule
 from graphfold.errors import ConfigError
+
+#: Options of `SmilesAdapter` that say which cells of a table are targets, and how they are read.
+_OF_CELLS = (
+    *("target_columns", "atom_target_columns", "bond_target_columns", "task", "num_classes"),
+    *("class_names", "units", "bounded_targets"),
+)
 
 
 class DescriptorsAdapter(SmilesAdapter):
@@ -17,8 +24,19 @@ class DescriptorsAdapter(SmilesAdapter):
     They are computed once, while a file is packed; no column but that of the SMILES is needed.
 
     Raises:
-        ConfigError: if target columns are named, too.
+        ConfigError: if an option is about columns of targets.
     """
+
+    @wraps(SmilesAdapter.__init__)  # type: ignore[misc]  # for its signature: the same options
+    def __init__(self, **options: Any) -> None:
+        given = [name for name in _OF_CELLS if options.get(name) not in (None, "regression")]
+        useless = [name for name in given if options[name]]
+        if useless:
+            raise ConfigError(
+                f"the targets of the adapter descriptors are computed. Leave "
+                f"{' and '.join(useless)} out, or use the adapter smiles."
+            )
+        super().__init__(**options)
 
     @property
     def schema(self) -> Schema:
@@ -27,11 +45,6 @@ class DescriptorsAdapter(SmilesAdapter):
 
     @schema.setter
     def schema(self, schema: Schema) -> None:
-        if schema.graph_targets:
-            raise ConfigError(
-                "the targets of the adapter descriptors are computed. Leave target_columns out, or "
-                "use the adapter smiles."
-            )
         targets = tuple(Column(name, "float32") for name in NAMES)
         self._schema = replace(schema, graph_targets=targets)
 

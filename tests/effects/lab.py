@@ -1,0 +1,200 @@
+"""Tiny data, and what is made of it: each thing once in a session, however many rows look at it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from training.tiny_runs import MOLECULES, bracket_tree, conllu, read_json
+
+import graphfold
+from graphfold.cli import main
+from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import ReadResult, read_records
+from graphfold.datasets.corpora.data_files import DataSource
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.training.config.compose import compose
+from graphfold.training.loop.learner import Learner
+from graphfold.training.loop.train import make_learner
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, and what was printed while it was made."""
+
+    folder: Path
+    printed: str
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """What metrics.json holds."""
+        return read_json(self.folder / "metrics.json")
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The config of the best checkpoint."""
+        config: dict[str, Any] = self.checkpoint()["config"]
+        return config
+
+    def checkpoint(self, name: str = "best") -> dict[str, Any]:
+        """A checkpoint as it is stored."""
+        path = self.folder / "checkpoints" / f"{name}.ckpt"
+        found: dict[str, Any] = torch.load(path, weights_only=True)
+        return found
+
+    def weights(self, name: str = "best") -> dict[str, Tensor]:
+        """The weights of a checkpoint."""
+        weights: dict[str, Tensor] = self.checkpoint(name)["state_dict"]
+        return weights
+
+    def predict(self, items: Sequence[str], **settings: Any) -> list[dict[str, Any]]:
+        """The predictions for some records."""
+        return graphfold.load(self.folder, **settings).predict(items)
+
+    def epochs(self) -> list[dict[str, float]]:
+        """The rows of metrics.csv."""
+        head, *rows = (self.folder / "metrics.csv").read_text().splitlines()
+        names = head.split(",")
+        return [
+            {n: float(cell) for n, cell in zip(names, row.split(","), strict=True) if cell}
+            for row in rows
+        ]
+
+
+class Lab:
+    """Makes tiny things and keeps them.
+
+    Args:
+        folder: where files, packed data and runs go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runs: dict[tuple[str, ...], Run] = {}
+        self._data: dict[tuple[str, ...], DataModule] = {}
+        self._write_files()
+
+    def base(self, name: str) -> list[str]:
+        """The overrides of a tiny run: `molecules`, `classes`, `trees`, `sentences` or `lists`."""
+        return [
+            *BASES[name].format(folder=self.folder).split("\n"),
+            f"data.cache_dir={self.folder}/cache",
+            "logger=none",
+            "trainer.max_epochs=1",
+        ]
+
+    def config(self, base: str, *overrides: str) -> dict[str, Any]:
+        """The whole config that overrides give."""
+        return compose([*self.base(base), *overrides]).config
+
+    def data(self, base: str, *overrides: str) -> DataModule:
+        """Data, read and split."""
+        key = (base, *overrides)
+        if key not in self._data:
+            self._data[key] = DataModule(**self.config(*key)["data"])
+            self._data[key].prepare()
+        return self._data[key]
+
+    def learner(self, base: str, *overrides: str, member: int = 0) -> Learner:
+        """A fresh model and what trains it."""
+        config = self.config(base, *overrides)
+        data = DataModule(**config["data"])
+        data.prepare()
+        return make_learner(config, data, member)[0]
+
+    def run(self, base: str, *overrides: str) -> Run:
+        """A training; the same overrides give the same one."""
+        key = (base, *overrides)
+        if key not in self._runs:
+            self._runs[key] = self.run_anew(base, *overrides)
+        return self._runs[key]
+
+    def run_anew(self, base: str, *overrides: str) -> Run:
+        """A training, whether there was the same before or not."""
+        folder = self.folder / f"run{len(list(self.folder.glob('run*')))}"
+        folder.mkdir()
+        words = [f"hydra.run.dir={folder}", *self.base(base), *overrides]
+        code, printed, errors = self.command("train", *words)
+        assert code == 0, errors
+        return Run(folder, printed)
+
+    def command(self, *words: str | Path) -> tuple[int, str, str]:
+        """`graphfold` with these words: its exit code, what it printed, and its errors."""
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = main([str(word) for word in words])
+        return code, out.getvalue(), errors.getvalue()
+
+    def write(self, name: str, text: str) -> Path:
+        """A file of the lab."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def _write_files(self) -> None:
+        rng = random.Random(0)
+        rows = [
+            f"{smiles},{rng.gauss(5, 2):.3f},{rng.gauss(0, 1):.3f},{'yes' if i % 3 else 'no'}"
+            for i, smiles in enumerate(MOLECULES * 3)
+        ]
+        self.write("molecules.csv", "\n".join(["smiles,y,z,active", *rows, ""]))
+        self.write("trees.txt", "".join(f"{bracket_tree(rng)}\n" for _ in range(30)))
+        self.write("words.conllu", "\n".join(conllu(rng) for _ in range(24)))
+
+
+#: Overrides, one on a line. Networks are small and without batch normalisation.
+BASES = {
+    "molecules": """data=smiles
+model=gcn
+data.path={folder}/molecules.csv
+data.target_columns=[y]
+model.hidden_size=8
+model.cells.0._every_.norm=null""",
+    "classes": """data=smiles
+model=gcn
+data.path={folder}/molecules.csv
+data.target_columns=[active]
+data.task=classification
+model.hidden_size=8
+model.cells.0._every_.norm=null""",
+    "trees": """data=brackets
+model=binary_tree_lstm
+data.path={folder}/trees.txt
+data.num_classes=5
+data.batch_size=8
+model.hidden_size=8""",
+    "sentences": """data=conllu
+model=child_sum_tree_lstm
+data.path={folder}/words.conllu
+data.batch_size=8
+model.hidden_size=8""",
+}
+
+
+def read(path: Path, adapter: str, on_error: str = "raise", **options: Any) -> ReadResult:
+    """A file through an adapter with these options, and with those that the file decides."""
+    source = DataSource(adapter=adapter, path=path, options=options)
+    files = source.files(path.parent, path.parent)
+    made = source.with_inferred_options(files).spec().make()
+    return read_records(made, path, made.records(path), on_error)
+
+
+def counts(dag: TypedDAG) -> dict[str, int]:
+    """The number of nodes of each type."""
+    return {t.name: n for t, n in zip(dag.schema.types, dag.num_nodes_by_type, strict=True)}
+
+
+def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    """Whether two sets of weights are equal, bit for bit."""
+    return first.keys() == second.keys() and all(
+        torch.equal(value, second[name]) for name, value in first.items()
+    )

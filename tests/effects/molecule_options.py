@@ -1,0 +1,314 @@
+"""Options of the adapters of molecules: what they change in the graphs that are read.
+
+Those of `smiles` and of `descriptors` are the same, and are tried with both where that can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from effects.lab import counts
+from effects.table import Rows
+from rdkit import Chem
+from rdkit.Chem import rdFingerprintGenerator
+
+from graphfold.dag import Schema
+from graphfold.dag.compare import equal
+from graphfold.dag.schema import ABOVE, BELOW, bound_column
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.molecules.descriptor_targets import NAMES
+from graphfold.datasets.molecules.features.registry import FEATURE_SETS
+from graphfold.errors import ConfigError, DataError, RecordError
+
+ROWS = row = Rows()
+
+TABLE = "smiles,y,kind,w\nCCO,1.5,no,1\nc1ccccc1,-2.5,yes,2\nCC(=O)[O-].[Na+],0.5,no,1\n"
+
+
+def both(name: str) -> list[str]:
+    """An option of both adapters."""
+    return [f"smiles.{name}", f"descriptors.{name}"]
+
+
+def adapter_of(option: str) -> str:
+    return option.partition(".")[0]
+
+
+# Columns
+
+
+@row.changes(both("smiles_column"), "the column of the molecules")
+def _(graphs, option):
+    renamed = TABLE.replace("smiles", "structure")
+    plain = graphs(adapter_of(option), TABLE, "a.csv")
+    named = graphs(adapter_of(option), renamed, "a.csv", smiles_column="structure")
+    assert equal(plain, named)
+    with pytest.raises(DataError, match="no column 'smiles'"):
+        graphs(adapter_of(option), renamed, "a.csv")
+
+
+@row.changes(
+    both("header"), "false: the first line is a record, columns are column_1, column_2, ..."
+)
+def _(graphs, option):
+    body = TABLE.partition("\n")[2]
+    named = graphs(adapter_of(option), TABLE, "a.csv")
+    bare = graphs(adapter_of(option), body, "a.csv", header=False, smiles_column="column_1")
+    assert bare.strings("graph", "smiles") == named.strings("graph", "smiles")
+
+
+@row.changes("smiles.target_columns", "these columns are the targets, and no others")
+def _(graphs):
+    for columns in (["y"], ["w", "y"]):
+        dag = graphs("smiles", TABLE, "a.csv", target_columns=columns)
+        assert [c.name for c in dag.schema.graph_targets] == columns
+    assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
+    assert dag.graph_column("w").tolist() == [1, 2, 1]
+
+
+@row.changes("smiles.task", "cells are numbers, or classes")
+def _(graphs):
+    options = {"target_columns": ["w"], "num_classes": 3}
+    classes = graphs("smiles", TABLE, "a.csv", task="classification", **options)
+    assert (classes.schema.graph_targets[0].size, classes.graph_column("w").dtype) == (
+        3,
+        torch.int64,
+    )
+    numbers = graphs("smiles", TABLE, "a.csv", target_columns=["w"])
+    assert numbers.graph_column("w").dtype == torch.float32
+    with pytest.raises(RecordError, match="no"):
+        graphs("smiles", TABLE, "a.csv", target_columns=["kind"])
+
+
+@row.changes("smiles.num_classes", "how many classes there are; a cell beyond them is refused")
+def _(graphs):
+    options = {"task": "classification", "target_columns": ["w"]}
+    for number in (3, 5):
+        dag = graphs("smiles", TABLE, "a.csv", num_classes=number, **options)
+        assert dag.schema.graph_targets[0].size == number
+    with pytest.raises(RecordError, match="2"):
+        graphs("smiles", TABLE, "a.csv", num_classes=2, **options)
+
+
+@row.changes("smiles.class_names", "the codes of classes: their places in this list")
+def _(graphs):
+    for names in (["no", "yes"], ["yes", "no"]):
+        options = {"task": "classification", "class_names": {"kind": names}}
+        dag = graphs("smiles", TABLE, "a.csv", target_columns=["kind"], **options)
+        cells = [names[code] for code in dag.graph_column("kind").tolist()]
+        assert cells == ["no", "yes", "no"]
+
+
+@row.changes("smiles.units", "the unit of a target, which answers and reports name")
+def _(graphs):
+    dag = graphs("smiles", TABLE, "a.csv", target_columns=["y", "w"], units={"y": "kcal/mol"})
+    assert [c.unit for c in dag.schema.graph_targets] == ["kcal/mol", None]
+
+
+@row.changes("smiles.bounded_targets", "cells such as >5 are bounds of the target")
+def _(graphs):
+    text = "smiles,y\nCCO,>5\nCC,<2\nC,3\n"
+    with pytest.raises(RecordError, match=">5"):
+        graphs("smiles", text, "a.csv", target_columns=["y"])
+    dag = graphs("smiles", text, "a.csv", target_columns=["y"], bounded_targets=True)
+    assert dag.graph_column("y").tolist() == [5, 2, 3]
+    assert dag.graph_column(bound_column("y")).tolist() == [ABOVE, BELOW, 0]
+
+
+@row.changes(both("extra_columns"), "these columns of numbers are inputs of the model")
+def _(graphs, option):
+    dag = graphs(adapter_of(option), TABLE, "a.csv", extra_columns=["w", "y"])
+    assert inputs(dag.schema) == ["w", "y"]
+    assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
+
+
+@row.changes(both("fill_missing"), "an empty cell of an input is no fault, but missing")
+def _(graphs, option):
+    text = TABLE.replace("-2.5", "")
+    with pytest.raises(RecordError, match="y"):
+        graphs(adapter_of(option), text, "a.csv", extra_columns=["y"])
+    dag = graphs(adapter_of(option), text, "a.csv", extra_columns=["y"], fill_missing=True)
+    assert dag.graph_column("y").isnan().tolist() == [False, True, False]
+
+
+@row.changes(both("split_column"), "data.split=given divides the records as this column says")
+def _(lab, option, tmp_path):
+    parts = ["test", "train", "train", "val", "train", "test"]
+    rows = "".join(f"{'C' * (i + 1)},{i},{part}\n" for i, part in enumerate(parts))
+    path = lab.write("parts.csv", f"smiles,y,part\n{rows}")
+    targets = {"target_columns": ["y"]} if adapter_of(option) == "smiles" else {}
+    data = DataModule(
+        adapter=adapter_of(option),
+        path=str(path),
+        split="given",
+        split_column="part",
+        cache_dir=str(tmp_path),
+        num_workers=0,
+        **targets,
+    )
+    data.prepare()
+    for name in ("train", "val", "test"):
+        expected = [i for i, part in enumerate(parts) if part == name]
+        assert sorted(data.split.part(name).tolist()) == expected
+
+
+# What a molecule becomes
+
+
+@row.changes(both("explicit_hydrogens"), "hydrogens are atoms of the graph")
+def _(graphs, option):
+    text = "smiles,y\nCO,1\n"
+    sizes = [
+        graphs(adapter_of(option), text, "a.csv", explicit_hydrogens=value).num_nodes
+        for value in (False, True)
+    ]
+    assert sizes == [2, 6]
+
+
+@row.changes(both("directed_bonds"), "both directions of a bond are nodes, the atoms stay")
+def _(graphs, option):
+    text = "smiles,y\nCCO,1\n"
+    plain = graphs(adapter_of(option), text, "a.csv")
+    directed = graphs(adapter_of(option), text, "a.csv", directed_bonds=True)
+    assert counts(plain) == {"atom": 3}
+    assert counts(directed) == {"atom": 3, "bond": 4}
+
+
+@row.changes(
+    both("fragments"), "nodes for parts of the molecule, above its atoms; another cut each"
+)
+def _(graphs, option):
+    text = "smiles,y\nc1ccccc1CC(=O)NC,1\n"
+    found = {
+        cut: graphs(adapter_of(option), text, "a.csv", fragments=cut)
+        for cut in ("none", "rings_and_paths", "brics")
+    }
+    assert counts(found["none"]) == {"atom": 11}
+    for cut in ("rings_and_paths", "brics"):
+        assert counts(found[cut])["atom"] == 11
+        assert len(found[cut].output_index) == 1
+    assert not equal(found["rings_and_paths"], found["brics"])
+
+
+@row.changes(both("features"), "which columns atoms and bonds have: those of the set")
+def _(graphs, option):
+    for name, features in FEATURE_SETS.items():
+        dag = graphs(adapter_of(option), TABLE, "a.csv", features=name)
+        assert dag.schema.types[0].features == tuple(features.atom_columns)
+    widths = {
+        len(graphs(adapter_of(option), TABLE, "a.csv", features=n).schema.types[0].features)
+        for n in ("graphfold", "simple")
+    }
+    assert len(widths) == 2
+
+
+@row.changes(
+    both("salts"), "strip keeps the largest part of a mixture, refuse makes it a bad record"
+)
+def _(graphs, option):
+    plain = graphs(adapter_of(option), TABLE, "a.csv", salts="keep")
+    stripped = graphs(adapter_of(option), TABLE, "a.csv", salts="strip")
+    assert plain.num_nodes - stripped.num_nodes == 1  # the sodium
+    assert stripped.strings("graph", "changed_to")[:2] == [None, None]
+    with pytest.raises(RecordError, match="part"):
+        graphs(adapter_of(option), TABLE, "a.csv", salts="refuse")
+
+
+@row.changes(both("standardize"), "RDKit's standardisation: parent is the neutral largest part")
+def _(graphs, option):
+    found = {}
+    for way in ("none", "cleanup", "parent", "tautomer"):
+        dag = graphs(
+            adapter_of(option),
+            "smiles,y\nOC(C)=C.[Na+],1\nCC(=O)[O-],2\n",
+            "a.csv",
+            standardize=way,
+        )
+        changed = [None] * 2 if way == "none" else dag.strings("graph", "changed_to")
+        found[way] = [text if text is None else Chem.CanonSmiles(text) for text in changed]
+    assert found["none"] == [None, None]
+    assert found["parent"][1] == "CC(=O)O"
+    assert found["cleanup"][1] is None
+    assert found["tautomer"][0].startswith("CC(C)=O")
+    assert found["parent"][0] == "C=C(C)O"
+
+
+# Inputs that are computed
+
+
+@row.changes(both("descriptors"), "these numbers of the molecule are inputs of the model")
+def _(graphs, option):
+    for names in (["rdkit2d"], ["morgan", "torsions"], ["atom_pairs"]):
+        dag = graphs(adapter_of(option), TABLE, "a.csv", descriptors=names)
+        assert inputs(dag.schema) == names
+    assert inputs(graphs(adapter_of(option), TABLE, "a.csv").schema) == []
+
+
+@row.changes(both("fingerprint_size"), "the number of counts of each fingerprint")
+def _(graphs, option):
+    for size in (64, 256):
+        options = {"descriptors": ["morgan", "atom_pairs"], "fingerprint_size": size}
+        dag = graphs(adapter_of(option), TABLE, "a.csv", **options)
+        assert [dag.graph_column(n).shape for n in options["descriptors"]] == [(3, size)] * 2
+
+
+@row.changes(both("morgan_radius"), "how far from their centre the counted substructures reach")
+def _(graphs, option):
+    molecule = Chem.MolFromSmiles("CCO")
+    for radius in (0, 3):
+        options = {"descriptors": ["morgan"], "morgan_radius": radius, "fingerprint_size": 64}
+        dag = graphs(adapter_of(option), TABLE, "a.csv", **options)
+        generator = rdFingerprintGenerator.GetMorganGenerator(radius=radius, fpSize=64)
+        expected = generator.GetCountFingerprintAsNumPy(molecule)
+        assert np.array_equal(dag.graph_column("morgan")[0].numpy(), expected)
+
+
+# Targets of atoms and bonds
+
+
+LISTS = 'smiles;q;o\nCCO;"[0.5, null, -1]";"[1, 2]"\n'.replace(";", "\t").replace('"', "")
+
+
+@row.changes("smiles.atom_target_columns", "a cell has a value for each atom")
+def _(graphs):
+    dag = graphs("smiles", LISTS, "a.tsv", atom_target_columns=["q"])
+    values = dag.node_targets["q"].tolist()
+    assert (values[0], values[2], np.isnan(values[1])) == (0.5, -1, True)
+    assert not dag.schema.graph_targets
+
+
+@row.changes("smiles.bond_target_columns", "a cell has a value for each bond, a node of its own")
+def _(graphs):
+    dag = graphs("smiles", LISTS, "a.tsv", bond_target_columns=["o"])
+    assert counts(dag) == {"atom": 3, "bond_ends": 2}
+    assert dag.node_targets["o"][dag.output_index].tolist() == [1, 2]
+
+
+#: Options of `smiles` that say which cells are targets, and how they are read.
+OF_CELLS = {
+    "target_columns": ["y"],
+    "atom_target_columns": ["y"],
+    "bond_target_columns": ["y"],
+    "task": "classification",
+    "num_classes": 3,
+    "class_names": {"y": ["a", "b"]},
+    "units": {"y": "m"},
+    "bounded_targets": True,
+}
+
+
+@row.refused([f"descriptors.{name}" for name in OF_CELLS], "the targets are computed, not read")
+def _(graphs, option):
+    targets = graphs("descriptors", TABLE, "a.csv").schema.graph_targets
+    assert [c.name for c in targets] == [*NAMES]
+    name = option.partition(".")[2]
+    with pytest.raises(ConfigError, match=f"are computed. Leave {name} out"):
+        graphs("descriptors", TABLE, "a.csv", **{name: OF_CELLS[name]})
+
+
+def inputs(schema: Schema) -> Sequence[str]:
+    """The inputs of whole graphs, by name."""
+    return [column.name for column in schema.graph_inputs]
