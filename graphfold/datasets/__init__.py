@@ -1,0 +1,25 @@
+"""From files to batches: adapters, records, and the data module that serves them."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphfold.datasets.adapter import Adapter as Adapter
+    from graphfold.datasets.adapter import Record as Record
+    from graphfold.datasets.loading.data_module import DataModule as DataModule
+
+_HOME = {"Adapter": "adapter", "DataModule": "loading.data_module", "Record": "adapter"}
+
+__all__ = ["Adapter", "DataModule", "Record"]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when first asked for: the data module loads the engine."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'graphfold.datasets' has no attribute '{name}'")
+    return getattr(import_module(f"graphfold.datasets.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for help and completion."""
+    return sorted(__all__)

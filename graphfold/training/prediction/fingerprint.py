@@ -13,7 +13,6 @@ from torch import Tensor
 
 from graphfold.datasets.adapter import Record
 from graphfold.files import check_output
-from graphfold.training.prediction.embedding import embed_graphs
 from graphfold.training.prediction.embedding_files import EmbeddedRecord, choose_format
 from graphfold.training.prediction.predict import apply_command, require_input
 from graphfold.training.prediction.predictor import Predictor, Unread
@@ -67,7 +66,7 @@ def _embedded(predictor: Predictor, path: Path) -> Iterator[EmbeddedRecord]:
     """One record after the other, with the cells of its row where it has any."""
     lines: deque[int] = deque()
     records = _noted(predictor.adapter.records(path), lines)
-    answers = predictor.map_records(path, records, partial(embed_graphs, predictor))
+    answers = predictor.map_records(path, records, predictor.embed_graphs)
     if predictor.adapter.reads_tables:
         rows = predictor.adapter.open_table(path).rows()
         for row, answer in zip(rows, answers, strict=True):

@@ -19,9 +19,11 @@ from graphfold.datasets.parsing.parser import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, RecordError
+from graphfold.layers import Model
 from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
+from graphfold.training.prediction.embedding import embedding_rows
 from graphfold.training.prediction.prediction import Prediction, describe
 from graphfold.training.process.precision import autocast
 from graphfold.training.run.run_folder import find_checkpoint
@@ -116,12 +118,40 @@ class Predictor:
         Raises:
             DataError: if `items` is a single record, such as one string.
         """
-        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-            raise DataError(f"predict takes a list, not one record. Write predict([{items!r}]).")
-        cut = [self._cut(item, number) for number, item in enumerate(items, start=1)]
+        cut = self._cut_all(items, "predict")
         records = (record for record in cut if isinstance(record, Record))
         found = self.predict_records(Path(), records)
         return [(next(found) if isinstance(c, Record) else c).to_dict() for c in cut]
+
+    def embed(self, items: Iterable[Any]) -> Tensor:
+        """[num_items, width] float32 the vector of each item that the head of the model reads.
+
+        Args:
+            items: as for `predict`.
+
+        Returns:
+            One row for each item, in order; a row of NaN for an item that cannot be read
+            (`predict` says why). Without any that can be read the width is 0.
+
+        Raises:
+            DataError: if `items` is a single record, such as one string.
+        """
+        cut = self._cut_all(items, "embed")
+        records = (record for record in cut if isinstance(record, Record))
+        answers = self.map_records(Path(), records, self.embed_graphs)
+        vectors = [next(answers) if isinstance(record, Record) else None for record in cut]
+        width = next((len(row) for row in vectors if isinstance(row, Tensor)), 0)
+        unread = torch.full((width,), torch.nan)
+        rows = [row if isinstance(row, Tensor) else unread for row in vectors]
+        return torch.stack(rows) if rows else torch.empty(0, width)
+
+    @property
+    def module(self) -> Model:
+        """The model as a module of torch, in evaluation mode on its device.
+
+        It takes the batches of `plan`, or of the loader of a `DataModule`.
+        """
+        return self.trained.model
 
     def draw(self, item: Any) -> Drawing:
         """A picture of one item with its predictions in colour; a notebook shows it.
@@ -204,6 +234,11 @@ class Predictor:
         for chunk in chunks:
             yield from self._predict_result(chunk.unpack(self.adapter.schema))
 
+    def _cut_all(self, items: Iterable[Any], verb: str) -> list[Record | Prediction]:
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise DataError(f"{verb} takes a list, not one record. Write {verb}([{items!r}]).")
+        return [self._cut(item, number) for number, item in enumerate(items, start=1)]
+
     def _cut(self, item: Any, number: int) -> Record | Prediction:
         """The record in an item, or the answer that says why there is none."""
         try:
@@ -239,6 +274,13 @@ class Predictor:
                 self.plan(dag), lambda batch: head.decode(self.trained.model(batch))
             )
         return describe(dag, head, decoded, self.adapter.class_names)
+
+    def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
+        """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""
+        model = self.trained.model
+        with torch.no_grad():
+            rows = self.compute(self.plan(dag), lambda batch: embedding_rows(model, batch))
+        return list(rows)
 
     def plan(self, dag: TypedDAG) -> Batch:
         """A batch of some graphs, as the adapter reads them, on the device of the model."""

@@ -14,6 +14,7 @@ from training.tiny_runs import run, train, write_corpora, write_molecules
 
 import graphfold
 from graphfold.datasets.adapter import read_records
+from graphfold.errors import DataError
 from graphfold.training.prediction.predictor import Predictor
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -70,6 +71,29 @@ def test_the_head_makes_the_prediction_of_an_embedding(
     names = predictor.trained.model.head.targets
     for row, answer in zip(found.tolist(), wanted, strict=True):
         assert row == pytest.approx([answer["prediction"][name] for name in names], rel=1e-5)
+
+
+def test_python_has_the_numbers_of_the_command(molecules: Path, new: Path, folder: Path) -> None:
+    model = graphfold.load(molecules)
+    embedded = model.embed(["C1CC", "CCCCCCC", "CCOCC"])
+    rows = table_of(molecules, new, folder / "e.csv")
+    torch.testing.assert_close(embedded[1:], vectors(rows[1:], 8), rtol=1e-6, atol=1e-6)
+    assert embedded[0].isnan().all()
+    assert embedded.shape == (3, 8)
+    assert model.embed(["C1CC"]).shape == (1, 0)
+    assert model.embed([]).shape == (0, 0)
+    with pytest.raises(DataError, match=r"embed takes a list, .* Write embed\(\['CCO'\]\)"):
+        model.embed("CCO")
+
+
+def test_the_module_computes_the_embeddings(molecules: Path) -> None:
+    model = graphfold.load(molecules)
+    records = [model.adapter.record_of(smiles) for smiles in ("CCO", "c1ccccc1")]
+    batch = model.plan(read_records(model.adapter, Path(), records).dag)
+    assert not model.module.training
+    with torch.no_grad():
+        rows = model.module.rows(model.module.states(batch), batch)
+    torch.testing.assert_close(rows, model.embed(["CCO", "c1ccccc1"]))
 
 
 def test_arrays_and_tables_hold_the_same_numbers(molecules: Path, new: Path, folder: Path) -> None:
