@@ -49,6 +49,7 @@ from graphfold.training.run.word_embeddings import set_word_vectors
 from graphfold.training.scoring.calibrate import calibrate
 from graphfold.training.scoring.evaluate import score_part
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
+from graphfold.training.scoring.part_files import write_predictions, write_split
 
 
 def train_command(
@@ -246,7 +247,7 @@ def _make_member(
 
 
 def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
-    """Calibrates and scores the best checkpoint, writes metrics.json and report.html."""
+    """Calibrates and scores the best checkpoint; writes metrics, predictions, split and report."""
     note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
     if note is not None:
         print(note, flush=True)
@@ -259,6 +260,8 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
             metrics |= scores
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
+    write_split(folder.split, data)
+    write_predictions(folder.predictions, data, trained.model.head, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     write_report(folder, trained, data, rows, metrics, history)

@@ -16,7 +16,16 @@ from graphfold.files import write_text
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.run.lock import lock_folder
 
-_CONTENTS = ("config.yaml", "checkpoints", "members", "metrics.json", "metrics.csv", "report.html")
+_CONTENTS = (
+    "config.yaml",
+    "checkpoints",
+    "members",
+    "metrics.json",
+    "metrics.csv",
+    "predictions.csv",
+    "split.csv",
+    "report.html",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,14 @@ class RunFolder:
     @property
     def history(self) -> Path:
         return self.path / "metrics.csv"
+
+    @property
+    def predictions(self) -> Path:
+        return self.path / "predictions.csv"
+
+    @property
+    def split(self) -> Path:
+        return self.path / "split.csv"
 
     @property
     def report(self) -> Path:

@@ -28,6 +28,13 @@ def test_every_fold_is_run_and_the_table_has_the_mean(
     output = capsys.readouterr()
     assert "(repeated_kfold split)" in output.out
     assert "records of val or test hold" not in output.err
+    folders = [tmp_path / "s" / str(fold) for fold in range(3)]
+    tested = [row["record"] for of in folders for row in predicted(of) if row["part"] == "test"]
+    assert sorted(map(int, tested)) == list(range(26))  # each of the 30 rows with a c, once
+
+
+def predicted(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "predictions.csv").read_text().splitlines()))
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ def test_a_search_ends_with_a_config_that_trains(
     assert run(*command, f"hydra.run.dir={tmp_path}/best") == 0
     own = read_json(tmp_path / "best" / "metrics.json")
     assert own == read_json(tmp_path / "t" / "trials" / best["trial"] / "metrics.json")
+    for name in ("predictions.csv", "split.csv"):
+        assert (tmp_path / "t" / "trials" / best["trial"] / name).is_file()
 
 
 def test_failed_and_stopped_trials_are_recorded(

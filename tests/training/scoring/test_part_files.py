@@ -1,0 +1,216 @@
+"""split.csv and predictions.csv: the split, and the metrics of the run computed from them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from training.tiny_runs import MOLECULES, read_json, run, train, write_corpora, write_molecules
+
+from graphfold.layers import RegressionHead
+from graphfold.training.run.checkpoint import Checkpoint
+
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
+PARTS = ("train", "val", "test")
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("part_files")
+
+
+@pytest.fixture(scope="module")
+def numbers(home: Path) -> Path:
+    """Two targets, one with holes, of a table whose first three rows cannot be read."""
+    table = write_molecules(home / "m.csv", num_rows=40, bad_rows=3)
+    return train(
+        home / "numbers", "data=smiles", "model=gcn", f"data.path={table}",
+        "data.target_columns=['a b',c]", "data.on_error=skip", "data.fractions=[0.4,0.4,0.2]",
+        "ensemble=2", *SMALL,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trees(home: Path) -> Path:
+    root = write_corpora(home / "data")
+    return train(
+        home / "trees", "experiment=sst_tree_lstm", f"data.root={root}", "trainer.max_epochs=1",
+        "model.hidden_size=8", "model.encoder.size=8",
+    )  # fmt: skip
+
+
+def test_every_usable_record_is_in_the_split_once(numbers: Path) -> None:
+    rows = read(numbers / "split.csv")
+    assert [(row["file"], int(row["line"]), int(row["record"])) for row in rows] == [
+        ("m.csv", line, line - 5) for line in range(5, 42)
+    ]
+    split = Checkpoint.load(numbers / "checkpoints" / "best.ckpt").split
+    for part in PARTS:
+        assert [n for n, row in enumerate(rows) if row["part"] == part] == split[part]
+
+
+def test_every_record_of_val_and_test_has_what_predict_says_of_it(
+    home: Path, numbers: Path
+) -> None:
+    out = home / "predicted.csv"
+    assert run("predict", numbers, home / "m.csv", "--output", out) == 0
+    by_line = dict(enumerate(read(out), start=2))
+    table = dict(enumerate(read(home / "m.csv"), start=2))
+    rows = read(numbers / "predictions.csv")
+    held_out = [row for row in read(numbers / "split.csv") if row["part"] != "train"]
+    places = [(row["part"], row["line"]) for row in held_out]
+    assert sorted((row["part"], row["line"]) for row in rows) == sorted(places)
+    assert list(rows[0])[:6] == ["part", "file", "line", "record", "smiles", "a b_measured"]
+    for row in rows:
+        line = int(row["line"])
+        assert row["smiles"] == table[line]["smiles"]
+        for name in ("a b", "c"):
+            measured, cell = row[f"{name}_measured"], table[line][name]
+            assert measured == (str(float(cell)) if cell else "")
+            for part in ("pred", "std", "lower", "upper"):
+                got, want = row[f"{name}_{part}"], by_line[line][f"{name}_{part}"]
+                assert float(got) == pytest.approx(float(want), rel=1e-5, abs=1e-5)
+
+
+def test_the_metrics_of_numbers_are_those_of_the_file(numbers: Path) -> None:
+    sklearn = pytest.importorskip("sklearn.metrics")
+    stats = pytest.importorskip("scipy.stats")
+    metrics = read_json(numbers / "metrics.json")
+    rows = read(numbers / "predictions.csv")
+    for part in ("val", "test"):
+        for name in ("a b", "c"):
+            known = [r for r in rows if r["part"] == part and r[f"{name}_measured"]]
+            columns = ("measured", "pred", "std", "lower", "upper")
+            y, p, std, low, high = (
+                np.array([float(row[f"{name}_{column}"]) for row in known]) for column in columns
+            )
+            order = std.argsort(kind="stable")
+            bins = min(10, len(y))
+            pairs = zip(
+                np.array_split(std[order], bins), np.array_split((p - y)[order], bins), strict=True
+            )
+            claims = [(np.sqrt((s**2).mean()), np.sqrt((e**2).mean())) for s, e in pairs]
+            want = {
+                "rmse": sklearn.mean_squared_error(y, p) ** 0.5,
+                "mae": sklearn.mean_absolute_error(y, p),
+                "mse": sklearn.mean_squared_error(y, p),
+                "r2": sklearn.r2_score(y, p),
+                "pearson": stats.pearsonr(y, p).statistic,
+                "spearman": stats.spearmanr(y, p).statistic,
+                "interval_width": (high - low).mean(),
+                "ence": np.mean([abs(claim - real) / claim for claim, real in claims]),
+            }
+            for key, value in want.items():
+                assert metrics[f"{part}/{key}/{name}"] == pytest.approx(value, rel=1e-4, abs=1e-5)
+            # One record of val is the end of its interval, which has seven digits here.
+            ends = [((low - e <= y) & (y <= high + e)).mean() for e in (-1e-5, 1e-5)]
+            assert ends[0] <= metrics[f"{part}/interval_coverage/{name}"] <= ends[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "task"), [("kind", "classification"), ("colour", "classification")]
+)
+def test_the_metrics_of_classes_are_those_of_the_file(home: Path, target: str, task: str) -> None:
+    """Yes and no as text, and three classes one of which is absent from val and test."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    lines = ["smiles,kind,colour,split"]
+    for row in range(48):
+        part = ("train", "train", "val", "test")[row % 4]
+        colour = "green" if row % 12 == 0 else ("red", "blue")[(row // 2 + row // 8) % 2]
+        kind = "toxic" if row % 5 < 2 else "safe"
+        lines.append(f"{'C' * (row // 10)}{MOLECULES[row % 10]},{kind},{colour},{part}")
+    table = home / f"{target}.csv"
+    table.write_text("\n".join(lines) + "\n")
+    folder = train(
+        home / target, "data=smiles", "model=gcn", f"data.path={table}", f"data.task={task}",
+        f"data.target_columns=[{target}]", "data.split=given", "data.split_column=split",
+        "ensemble=2", *SMALL,
+    )  # fmt: skip
+    metrics = read_json(folder / "metrics.json")
+    rows = read(folder / "predictions.csv")
+    labels = ["safe", "toxic"] if target == "kind" else ["blue", "green", "red"]
+    for part in ("val", "test"):
+        own = [row for row in rows if row["part"] == part]
+        assert len(own) == 12
+        y = [row[f"{target}_measured"] for row in own]
+        assert "green" not in y
+        p = np.array([[float(row[f"{target}_prob_{name}"]) for name in labels] for row in own])
+        predicted = [row[f"{target}_pred"] for row in own]
+        assert predicted == [labels[best] for best in p.argmax(1)]
+        np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
+        want = {
+            "accuracy": sklearn.accuracy_score(y, predicted),
+            "macro_f1": sklearn.f1_score(y, predicted, average="macro"),
+            "mcc": sklearn.matthews_corrcoef(y, predicted),
+        }
+        if target == "kind":
+            want["roc_auc"] = sklearn.roc_auc_score([name == "toxic" for name in y], p[:, 1])
+            want["pr_auc"] = sklearn.average_precision_score([n == "toxic" for n in y], p[:, 1])
+        top, right = p.max(1), np.array([a == b for a, b in zip(y, predicted, strict=True)])
+        claim, happened = (top, right) if target == "colour" else (p[:, 1], np.array(y) == "toxic")
+        bins = np.ceil(claim * 10)
+        want["ece"] = sum(
+            abs((claim - happened)[bins == b].mean()) * (bins == b).mean() for b in set(bins)
+        )
+        for key, value in want.items():
+            if f"{part}/{key}" in metrics:
+                assert metrics[f"{part}/{key}"] == pytest.approx(value, abs=1e-6), key
+        assert f"{part}/ece" in metrics
+
+
+def test_labelled_nodes_have_a_line_each(trees: Path) -> None:
+    rows = read(trees / "predictions.csv")
+    metrics = read_json(trees / "metrics.json")
+    files = {"val": "dev.txt", "test": "test.txt"}
+    for part in ("val", "test"):
+        own = [row for row in rows if row["part"] == part]
+        assert len(own) == 12 * 9  # of a binary tree over five words
+        assert {row["file"] for row in own} == {files[part]}
+        right = np.array([row["label_measured"] == row["label_pred"] for row in own])
+        is_root = np.array([row["root"] == "1" for row in own])
+        assert is_root.sum() == 12
+        assert metrics[f"{part}/node_accuracy"] == pytest.approx(right.mean())
+        assert metrics[f"{part}/root_accuracy"] == pytest.approx(right[is_root].mean())
+        words = [row["text"] for row in own if row["line"] == own[0]["line"]]
+        assert len(max(words, key=len).split()) == 5
+    assert [row["part"] for row in read(trees / "split.csv")] == [
+        p for p in PARTS for _ in range(12)
+    ]
+
+
+def test_a_finished_run_writes_them_again_and_a_new_one_moves_them(numbers: Path) -> None:
+    names = ("predictions.csv", "split.csv")
+    before = [(numbers / name).read_bytes() for name in names]
+    for name in names:
+        (numbers / name).unlink()
+    assert run("train", f"resume={numbers}") == 0
+    assert [(numbers / name).read_bytes() for name in names] == before
+    words = ["data=smiles", "model=gcn", f"data.path={numbers.parent}/m.csv", *SMALL]
+    more = ["data.target_columns=[c]", "data.on_error=skip", "calibration.method=none"]
+    train(numbers, *words, *more)
+    earlier = numbers / "earlier-1"
+    assert [(earlier / name).read_bytes() for name in names] == before
+    assert list(read(numbers / "predictions.csv")[0])[5:] == ["c_measured", "c_pred"]
+
+
+def test_the_file_is_whole_or_not_there(
+    numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head that fails in the midst leaves what was there, and nothing beside it."""
+
+    def broken(self: RegressionHead, prediction: object, names: object) -> object:
+        raise RuntimeError("in the midst")
+
+    before = (numbers / "predictions.csv").read_bytes()
+    monkeypatch.setattr("graphfold.layers.heads.head.Head.predictions", broken)
+    monkeypatch.setattr(RegressionHead, "predictions", broken)
+    assert run("train", f"resume={numbers}") == 1
+    assert (numbers / "predictions.csv").read_bytes() == before
+    assert not list(numbers.glob(".*.tmp"))
