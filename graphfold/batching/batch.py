@@ -12,6 +12,7 @@ from graphfold.batching.scheduling.deduplicate import EqualNodes
 from graphfold.batching.scheduling.passes import Pass
 from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.dag import TypedDAG
+from graphfold.errors import ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +22,24 @@ class Batch:
     Args:
         dag: the graphs.
         schedule: their plan, built from the model's passes.
+
+    Raises:
+        ShapeError: if the schedule was built for other graphs; it is not looked at on a GPU.
     """
 
     dag: TypedDAG
     schedule: Schedule
+
+    def __post_init__(self) -> None:
+        self._require_schedule_of(self.dag)
+
+    def _require_schedule_of(self, dag: TypedDAG) -> None:
+        if dag.op_type.is_cpu and dag.structure != self.schedule.structure:
+            raise ShapeError(
+                f"the schedule was built for other graphs than these {dag.num_graphs} with "
+                f"{dag.num_nodes} nodes. Build it from the graphs of the batch: "
+                "build_schedule(dag, passes)."
+            )
 
     @property
     def num_graphs(self) -> int:
@@ -62,6 +77,9 @@ class LoweredBatch(Batch):
     """
 
     lowered: TypedDAG
+
+    def __post_init__(self) -> None:
+        self._require_schedule_of(self.lowered)
 
     @property
     def computed(self) -> Batch:

@@ -15,7 +15,7 @@ from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.states import States
 from graphfold.dag import Schema
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError, ShapeError, did_you_mean
 
 ENGINES = ("fast", "autograd", "reference")
 CellsByType = Mapping[str, Cell | Sequence[Cell]]
@@ -80,8 +80,9 @@ class Network(nn.Module):
         for name, cell in (pair for by_type in self.cells for pair in _each(by_type)):
             cell._types = tuple(dict.fromkeys((*cell._types, name)))
         widths = check_cells(schema, passes, [self._turns(i)[0] for i in range(len(passes))])
+        self._absent_widths = {name: _width(widths, name) for name in learned_absent}
         self.absent = nn.ParameterDict(
-            {name: nn.Parameter(torch.zeros(_width(widths, name))) for name in learned_absent}
+            {name: nn.Parameter(torch.zeros(w)) for name, w in self._absent_widths.items()}
         )
 
     def forward(
@@ -100,7 +101,12 @@ class Network(nn.Module):
         Shape:
             x: type name -> [num_nodes_of_type, ...] in node order, or a mapping of such tensors;
                 under a schedule that shares, the rows of `Schedule.sources` are enough
+
+        Raises:
+            ShapeError: if an input has not a row for each node, or edge, of the batch.
+            ConfigError: if the schedule was built for other passes.
         """
+        self._check_inputs(batch)
         inputs = RunInputs(
             batch=batch,
             x=x,
@@ -121,6 +127,20 @@ class Network(nn.Module):
                 for name in (*cell.fields, *run.after(op_type, cell)):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)
+
+    def _check_inputs(self, batch: Batch) -> None:
+        """Refuses a schedule of other passes, and absent states of another width."""
+        if batch.schedule.built_for != self.passes:
+            raise ConfigError(
+                f"the schedule was built for the passes {list(batch.schedule.built_for)}, but the "
+                f"model has {list(self.passes)}. Build it from the passes of the model."
+            )
+        for name, width in self._absent_widths.items():
+            if self.absent[name].shape != (width,):
+                raise ShapeError(
+                    f"absent['{name}'] has the shape {list(self.absent[name].shape)}, but the "
+                    f"field '{name}' has the width {width}. Give it the shape [{width}]."
+                )
 
     def __repr__(self) -> str:
         """A line for each cell of each pass: its fields with their widths, and how it last ran."""

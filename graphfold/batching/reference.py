@@ -15,6 +15,12 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
+from graphfold.batching.engine.pass_inputs import (
+    call_after,
+    call_before,
+    call_before_edges,
+    check_state,
+)
 from graphfold.batching.engine.rounds import select
 from graphfold.batching.run import RunInputs
 from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
@@ -37,14 +43,18 @@ class ReferenceRun:
 
     def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
         """Runs a pass; `turns` are the cells, of rounds those of each."""
+        columns = self.inputs.edge_columns(item)
         for turn, cells in enumerate(turns):
             inputs = _PassInputs(
                 dag=self.batch.dag,
                 cells=cells,
-                x={t: cell.before(self._x(t)) for t, cell in cells.items()},
+                x={
+                    t: call_before(cell, self._x(t), self.inputs.num_nodes(t))
+                    for t, cell in cells.items()
+                },
                 absent=self.inputs.absent,
                 edge={
-                    t: cell.before_edges(self.inputs.edge_columns(item))
+                    t: call_before_edges(cell, columns, self.batch.dag.num_rows(item.space))
                     for t, cell in cells.items()
                 },
                 shared=self.inputs.shared,
@@ -65,6 +75,7 @@ class ReferenceRun:
             nodes = self.inputs.nodes(op_type).tolist()
             if nodes and any(f not in self.states[nodes[0]] for f in cell.fields):
                 state = cell.initial(inputs.x[op_type])
+                check_state(cell, state, len(nodes))
                 for position, node in enumerate(nodes):
                     own = {name: state[name][position] for name in cell.fields}
                     self.states[node] = {**own, **self.states[node]}
@@ -77,7 +88,7 @@ class ReferenceRun:
         self.widths |= {name: value.shape[1] for name, value in new.items()}
         for node in nodes:
             state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
-            values = cell.after(state)
+            values = call_after(cell, state, 1)
             self.states[node] |= {name: value[0] for name, value in values.items()}
         return list(new)
 
@@ -91,7 +102,10 @@ class ReferenceRun:
         present = [state[name] for state in self.states if name in state]
         dtype = present[0].dtype if present else torch.float64
         zeros = torch.zeros(width, dtype=dtype)
-        return torch.stack([zeros, *(state.get(name, zeros) for state in self.states)])
+        # Row 0 belongs to no node. The engines keep there what absent children read, so a learned
+        # one has the gradient zero here as there if no child is absent.
+        absent = self.inputs.absent.get(name, zeros).to(dtype)
+        return torch.stack([absent, *(state.get(name, zeros) for state in self.states)])
 
 
 @dataclass(frozen=True)
@@ -121,6 +135,7 @@ def _run_pass(inputs: _PassInputs, item: Pass, given: Sequence[NodeState]) -> li
         reader = NodeReader(cell, inputs, read_from, node, given[node], edges, op_type)
         x = _row(inputs.x[op_type], number[node])
         state = cell(x, reader.children())
+        check_state(cell, state, 1)
         states[node] = {**given[node], **{name: state[name][0] for name in cell.fields}}
     return states
 

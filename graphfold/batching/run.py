@@ -11,14 +11,20 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
+from graphfold.batching.cell import Cell, NodeInput, makes_tables
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.choice import find_compiled
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
-from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.pass_inputs import (
+    PassInputs,
+    call_after,
+    call_before,
+    call_before_edges,
+    check_rows,
+)
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select, x_rows
 from graphfold.batching.engine.typed_fields import TypedFields
@@ -28,7 +34,7 @@ from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.states import States
-from graphfold.errors import ConfigError, ShapeError
+from graphfold.errors import ShapeError
 
 SHARED_NUMBERS = (
     "the schedule computes equal nodes once, so they would all have the same. "
@@ -38,6 +44,8 @@ SHARED_STATISTICS = (
     "while it runs, but the schedule computes equal nodes once, so statistics would count them as "
     "one. Build it with share=False (data.share=false)."
 )
+OF_NODES = "one for each node of type '{owner}', in node order. Encode this batch's graphs."
+OF_EDGES = "one for each edge. Build the graph with a value for every edge."
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +61,23 @@ class RunInputs:
     fuse: bool | None
     ways: dict[str, str]  # type name -> how its cell ran, written as it runs
 
+    def num_nodes(self, op_type: int) -> int:
+        """The number of nodes of a type."""
+        sources = self.batch.schedule.sources
+        if sources is not None:
+            return len(sources[op_type].of)
+        return self.batch.schedule.passes[0].count_rows(op_type)
+
+    def num_sources(self, op_type: int) -> int:
+        """The number of rows of a type's input; under a shared schedule, that of its sources."""
+        sources = self.batch.schedule.sources
+        return self.num_nodes(op_type) if sources is None else len(sources[op_type].node)
+
     def of_type(self, op_type: int) -> NodeInput:
         """The input of a type, under a shared schedule that of its sources.
 
         Raises:
-            ShapeError: if there is none.
+            ShapeError: if there is none, or it has another number of rows.
         """
         name = self.batch.dag.schema.types[op_type].name
         if name not in self.x:
@@ -66,17 +86,26 @@ class RunInputs:
                 "[num_nodes_of_type, width]; the width may be 0."
             )
         x, sources = self.x[name], self.batch.schedule.sources
-        if sources is None or _num_rows(x) in (None, len(sources[op_type].node)):
-            return x
-        return select(x, sources[op_type].node)
+        is_of_sources = sources is not None and _num_rows(x) == self.num_sources(op_type)
+        num_rows = self.num_sources(op_type) if is_of_sources else self.num_nodes(op_type)
+        check_rows(x, num_rows, name, "x['{owner}']", OF_NODES)
+        return x if sources is None or is_of_sources else select(x, sources[op_type].node)
 
     def nodes(self, op_type: int) -> Tensor:
         """[num_nodes_of_type] the nodes of a type, in node order."""
         return self.batch.dag.nodes_of_type(self.batch.dag.schema.types[op_type].name)
 
     def edge_columns(self, item: Pass) -> Mapping[str, Tensor]:
-        """The columns of the edges that a pass follows, in the order of the graph."""
-        return self.batch.dag.columns[item.space]
+        """The columns of the edges that a pass follows, in the order of the graph.
+
+        Raises:
+            ShapeError: if one has not a row for each edge.
+        """
+        columns = self.batch.dag.columns[item.space]
+        if columns:
+            num_edges = self.batch.dag.num_rows(item.space)
+            check_rows(columns, num_edges, item.space, "columns['{owner}']", OF_EDGES)
+        return columns
 
 
 @contextmanager
@@ -91,7 +120,7 @@ def _refuse_shared(turns: Sequence[dict[int, Cell]], plan: PassSchedule) -> Iter
 
 def _num_rows(x: NodeInput) -> int | None:
     values = [x] if isinstance(x, Tensor) else list(x.values())
-    return len(values[0]) if values else None
+    return values[0].shape[0] if values and values[0].dim() else None
 
 
 class RowRun:
@@ -146,11 +175,7 @@ class RowRun:
     def _rounds(self, index: int, item: Rounds, turns: Sequence[dict[int, Cell]]) -> None:
         schedule = self.batch.schedule
         plan, unrolled = schedule.passes[index], schedule.unrolled[index]
-        if plan.rounds != len(turns) or unrolled is None:
-            raise ConfigError(
-                f"the schedule is for {plan.rounds} rounds, but the model has {len(turns)}. Build "
-                "it from the passes of the model."
-            )
+        assert unrolled is not None
         state, self.sparse = self.fields, set()
         if not isinstance(state, TypedFields):
             state = TypedFields.split(plan, self._given(plan))
@@ -182,9 +207,10 @@ class RowRun:
         own = {t: cell for t, cell in cells.items() if makes_tables(cell)}
         if not own:
             return {}
-        columns, kind = find_kinds(self.inputs.edge_columns(item), self.batch.dag.num_inputs)
-        tables = {op_type: cell.before_edges(columns) for op_type, cell in own.items()}
-        return {"tables": tables, "kind": kind.index_select(0, plan.edge)}
+        columns = self.inputs.edge_columns(item)
+        kinds = find_kinds(columns, self.batch.dag.num_rows(item.space))
+        tables = {t: call_before_edges(c, kinds.columns, kinds.num_kinds) for t, c in own.items()}
+        return {"tables": tables, "kind": kinds.kind.index_select(0, plan.edge)}
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
@@ -192,12 +218,14 @@ class RowRun:
             return []
         if isinstance(self.fields, TypedFields):
             own = {name: self.fields.part(name, op_type) for name in cell.fields}
-            new = self._after(cell, own)
+            with NativeLinear():
+                new = call_after(cell, own, self.plan.count_rows(op_type))
             self.fields = self.fields.join(op_type, new)
             return list(new)
         rows = self.plan.rows_of_type(op_type)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
-        new = self._after(cell, own)
+        with NativeLinear():
+            new = call_after(cell, own, len(rows))
         for field, values in new.items():
             base = self.fields.get(field)
             if base is None:
@@ -215,12 +243,7 @@ class RowRun:
         if type(cell).before is Cell.before:
             return x
         with NativeLinear():
-            return cell.before(x)
-
-    @staticmethod
-    def _after(cell: Cell, own: State) -> State:
-        with NativeLinear():
-            return cell.after(own)
+            return call_before(cell, x, self.inputs.num_sources(op_type))
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:
         """The state so far, in the row order of the next pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -68,6 +69,15 @@ class TypedDAG:
     def num_nodes_by_type(self) -> list[int]:
         """The number of nodes of each type."""
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
+
+    @cached_property
+    def structure(self) -> int:
+        """A checksum of types and edges, on the CPU: other graphs have another, but for chance."""
+        edges = (part for own in self.relations.values() for part in (own.ptr, own.index))
+        checksum = 0
+        for part in (self.op_type, self.input_ptr, self.input_index, *edges):
+            checksum = zlib.crc32(part.contiguous().numpy().data, checksum)
+        return checksum
 
     def nodes_of_type(self, name: str) -> Tensor:
         """[num_nodes_of_type] the nodes of one type, in node order."""

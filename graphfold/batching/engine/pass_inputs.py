@@ -94,6 +94,55 @@ def cell_dtype(cells: Iterable[Cell], x: Iterable[NodeInput]) -> torch.dtype:
     return next((d for d in given if d.is_floating_point), torch.get_default_dtype())
 
 
+def check_rows(values: NodeInput, num_rows: int, owner: Cell | str, what: str, remedy: str) -> None:
+    """Raises ShapeError unless every tensor of `values` has `num_rows` rows.
+
+    Native code reads rows by the plan's numbers, so this runs before it: over what users give, and
+    over what their cells return.
+
+    Args:
+        values: one tensor, or several by name.
+        num_rows: how many rows the plan needs.
+        owner: the cell, the type or the edges that the texts name as {owner}.
+        what: the name of `values` in messages.
+        remedy: whose rows they are, and what to do.
+    """
+    for name, part in parts(values):
+        if part.dim() == 0 or part.shape[0] != num_rows:
+            place = f"{what}['{name}']" if name else what
+            rows = f"{part.shape[0]} rows" if part.dim() else "no rows, only a number"
+            message = f"{place} has {rows}, but {num_rows} are needed: {remedy}"
+            named = owner if isinstance(owner, str) else describe(owner)
+            raise ShapeError(message.replace("{owner}", named))
+
+
+def call_before(cell: Cell, x: NodeInput, num_rows: int) -> NodeInput:
+    """The result of `Cell.before`, [num_rows, ...]; raises ShapeError if it has other rows."""
+    found = cell.before(x)
+    check_rows(found, num_rows, cell, "what {owner}.before returns", AS_MANY)
+    return found
+
+
+def call_before_edges(
+    cell: Cell, columns: Mapping[str, Tensor], num_rows: int
+) -> Mapping[str, Tensor]:
+    """The result of `Cell.before_edges`; raises ShapeError if it has not `num_rows` rows."""
+    found = cell.before_edges(columns)
+    check_rows(found, num_rows, cell, "what {owner}.before_edges returns", AS_MANY)
+    return found
+
+
+def call_after(cell: Cell, state: State, num_rows: int) -> State:
+    """The result of `Cell.after`; raises ShapeError if it has not `num_rows` rows."""
+    found = cell.after(state)
+    check_rows(found, num_rows, cell, "what {owner}.after returns", AS_MANY)
+    return found
+
+
+#: What to do about a cell that returns another number of rows than it was given.
+AS_MANY = "one for each that the cell was given. Return them in their order."
+
+
 def check_state(cell: Cell, state: State, size: int) -> None:
     """Raises ShapeError unless `state` holds just the cell's fields, [size, width] each."""
     for name, width in cell.fields.items():

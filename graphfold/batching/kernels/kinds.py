@@ -23,6 +23,12 @@ class Kinds(NamedTuple):
     columns: Mapping[str, Tensor]
     kind: Tensor
 
+    @property
+    def num_kinds(self) -> int:
+        """The number of rows of the columns; without columns each row is a kind."""
+        column = next(iter(self.columns.values()), self.kind)
+        return column.shape[0]
+
 
 def find_kinds(columns: Mapping[str, Tensor], num_rows: int) -> Kinds:
     """The kinds among some rows: equal rows of codes are of one kind.

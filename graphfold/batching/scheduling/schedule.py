@@ -31,11 +31,20 @@ class Schedule:
 
     Under plans that share, nodes are classes of equal nodes, and cells are given the inputs of
     `sources` alone, by op type.
+
+    Args:
+        passes: the plan of each pass.
+        built_for: the passes of the model.
+        structure: `TypedDAG.structure` of the graphs.
+        sources: by op type, the nodes whose inputs cells are given; None for all nodes.
+        class_of: [num_nodes] the class of each node; None if each is a class of its own.
     """
 
     passes: tuple[PassSchedule, ...]
+    built_for: tuple[Pass, ...]
+    structure: int
     sources: tuple[Sources, ...] | None = None
-    class_of: Tensor | None = None  # [num_nodes] of each node; None if each is a class of its own
+    class_of: Tensor | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -57,6 +66,8 @@ class Schedule:
         sources, class_of = self.sources, self.class_of
         copy = Schedule(
             tuple(plan.map_tensors(function) for plan in self.passes),
+            self.built_for,
+            self.structure,
             None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
             None if class_of is None else function(class_of),
         )
@@ -108,7 +119,8 @@ def build_schedule(
     op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
     if not share:
         inputs = CellInputs.of_nodes(op_type, num_types)
-        return Schedule(tuple(_build_pass(dag, item, policy, inputs) for item in passes))
+        own = tuple(_build_pass(dag, item, policy, inputs) for item in passes)
+        return Schedule(own, tuple(passes), dag.structure)
     equal = deduplicate(dag, passes) if equal is None else equal
     sources, inputs = find_sources(op_type, num_types, equal)
     classes = None if equal.final.are_single else equal.final
@@ -117,7 +129,7 @@ def build_schedule(
         for item, depth, stages in zip(passes, equal.depth, equal.rounds, strict=True)
     )
     class_of = None if classes is None else torch.from_numpy(classes.inverse)
-    return Schedule(tuple(plans), sources, class_of)
+    return Schedule(tuple(plans), tuple(passes), dag.structure, sources, class_of)
 
 
 def _build_pass(
