@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except GraphfoldError as error:
-        return _report(_with_notes(error.message, error), WRONG_USE, args.debug)
+        return _report(_with_notes(error.message, error), error.exit_code, args.debug)
     except MemoryError:
         return _report("out of memory. Take a smaller data.batch_size.", FAILED, args.debug)
     except OSError as error:

@@ -19,7 +19,12 @@ class GraphfoldError(ValueError):
     Args:
         message: one sentence for the fault and one for the remedy.
         **facts: the facts behind the message.
+
+    Attributes:
+        exit_code: what a command returns that it ends: 2 for wrong use or unreadable input.
     """
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, **facts: object) -> None:
         message = "\n".join(map(shorten_quotes, message.split("\n")))
@@ -69,6 +74,12 @@ class ConfigError(GraphfoldError):
 
 class CheckpointError(GraphfoldError):
     """A run folder or checkpoint that cannot be read or trusted."""
+
+
+class DivergenceError(GraphfoldError):
+    """Training that came to a loss that is no number, or below zero where none can be."""
+
+    exit_code = 1
 
 
 class RecordError(GraphfoldError):

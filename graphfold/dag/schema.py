@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -23,6 +23,10 @@ DTYPES: Mapping[str, torch.dtype] = {
 
 #: The code of a missing value in an integer column; a missing float is NaN.
 MISSING = -1
+
+#: What a feature of whole graphs is for; see `Column`.
+Role: TypeAlias = Literal["input", "weight", "note"]
+ROLES = ("input", "weight", "note")
 
 #: The graph feature that says how many records a record counts for in training.
 RECORD_WEIGHT = "record_weight"
@@ -46,6 +50,12 @@ class Column:
         shape: the shape of one row; () for a number.
         unit: the unit of the values, such as "kcal/mol"; None for a pure number or a code.
         size: for integer columns that hold codes, how many there are (0 .. size-1).
+        role: what a feature of whole graphs is for: "input", which is scaled and read by models,
+            "weight", how many records the graph counts for in training, or "note", which no model
+            reads. None for the usual: floats and counts (uint8) are inputs, others are notes.
+
+    Raises:
+        SchemaError: if there is no such dtype or role, or a weight is no single float.
     """
 
     name: str
@@ -53,6 +63,7 @@ class Column:
     shape: tuple[int, ...] = ()
     unit: str | None = None
     size: int | None = None
+    role: Role | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
@@ -60,6 +71,15 @@ class Column:
             raise SchemaError(
                 f"column '{self.name}' has the dtype '{self.dtype}'. Use one of "
                 f"{', '.join(DTYPES)}."
+            )
+        if self.role not in (None, *ROLES):
+            raise SchemaError(
+                f"column '{self.name}' has the role '{self.role}'. Use one of {', '.join(ROLES)}."
+            )
+        if self.role == "weight" and (self.shape or not self.torch_dtype.is_floating_point):
+            raise SchemaError(
+                f"column '{self.name}' is a weight, but holds {self.dtype}{list(self.shape)}. Make "
+                "it a single float32 or float64."
             )
 
     def __str__(self) -> str:
@@ -116,12 +136,13 @@ class Schema:
         inputs: features and targets of the ordered, acyclic input edges.
         relations: the relations, which may be cyclic.
         node_targets: targets that every node has (missing values allowed).
-        graph_features: columns of whole graphs, such as an identifier or the source text. Floats
-            and counts (uint8) among them are inputs of models, see `graph_inputs`.
+        graph_features: columns of whole graphs, such as an identifier or the source text; their
+            `role` says what each is for.
         graph_targets: targets of whole graphs (missing values allowed).
 
     Raises:
-        SchemaError: if a name occurs twice in one place, or a type names an unknown input type.
+        SchemaError: if a name occurs twice in one place, a type names an unknown input type,
+            there are two weights, or another column than a feature of whole graphs has a role.
     """
 
     types: tuple[NodeType, ...]
@@ -140,6 +161,7 @@ class Schema:
         for node_type in self.types:
             for name in node_type.inputs or ():
                 self.type_index(name)
+        self._check_roles()
 
     def __repr__(self) -> str:
         """A line for each kind of row that has columns, and for each node type."""
@@ -171,12 +193,22 @@ class Schema:
 
     @property
     def graph_inputs(self) -> tuple[Column, ...]:
-        """The features of whole graphs that models read: floats, and counts (uint8)."""
+        """The features of whole graphs that models read; see the role of a `Column`."""
         return tuple(
             column
             for column in self.graph_features
-            if column.torch_dtype.is_floating_point or column.dtype == "uint8"
+            if column.role == "input"
+            or (
+                column.role is None
+                and (column.torch_dtype.is_floating_point or column.dtype == "uint8")
+            )
         )
+
+    @property
+    def weight(self) -> Column | None:
+        """The feature of whole graphs that says how many records a graph counts for in training."""
+        weights = [column for column in self.graph_features if column.role == "weight"]
+        return weights[0] if weights else None
 
     def type_index(self, name: str) -> int:
         """The op type of the node type called `name`; raises SchemaError if there is none."""
@@ -193,6 +225,21 @@ class Schema:
                 return edge
         known = ", ".join(edge.name for edge in self.relations) or "none"
         raise SchemaError(f"schema has no relation '{name}'. It has: {known}.")
+
+    def _check_roles(self) -> None:
+        weights = [column.name for column in self.graph_features if column.role == "weight"]
+        if len(weights) > 1:
+            raise SchemaError(
+                f"schema has the weights {', '.join(weights)}. Give the role to one of them."
+            )
+        for space, columns in self.spaces().items():
+            others = self.graph_targets if space == "graph" else columns
+            roles = [column.name for column in others if column.role is not None]
+            if roles:
+                raise SchemaError(
+                    f"column '{roles[0]}' of {space} has a role, but only a feature of whole "
+                    "graphs may have one. Leave it out."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers, ready for JSON."""

@@ -122,6 +122,14 @@ class TypedDAG:
         """[num_graphs, *shape] a feature or a target of whole graphs."""
         return self.columns["graph"][name]
 
+    def weights(self, space: str = "graph") -> Tensor | None:
+        """[num_rows] how often each row of a space counts in training; None if each counts once."""
+        column = self.schema.weight
+        if column is None:
+            return None
+        weights = self.graph_column(column.name)
+        return weights if space == "graph" else repeat(weights, self.row_ptr(space).diff())
+
     def strings(self, space: str, name: str) -> list[str | None]:
         """A string column as Python strings; None where the value is missing."""
         words = self.dictionaries[space, name]

@@ -75,6 +75,8 @@ class Adapter(ABC):
         text_format: the name of a format in which `write_back` gives predictions back; None if
             there is none.
         written_targets: the targets of nodes that have a place in it.
+        training_options: options that name what only training reads, such as a column of weights;
+            other data are scored without them.
     """
 
     schema: Schema
@@ -85,6 +87,7 @@ class Adapter(ABC):
     expands_folders: bool = False
     text_format: str | None = None
     written_targets: Collection[str] = ()
+    training_options: Collection[str] = ()
 
     def sources(self, path: Path) -> list[Path]:
         """The files that `records(path)` reads; a stored copy is rebuilt when one changes.

@@ -54,8 +54,8 @@ class SmilesAdapter(Adapter):
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
         units: target -> unit, such as {"expt": "kcal/mol"}.
         bounded_targets: whether a cell of a target may be a bound, such as `>5` or `<5`.
-        weight_column: the column that says how many records each record counts for in training;
-            None where each counts for one.
+        weight_column: the column that says how many records each record counts for in training, a
+            number from 0 on, which is no input; None where each counts for one.
         descriptors: which `Descriptors` are inputs: "rdkit2d", "morgan", "atom_pairs", "torsions".
         morgan_radius: the most bonds from the centre of a substructure that "morgan" counts.
         fingerprint_size: the number of counts of each of the others than "rdkit2d".
@@ -79,6 +79,7 @@ class SmilesAdapter(Adapter):
     libraries = ("rdkit",)
     reads_tables = True
     expands_folders = True
+    training_options = ("weight_column", "split_column")
 
     def __init__(
         self,

@@ -106,6 +106,11 @@ class DataSource:
         found = self.spec().make().infer_options([file.path for file in files])
         return replace(self, options={**self.options, **found})
 
+    def for_scoring(self) -> DataSource:
+        """The same without what only training reads, see `Adapter.training_options`."""
+        absent = dict.fromkeys(adapter_class(self.spec().name).training_options)
+        return replace(self, options={**self.options, **absent})
+
     def _expand(self, paths: Paths) -> list[Path]:
         """The files of a list, of the patterns and of the folders in it."""
         if not isinstance(paths, str | Path):

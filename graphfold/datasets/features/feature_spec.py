@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
+from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.datasets.features.input_scaler import InputScaler, fit_input_scaler
 from graphfold.datasets.features.scaler import Scaler, fit_scaler
 from graphfold.datasets.features.vocabulary import Vocabulary, fit_vocabulary
@@ -43,7 +44,8 @@ class FeatureSpec:
 
         Features of nodes and of edges that are strings get a vocabulary; features of whole graphs
         (a name, the text) stay strings, which models do not see. Targets of floats get a scaler,
-        and so do features of whole graphs that are floats.
+        and so do features of whole graphs that are floats. A graph of weight 2 counts like two in
+        both.
 
         Args:
             dag: the training part, as read.
@@ -70,9 +72,9 @@ class FeatureSpec:
                 continue
             if column.name in scalers:
                 raise SchemaError(f"two targets are called '{column.name}'. Rename one of them.")
-            scalers[column.name] = fit_scaler(dag.columns[space][column.name])
+            scalers[column.name] = fit_scaler(dag.columns[space][column.name], dag.weights(space))
         inputs = {
-            column.name: fit_input_scaler(dag.columns["graph"][column.name])
+            column.name: fit_input_scaler(dag.graph_column(column.name), dag.weights())
             for column in dag.schema.graph_inputs
             if column.torch_dtype.is_floating_point
         }
@@ -126,7 +128,17 @@ class FeatureSpec:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> FeatureSpec:
-        """The spec that `to_dict` (or JSON of it) describes."""
+        """The spec that `to_dict` (or JSON of it) describes.
+
+        Raises:
+            SchemaError: for a spec of versions that scaled weights of records and showed them to
+                models.
+        """
+        if RECORD_WEIGHT in data.get("inputs", {}):
+            raise SchemaError(
+                "the model was trained by a version of graphfold that took the weights of "
+                "data.weight_column for an input, so its predictions are wrong. Train it again."
+            )
         return FeatureSpec(
             Schema.from_dict(data["source"]),
             {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},

@@ -45,16 +45,19 @@ class InputScaler(NamedTuple):
         return InputScaler(tuple(data["mean"]), tuple(data["std"]))
 
 
-def fit_input_scaler(values: Tensor) -> InputScaler:
+def fit_input_scaler(values: Tensor, weights: Tensor | None = None) -> InputScaler:
     """The scaler of the measured values of a column; NaN is a missing one.
 
     Shape:
         values: [num_graphs, *shape]
+        weights: [num_graphs] how often each graph counts; None for once
     """
     rows = values.reshape(len(values), -1).double()
-    count = (~rows.isnan()).sum(0).clamp(min=1)
-    mean = rows.nan_to_num(0.0).sum(0) / count
-    std = (((rows - mean).nan_to_num(0.0).square().sum(0)) / count).sqrt()
+    times = rows.new_ones(len(rows), 1) if weights is None else weights.double().view(-1, 1)
+    count = (~rows.isnan() * times).sum(0)
+    count = count.where(count > 0, 1.0)
+    mean = (rows.nan_to_num(0.0) * times).sum(0) / count
+    std = (((rows - mean).nan_to_num(0.0).square() * times).sum(0) / count).sqrt()
     # Equal numbers have a mean that is off by a rounding error, and so a tiny deviation.
     is_constant = std <= 1e-7 * mean.abs()
     return InputScaler(tuple(mean.tolist()), tuple(std.masked_fill(is_constant, 0.0).tolist()))

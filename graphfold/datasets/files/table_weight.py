@@ -23,7 +23,7 @@ class TableWeight:
     @property
     def features(self) -> tuple[Column, ...]:
         """The column of the schema."""
-        return (Column(RECORD_WEIGHT, "float32"),)
+        return (Column(RECORD_WEIGHT, "float32", role="weight"),)
 
     def values(self, cell: str) -> dict[str, float | int | None]:
         """The weight.

@@ -11,7 +11,6 @@ import torch
 
 from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
-from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.corpora.corpus import DataFile, default_root
@@ -105,7 +104,7 @@ class DataModule:
             split = split_records(records, self.settings.split)
             self.split = replace(split, files=self.files)
             train = select(dag, self.split.train)
-            _refuse_weightless(train)
+            _check_weights(train)
             words = self.settings.vocabulary
             self.spec = FeatureSpec.fit(
                 train,
@@ -126,11 +125,14 @@ class DataModule:
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
         """Reads other data than a run's: every record is in the part test.
 
+        Weights and parts of the records are not needed and not read.
+
         Raises:
             DataError: if the data cannot be used.
             RecordError: for the first bad record, under on_error="raise".
             SchemaError: if their features are not those that the run learnt from.
         """
+        self.source = self.source.for_scoring()
         _, dag = self._read()
         self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
         self.spec = self.locate(spec)
@@ -288,8 +290,24 @@ class DataModule:
         return files, dags[0] if len(dags) == 1 else collate(dags)
 
 
-def _refuse_weightless(train: TypedDAG) -> None:
-    if RECORD_WEIGHT in train.columns["graph"] and not train.graph_column(RECORD_WEIGHT).any():
+def _check_weights(train: TypedDAG) -> None:
+    """Refuses weights of records that are no weights, or all of them zero.
+
+    Raises:
+        DataError: for them; it names the place of the first that is no finite number from 0 on.
+    """
+    weights = train.weights()
+    if weights is None:
+        return
+    is_wrong = ~(weights.isfinite() & (weights >= 0))
+    if is_wrong.any():
+        graph = int(is_wrong.int().argmax())
+        file, line = train.place(graph)
+        raise DataError(
+            f"{file}:{line}: the weight of the record is {float(weights[graph]):g}, but weights "
+            "are finite numbers from 0 on. Correct it."
+        )
+    if not weights.any():
         raise DataError(
             "every record of the training part has weight 0, so nothing can be learnt. Correct "
             "data.weight_column, or leave it out."

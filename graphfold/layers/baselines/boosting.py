@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphfold.dag import Schema
-from graphfold.layers.baselines.target_model import TargetModel, draw_seed, import_ensemble
+from graphfold.layers.baselines.target_model import (
+    TargetModel,
+    draw_seed,
+    import_ensemble,
+    repeated,
+)
 from graphfold.layers.baselines.tree_ensemble import Tree, TreeEnsemble
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.regression import RegressionHead
@@ -67,20 +72,24 @@ class BoostingModel(TargetModel):
         """Zeros: the mean, or equal probabilities."""
         return TreeEnsemble(self.num_outputs)
 
-    def fit_target(self, x: Tensor, y: Tensor) -> TreeEnsemble:
+    def fit_target(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> TreeEnsemble:
         """The trees of a model that scikit-learn fits; a constant where there is one class."""
         if not isinstance(self.head, RegressionHead) and bool((y == y[0]).all()):
             return _constant(int(y[0]), self.num_outputs)
+        x, y, weights = repeated(x, y, weights)
         columns = divisible(x.numpy(), self.options["min_samples_leaf"])
-        boosting = self.fit_boosting(x.numpy()[:, columns], y.numpy())
+        sample_weight = None if weights is None else weights.numpy()
+        boosting = self.fit_boosting(x.numpy()[:, columns], y.numpy(), sample_weight)
         return as_tensors(boosting, self.num_outputs, columns)
 
-    def fit_boosting(self, x: NDArray[np.float32], y: NDArray[Any]) -> Any:
+    def fit_boosting(
+        self, x: NDArray[np.float32], y: NDArray[Any], weights: NDArray[Any] | None = None
+    ) -> Any:
         """scikit-learn's own model."""
         ensemble = import_ensemble("boosting")
         kind = "Regressor" if isinstance(self.head, RegressionHead) else "Classifier"
         make = getattr(ensemble, f"HistGradientBoosting{kind}")
-        return make(**self.options, random_state=draw_seed()).fit(x, y)
+        return make(**self.options, random_state=draw_seed()).fit(x, y, weights)
 
 
 def divisible(x: NDArray[np.float32], least: int) -> NDArray[Any]:

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphfold.dag import Schema
-from graphfold.layers.baselines.target_model import TargetModel, draw_seed, import_ensemble
+from graphfold.layers.baselines.target_model import (
+    TargetModel,
+    draw_seed,
+    import_ensemble,
+    repeated,
+)
 from graphfold.layers.baselines.tree_ensemble import Tree, TreeEnsemble
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.regression import RegressionHead
@@ -71,17 +76,22 @@ class ForestModel(TargetModel):
         base = 0.0 if is_number else 1.0 / max(self.num_outputs, 2)
         return TreeEnsemble(self.num_outputs, base=[base] * self.num_outputs)
 
-    def fit_target(self, x: Tensor, y: Tensor) -> TreeEnsemble:
+    def fit_target(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> TreeEnsemble:
         """The trees of a forest that scikit-learn fits."""
-        return as_tensors(self.fit_forest(x.numpy(), y.numpy()), self.num_outputs)
+        x, y, weights = repeated(x, y, weights)
+        sample_weight = None if weights is None else weights.numpy()
+        forest = self.fit_forest(x.numpy(), y.numpy(), sample_weight)
+        return as_tensors(forest, self.num_outputs)
 
-    def fit_forest(self, x: NDArray[np.float32], y: NDArray[Any]) -> Any:
+    def fit_forest(
+        self, x: NDArray[np.float32], y: NDArray[Any], weights: NDArray[Any] | None = None
+    ) -> Any:
         """scikit-learn's own forest."""
         ensemble = import_ensemble("forest")
         kind = "Regressor" if isinstance(self.head, RegressionHead) else "Classifier"
         name = ("ExtraTrees" if self.extra else "RandomForest") + kind
         options = {**self.options, "random_state": draw_seed(), "n_jobs": torch.get_num_threads()}
-        return getattr(ensemble, name)(**options).fit(as_sparse(x), y)
+        return getattr(ensemble, name)(**options).fit(as_sparse(x), y, sample_weight=weights)
 
     def raw(self, fitted: Tensor) -> Tensor:
         """Numbers as they are, probabilities as logits or logarithms."""

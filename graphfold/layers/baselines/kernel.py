@@ -30,8 +30,9 @@ class KernelModel(TargetModel):
     (Ralaivola et al. 2005, https://doi.org/10.1016/j.neunet.2005.07.009, equation 10), and of all
     d floats together, which are scaled, exp(-|a - b|² / d). The ridge is the one of `RIDGES` with
     the least squared error of leaving out one record at a time, which has a closed form (Rasmussen
-    and Williams 2006, equation 5.12). Memory and time grow with the square and the cube of the
-    number of training records.
+    and Williams 2006, equation 5.12). A record of weight 2 counts like two, of which one is left
+    out at a time. Memory and time grow with the square and the cube of the number of training
+    records.
 
     Args:
         schema: the schema of the graphs.
@@ -65,7 +66,7 @@ class KernelModel(TargetModel):
             [(span, not c.torch_dtype.is_floating_point) for c, span in self.inputs.spans()]
         )
 
-    def fit_target(self, x: Tensor, y: Tensor) -> KernelMachine:
+    def fit_target(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> KernelMachine:
         """The weights of the training records, for the best ridge."""
         if len(x) > self.most_records:
             raise ConfigError(
@@ -74,7 +75,7 @@ class KernelModel(TargetModel):
                 "model.most_records if the memory allows."
             )
         machine = self.empty()
-        machine.fit(x, y)
+        machine.fit(x, y, weights)
         return machine
 
 
@@ -113,26 +114,35 @@ class KernelMachine(nn.Module):
         found = self.mean + self.likeness(x).double() @ self.weight.double()
         return found.to(x.dtype).view(-1, 1)
 
-    def fit(self, x: Tensor, y: Tensor) -> None:
-        """Finds the weights.
+    def fit(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        """Finds the weights of the records.
+
+        With W the diagonal matrix of the weights w and K the likenesses, they are
+        (K + ridge W⁻¹)⁻¹ y = W^½ (W^½ K W^½ + ridge)⁻¹ W^½ y, those of the repeated records
+        together.
 
         Args:
             x: [num_records, size] the inputs.
             y: [num_records] the targets.
+            weights: [num_records] how often each record counts, above 0; None for once.
         """
         counts, self.floats = self.split(x)
         self.counts = torch.cat([self.floats[:, :0], *counts], dim=1).byte()
-        mean = y.double().mean()
-        centred = y.double() - mean
-        values, vectors = torch.linalg.eigh(self.likeness(x).double())
-        rotated = vectors.T @ centred
+        y = y.double()
+        times = torch.ones_like(y) if weights is None else weights.double()
+        root = times.sqrt()
+        mean = (y * times).sum() / times.sum()
+        values, vectors = torch.linalg.eigh(self.likeness(x).double() * root * root[:, None])
+        rotated = vectors.T @ ((y - mean) * root)
+        copies = times.clamp(min=1)  # of which one is left out; of half a record, the half
         errors = []
         for ridge in RIDGES:
             inverse = 1 / (values.clamp(min=0) + ridge)
-            left_out = (vectors @ (inverse * rotated)) / (vectors.square() @ inverse)
-            errors.append(float(left_out.square().mean()))
+            solved = vectors @ (inverse * rotated) / root
+            diagonal = vectors.square() @ inverse / copies + (1 - 1 / copies) / ridge
+            errors.append(float(((solved / diagonal).square() * times).sum() / times.sum()))
         best = RIDGES[errors.index(min(errors))]
-        weight = vectors @ (rotated / (values.clamp(min=0) + best))
+        weight = root * (vectors @ (rotated / (values.clamp(min=0) + best)))
         self.mean, self.weight = mean.float(), weight.float()
 
     def likeness(self, x: Tensor) -> Tensor:

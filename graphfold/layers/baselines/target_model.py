@@ -12,18 +12,23 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, States
 from graphfold.dag import Schema, TypedDAG
+from graphfold.dag.typed_dag import repeat
 from graphfold.errors import ConfigError
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.regression import RegressionHead
 
+#: Rows that whole weights may make of one row, on average.
+MOST_REPETITIONS = 10
+
 
 class TargetModel(FittedModel):
     """Has a module of buffers for each target, from inputs to what the head decodes.
 
     Each is fitted to the graphs where its target is measured. A target that is measured nowhere is
-    predicted by its scaler's mean, or by equal probabilities, with a warning.
+    predicted by its scaler's mean, or by equal probabilities, with a warning. Graphs of weight 0
+    are left out; a whole weight is the graph so often, see `repeated`.
 
     A subclass writes `fit_target`, and `empty` for a module to load a state into.
 
@@ -60,12 +65,16 @@ class TargetModel(FittedModel):
         x = self.inputs.read(dag)
         wanted = self.head.target_rows(dag)
         known = self.head.measured(wanted)
+        weights = dag.weights()
+        if weights is not None:
+            known = known & (weights > 0).view(-1, *[1] * (known.dim() - 1))
         if isinstance(self.head, RegressionHead):
             wanted = (wanted - self.head.mean) / self.head.std
         columns = wanted.view(len(x), -1).T, known.view(len(x), -1).T
         for number, (y, is_known) in enumerate(zip(*columns, strict=True)):
             if is_known.any():
-                self.targets[number] = self.fit_target(x[is_known], y[is_known])
+                own = None if weights is None else weights[is_known].double()
+                self.targets[number] = self.fit_target(x[is_known], y[is_known], own)
             else:
                 warnings.warn(
                     f"'{self.head.targets[number]}' is measured nowhere in the training part, so "
@@ -78,17 +87,36 @@ class TargetModel(FittedModel):
         """A module for one target that is not fitted: [num_rows, num_outputs] zeros, raw."""
 
     @abstractmethod
-    def fit_target(self, x: Tensor, y: Tensor) -> nn.Module:
+    def fit_target(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> nn.Module:
         """A module from [num_rows, size] to what `raw` takes.
 
         Args:
             x: [num_rows, size] the inputs, float32.
             y: [num_rows] standardised numbers, or classes.
+            weights: [num_rows] float64, how often each row counts, above 0; None for once.
         """
 
     def raw(self, fitted: Tensor) -> Tensor:
         """[num_rows, num_outputs] what the head decodes, from what a fitted module gives."""
         return fitted
+
+
+def repeated(x: Tensor, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows for a library that samples and counts rows: whole weights as repetitions.
+
+    There, a row of weight 2 is not the row twice: a forest draws rows whatever their weights, and
+    the fewest rows of a leaf are rows. Weights that are not all whole, or would make more than
+    `MOST_REPETITIONS` rows of each on average, are given back as they are.
+
+    Returns:
+        Inputs, targets and what weights are left; None for none.
+    """
+    if weights is None or bool((weights == 1).all()):
+        return x, y, None
+    if bool((weights != weights.round()).any()) or weights.mean() > MOST_REPETITIONS:
+        return x, y, weights
+    times = weights.long()
+    return repeat(x, times), repeat(y, times), None
 
 
 def draw_seed() -> int:

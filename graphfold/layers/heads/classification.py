@@ -41,6 +41,7 @@ class ClassHead(Head):
     """
 
     task = "multiclass"
+    losses_may_be_negative = False
     metrics_by_target = False
     class_weight: Tensor  # [num_classes]
 

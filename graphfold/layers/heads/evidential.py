@@ -44,6 +44,7 @@ class EvidentialHead(NumberHead):
         ConfigError: as `NumberHead`, and if the penalty is negative.
     """
 
+    losses_may_be_negative = True
     outputs = 4
     losses_by_name = ("evidential",)
     parts = ("pred", "std")

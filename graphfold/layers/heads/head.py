@@ -61,6 +61,8 @@ class Head(nn.Module, ABC):
         metrics: the metrics that are computed unless the config names others (names, or dotted
             paths); the first that there is chooses the best checkpoint.
         monitor: another metric that chooses the best checkpoint; None for the first of `metrics`.
+        losses_may_be_negative: whether a row may have a loss below zero, as a log likelihood has;
+            otherwise training ends at one.
         metrics_by_target: whether metrics are also given for each target, as METRIC/TARGET.
         parts: names of what `decode` tells of each target: "pred", the value, comes first; "std" is
             its standard deviation, "lower" and "upper" are the ends of an interval around it.
@@ -77,6 +79,7 @@ class Head(nn.Module, ABC):
     """
 
     task: str = "regression"
+    losses_may_be_negative: bool = True
     metrics_by_target: bool = True
     parts: tuple[str, ...] = ("pred",)
     pairs: bool = False

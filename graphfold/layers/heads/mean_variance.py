@@ -27,6 +27,7 @@ class MeanVarianceHead(NumberHead):
         returns: [num_rows, num_targets, 2] μ and a
     """
 
+    losses_may_be_negative = True
     outputs = 2
     losses_by_name = ("mean_variance",)
     parts = ("pred", "std")

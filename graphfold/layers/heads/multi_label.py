@@ -51,6 +51,7 @@ class MultiLabelHead(Head):
     """
 
     task = "binary"
+    losses_may_be_negative = False
     weight: Tensor  # [2, num_targets], of no and yes
 
     def __init__(

@@ -55,6 +55,7 @@ class NumberHead(Head):
         ConfigError: if there are no such targets, one is not a float, or one has no scaler.
     """
 
+    losses_may_be_negative = False
     outputs: ClassVar[int] = 1
     scaler_at: ClassVar[int] = 0
     losses_by_name: ClassVar[tuple[str, ...]] = ()

@@ -42,6 +42,7 @@ class RelatednessHead(Head):
     """
 
     pairs = True
+    losses_may_be_negative = False
     scores: Tensor  # [high - low + 1], r in the equations
 
     def __init__(

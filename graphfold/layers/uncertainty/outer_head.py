@@ -35,6 +35,7 @@ class OuterHead(Head):
         self.level = inner.level
         self.columns = inner.columns
         self.task = inner.task
+        self.losses_may_be_negative = inner.losses_may_be_negative
         self.metrics_by_target = inner.metrics_by_target
         self.pairs = inner.pairs
         self.parts = (*inner.parts, *added)

@@ -43,6 +43,8 @@ def fill_degrees(
 def mean_log_degree(dag: TypedDAG, relation: str | None, type_name: str) -> float:
     """The mean of log(neighbours + 1) over the nodes of a type; 0 where there are none.
 
+    Nodes of a graph of weight 2 count like two.
+
     Args:
         dag: the graphs.
         relation: whose edges lead to neighbours; None for the inputs.
@@ -54,5 +56,11 @@ def mean_log_degree(dag: TypedDAG, relation: str | None, type_name: str) -> floa
     if relation is not None:
         dag.schema.relation(relation)
     ptr = dag.input_ptr if relation is None else dag.relations[relation].ptr
-    degree = ptr.diff()[dag.nodes_of_type(type_name)].double()
-    return float(torch.log(degree + 1).sum() / max(len(degree), 1))
+    nodes = dag.nodes_of_type(type_name)
+    log_degree = torch.log(ptr.diff()[nodes].double() + 1)
+    weights = dag.weights()
+    if weights is None:
+        return float(log_degree.sum() / max(len(nodes), 1))
+    times = weights.double()[dag.batch[nodes]]
+    total = float(times.sum())
+    return float((log_degree * times).sum()) / total if total else 0.0

@@ -180,14 +180,16 @@ def ensemble_size(config: Mapping[str, Any]) -> int:
 def balanced_weights(dag: TypedDAG) -> dict[str, list[float]]:
     """target -> the weight of each class: as if all occurred equally often, 1 on average.
 
-    A class that does not occur has the weight 1.
+    A class that does not occur has the weight 1; a record of weight 2 counts like two.
     """
     weights = {}
     for space, columns in (("graph", dag.schema.graph_targets), ("node", dag.schema.node_targets)):
         for column in columns:
             if column.size and not column.shape:
-                codes = dag.columns[space][column.name].long()
-                count = torch.bincount(codes[codes >= 0], minlength=column.size).double()
+                codes, times = dag.columns[space][column.name].long(), dag.weights(space)
+                known = codes >= 0
+                times = None if times is None else times.double()[known]
+                count = torch.bincount(codes[known], times, column.size).double()
                 even = count.sum() / (count > 0).sum().clamp(min=1)
                 weights[column.name] = torch.where(count > 0, even / count, 1.0).tolist()
     return weights

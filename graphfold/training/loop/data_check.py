@@ -24,6 +24,8 @@ def warn_of_leak(data: DataModule) -> None:
 def check_measured(model: Model, train: TypedDAG) -> None:
     """Warns of targets without a value in the training part; `FittedModel`s do themselves.
 
+    A record of weight 0 has none.
+
     Raises:
         DataError: if no target has one.
     """
@@ -31,7 +33,11 @@ def check_measured(model: Model, train: TypedDAG) -> None:
         return
     targets = model.head.targets
     known = model.head.measured(model.head.target_rows(train))
-    measured = known.reshape(len(known), len(targets)).any(0).tolist()
+    known = known.reshape(len(known), len(targets))
+    weights = train.weights()
+    if weights is not None:
+        known = known & (weights > 0)[model.head.row_graph(train)].unsqueeze(1)
+    measured = known.any(0).tolist()
     if not any(measured):
         raise DataError(
             f"none of the {train.num_graphs} training records has a value of "

@@ -18,7 +18,7 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 from graphfold.batching import Batch
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.loader import GraphLoader
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, DivergenceError
 from graphfold.training.config.check_parts import OURS
 from graphfold.training.config.instantiate import find_target, instantiate
 from graphfold.training.loop.learner import Learner
@@ -215,6 +215,9 @@ def _interrupts() -> Iterator[None]:
         raise KeyboardInterrupt from error
     except ProcessRaisedException as error:
         cause = str(error).strip().splitlines()[-1]
+        name, _, message = cause.partition(": ")
+        if name.endswith(f".{DivergenceError.__name__}"):
+            raise DivergenceError(message) from error
         raise RuntimeError(f"in process {error.error_index}: {cause}") from error
     finally:
         if is_main:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from graphfold.dag.schema import RECORD_WEIGHT, Schema, bound_column
+from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.files import write_bytes
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.training.loop.fit import make_loggers
-from graphfold.training.loop.learner import Learner
+from graphfold.training.loop.learner import Learner, refuse_nan
 from graphfold.training.run.best_and_last import BestAndLast, write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -45,7 +45,7 @@ def fit_once(
 
     Raises:
         ConfigError: if the config asks for several processes, or for less than single precision, or
-            the records have weights or bounds.
+            records have bounds, or the head a loss of its own.
     """
     if config["trainer"]["devices"] > 1:
         raise ConfigError(
@@ -64,6 +64,7 @@ def fit_once(
     metrics: Metrics = {}
     if len(data.split.val):
         rows = score(model, data.loader("val", model.passes, "depth"))
+        refuse_nan(rows.loss, "of the validation part")
         metrics = {f"val/{name}": value for name, value in learner.head_metrics(rows).items()}
     history: list[Metrics] = [{"epoch": 1, "step": 1, **metrics}]
     write_history(folder.history, history)
@@ -80,10 +81,9 @@ def fit_once(
 
 
 def _refuse_unread(head: Mapping[str, Any], model: FittedModel, schema: Schema) -> None:
-    """Refuses weights, bounds and losses, which would otherwise be left out without a word."""
+    """Refuses bounds and losses, which would otherwise be left out without a word."""
     names = {column.name for column in schema.graph_features}
     unread = {
-        "data.weight_column": RECORD_WEIGHT in names,
         "data.bounded_targets": any(bound_column(name) in names for name in model.head.targets),
         **{f"model.head.{key}": head.get(key) is not None for key in _OF_THE_LOSS},
     }

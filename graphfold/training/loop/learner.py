@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,8 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Batch
-from graphfold.dag import TypedDAG
-from graphfold.dag.schema import RECORD_WEIGHT
+from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.stages import Stage
@@ -27,6 +27,11 @@ from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_ab
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.scoring.metrics import HeadMetrics, Metrics
 from graphfold.training.scoring.scoring import gather, rows_of
+
+#: A loss that cannot be negative may be so by rounding errors, if by no more than this.
+ROUNDING = 1e-4
+
+_KEPT = "The checkpoints of the epochs before are kept."
 
 
 class Learner(LightningModule):
@@ -40,7 +45,9 @@ class Learner(LightningModule):
     added up here instead of in DDP, whose mean over processes would weigh a small share of a batch
     like a large one.
 
-    A batch that does not fit in memory is split in two, as often as need be.
+    A batch that does not fit in memory is split in two, as often as need be. A loss that is no
+    number, or below zero where none can be, ends training with a `DivergenceError`, before the
+    files of its epoch are written.
 
     Args:
         model: what is trained.
@@ -94,6 +101,7 @@ class Learner(LightningModule):
         self._val_rows: list[tuple[int, EvalRows]] = []
         self._first_count = self._count = self._epoch_count = 0.0
         self._epoch_loss = torch.zeros(())
+        self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is
 
     @property
     def mode(self) -> str:
@@ -140,6 +148,7 @@ class Learner(LightningModule):
             self._told = str(self.staged)
             print(self._told, flush=True)
         self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._least_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._epoch_count = 0.0
         self._weights = list(self.parameters())
 
@@ -153,6 +162,8 @@ class Learner(LightningModule):
         self._add_gradients(batch)
         if (batch_index + 1) % self.accumulate and not self.trainer.is_last_batch:
             return
+        if self.device.type == "cpu":  # reading a number of a GPU would wait for it in every step
+            self._refuse_divergence()
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
@@ -191,6 +202,7 @@ class Learner(LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Forgets the rows of the last validation."""
+        self._refuse_divergence()
         self._val_rows = []
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
@@ -202,12 +214,14 @@ class Learner(LightningModule):
         """Computes the metrics over all rows of all processes, each counted once."""
         rows = gather(self._val_rows)
         self._val_rows = []
+        refuse_nan(rows.loss, f"of the validation part after epoch {self.current_epoch + 1}")
         self.metrics = {f"val/{name}": value for name, value in self.head_metrics(rows).items()}
         nan = float("nan")
         self.log_dict({k: nan if v is None else v for k, v in self.metrics.items()})
 
     def on_train_epoch_end(self) -> None:
         """Logs the mean loss and steps the learning rate."""
+        self._refuse_divergence()
         loss = self._over_processes(self._epoch_loss.item())
         self.log("train/loss", loss / self._epoch_count if self._epoch_count else float("nan"))
         scheduler = self.lr_schedulers()
@@ -263,23 +277,38 @@ class Learner(LightningModule):
     def _differentiate(self, batch: Batch) -> None:
         head = self.model.head
         losses = head.losses(self.model(batch), head.target_rows(batch.dag))
-        weights = record_weights(batch.dag)
+        weights = batch.dag.weights()
         if weights is not None:
-            losses = losses * weights[head.row_graph(batch.dag)].to(losses.dtype)
+            times = weights[head.row_graph(batch.dag)].to(losses.dtype)
+            losses = torch.where(times > 0, losses * times, 0.0)
         loss = losses.sum()
         self._epoch_loss += loss.detach()
+        if len(losses):
+            self._least_loss = torch.minimum(self._least_loss, losses.detach().min().double())
         if loss.requires_grad and self._first_count:
             with self._no_sync():
                 self.manual_backward(loss / self._first_count)
 
+    def _refuse_divergence(self) -> None:
+        """Ends training at a loss that cannot be; see the class."""
+        total, least = self._epoch_loss.item(), self._least_loss.item()
+        if not math.isfinite(total) or math.isnan(least):
+            raise _divergence(f"the loss of epoch {self.current_epoch + 1} is {total:g}")
+        if least < -ROUNDING and not self.model.head.losses_may_be_negative:
+            raise DivergenceError(
+                f"a record has the loss {least:g} in epoch {self.current_epoch + 1}, but "
+                f"{type(self.model.head).__name__} has none below zero: a weight of a record, a "
+                f"target or a class is negative. {_KEPT} Correct the weights."
+            )
+
     def _step_count(self, batch: Batch) -> float:
         """The denominator that a batch adds, over all processes."""
-        head, weights = self.model.head, record_weights(batch.dag)
-        count: float = batch.num_graphs if weights is None else float(weights.sum())
+        head, weights = self.model.head, batch.dag.weights()
+        count: float = batch.num_graphs if weights is None else float(weights.double().sum())
         if self.reduction == "per_node":
             measured = head.is_measured(head.target_rows(batch.dag))
             if weights is not None:
-                measured = measured * weights[head.row_graph(batch.dag)]
+                measured = measured * weights.double()[head.row_graph(batch.dag)]
             count = float(measured.sum())
         return self._over_processes(count)
 
@@ -298,11 +327,21 @@ class Learner(LightningModule):
         return nullcontext()
 
 
-def record_weights(dag: TypedDAG) -> Tensor | None:
-    """[num_graphs] how many records each record counts for; None if each counts for one."""
-    if all(column.name != RECORD_WEIGHT for column in dag.schema.graph_features):
-        return None
-    return dag.graph_column(RECORD_WEIGHT)
+def refuse_nan(losses: Tensor, where: str) -> None:
+    """Refuses losses among which there is NaN.
+
+    Raises:
+        DivergenceError: if there is; it says where.
+    """
+    if bool(losses.isnan().any()):
+        raise _divergence(f"the loss {where} is nan")
+
+
+def _divergence(fault: str) -> DivergenceError:
+    return DivergenceError(
+        f"{fault}, so training ends. {_KEPT} Take a lower optimizer.lr or "
+        "trainer.gradient_clip_val=1, and look for targets or inputs of extreme size."
+    )
 
 
 def add_over_processes(parameters: list[torch.nn.Parameter]) -> None:

@@ -128,7 +128,7 @@ def test_trees_without_numbers_say_what_to_set(
 
 @pytest.mark.parametrize(
     "option",
-    ["data.weight_column=active", "data.bounded_targets=true", "+model.head.loss=mae"],
+    ["data.bounded_targets=true", "+model.head.loss=mae"],
 )
 def test_what_it_does_not_read_is_refused(
     option: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

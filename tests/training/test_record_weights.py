@@ -1,0 +1,304 @@
+"""Weights of records: a whole weight is the record so often, 1 is no weight, 0 is no record."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch.nn.utils import parameters_to_vector
+from training.tiny_runs import read_json, run, train
+
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.layers.baselines.fitted_model import FittedModel
+from graphfold.layers.baselines.kernel import RIDGES, KernelMachine
+from graphfold.training.config.compose import compose
+from graphfold.training.loop.fit import Loaders
+from graphfold.training.loop.train import make_learner
+from graphfold.training.process.quiet import quiet_lightning
+from graphfold.training.run.checkpoint import Checkpoint
+
+COLUMNS = ["smiles", "y", "z", "kind", "name", "active", "shift", "bound", "t", "set", "w"]
+PARTS = ("train", "train", "train", "val", "test")
+
+
+def molecules() -> list[dict[str, Any]]:
+    """200 different molecules with weights from 0 to 3, and targets of every kind with holes."""
+    ends = ("C", "O", "N", "Cl", "F", "Br", "S", "C#N", "C=O", "c1ccccc1")
+    rows = []
+    for number in range(200):
+        chain, end = "C" * (1 + number // 10), ends[number % 10]
+        atoms = len([sign for sign in (chain + end) if sign.isupper() or sign == "c"])
+        rows.append(
+            {
+                "smiles": chain + end,
+                "y": 0.5 + number % 7 + 0.1 * (number // 10),
+                "z": "" if number % 3 == 1 else (number * 37) % 11 - 5,
+                "kind": (number * 5) % 3,
+                "name": ("no", "yes")[number % 4 == 0],
+                "active": "" if number % 5 == 2 else int(number % 6 < 2),
+                "shift": [(number + atom) % 5 / 2 for atom in range(atoms)],
+                "bound": f"{('', '>', '<')[number % 3]}{number % 13}",
+                "t": 20 + number % 9,
+                "set": PARTS[number % 5],
+                "w": number % 4,
+            }
+        )
+    return rows
+
+
+def write(path: Path, rows: Iterable[dict[str, Any]], columns: list[str] = COLUMNS) -> Path:
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of the molecules: weighed, repeated as often, with weights of one, and without."""
+    folder = tmp_path_factory.mktemp("weights")
+    rows = molecules()
+    write(folder / "weighed.csv", rows)
+    counts = [row["w"] if row["set"] == "train" else 1 for row in rows]
+    write(folder / "repeated.csv", [r for r, n in zip(rows, counts, strict=True) for _ in range(n)])
+    write(folder / "ones.csv", [{**row, "w": 1} for row in rows])
+    write(folder / "plain.csv", rows, COLUMNS[:-1])
+    return folder
+
+
+BASE = [
+    "data=smiles", "data.split=given", "data.split_column=set", "model.hidden_size=8",
+    "model.dropout=0.0", "trainer.max_epochs=1", "data.policy=depth",
+    "calibration.method=none",
+]  # fmt: skip
+NUMBERS = ["model=dmpnn", "data.target_columns=[y]"]
+HEADS = {
+    "mse": NUMBERS,
+    "several": ["model=dmpnn", "data.target_columns=[y,z]", "+model.head.target_weights={z: 3}"],
+    "mae": [*NUMBERS, "+model.head.loss=mae"],
+    "huber": [*NUMBERS, "+model.head.loss=huber"],
+    "quantile": [*NUMBERS, "+model.head.loss=quantile"],
+    "mean_variance": [*NUMBERS, "+model.head.loss=mean_variance"],
+    "evidential": [*NUMBERS, "+model.head.loss=evidential"],
+    "logarithms": [*NUMBERS, "model.head._target_=graphfold.layers.LogRegressionHead"],
+    "bounds": ["model=dmpnn", "data.target_columns=[bound]", "data.bounded_targets=true"],
+    "inputs": [*NUMBERS, "data.extra_columns=[t]", "data.descriptors=[rdkit2d]"],
+    "degrees": ["model=pna", "data.target_columns=[y]", "model.cells.0._every_.norm=null"],
+    "assays": [
+        "model=dmpnn", "data.target_columns=[name,active]", "data.task=classification",
+        "data.class_names={name: [no,yes]}", "+model.head.class_weights=balanced",
+    ],
+    "classes": [
+        "model=dmpnn", "data.target_columns=[kind]", "data.task=classification",
+        "data.num_classes=3", "+model.head.class_weights=balanced",
+    ],
+    "atoms": [
+        "model=dmpnn", "data.target_columns=[]", "data.atom_target_columns=[shift]",
+        "model.readout._target_=graphfold.layers.OutputReadout", "loss.reduction=per_node",
+    ],
+    "pretraining": [
+        "model=dmpnn", "data.target_columns=[y,z]",
+        "model.head._target_=graphfold.layers.PretrainingHead", "+model.head.share=1.0",
+    ],
+}  # fmt: skip
+Step = Callable[..., tuple[torch.Tensor, float]]
+
+
+@pytest.fixture(scope="module")
+def step(home: Path) -> Step:
+    """One step of descent at rate 1 over the training part: minus the gradient, and the loss."""
+
+    def run_step(table: str, *overrides: str) -> tuple[torch.Tensor, float]:
+        path = [f"data.path={home}/{table}.csv", f"data.cache_dir={home}/cache"]
+        plain = ["optimizer=sgd", "optimizer.momentum=0.0", "optimizer.lr=1.0"]
+        sizes = ["data.batch_size=1000", "lr_scheduler=constant", "data.num_workers=0"]
+        config = compose([*BASE, *path, *plain, *sizes, *overrides]).config
+        data = DataModule(**config["data"])
+        data.prepare()
+        learner, _ = make_learner(config, data)
+        learner.double()
+        before = parameters_to_vector(learner.parameters()).detach().clone()
+        with quiet_lightning():
+            trainer = Trainer(
+                max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+            )  # fmt: skip
+            trainer.fit(learner, datamodule=Loaders(data, {"train": False, "val": False}))
+        return parameters_to_vector(learner.parameters()).detach() - before, learner.running_loss
+
+    return run_step
+
+
+WEIGHED = "data.weight_column=w"
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_whole_weight_is_the_record_so_often(head: str, step: Step) -> None:
+    moved, loss = step("weighed", WEIGHED, *HEADS[head])
+    again, loss_again = step("repeated", *HEADS[head])
+    assert again.abs().max() > 1e-3
+    assert loss == pytest.approx(loss_again, abs=1e-6)
+    torch.testing.assert_close(moved, again, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_weights_of_one_change_no_bit(head: str, step: Step) -> None:
+    moved, loss = step("ones", WEIGHED, *HEADS[head])
+    again, loss_again = step("plain", *HEADS[head])
+    assert loss == loss_again
+    assert torch.equal(moved, again)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("data.batch_size=16", "trainer.accumulate_grad_batches=100"),
+        ("data.batch_size=100", "data.max_nodes=150", "trainer.accumulate_grad_batches=100"),
+    ],
+)
+def test_the_denominator_is_the_weight_of_the_whole_step(more: tuple[str, ...], step: Step) -> None:
+    whole, _ = step("weighed", WEIGHED, *NUMBERS)
+    parts, _ = step("weighed", WEIGHED, *NUMBERS, *more)
+    torch.testing.assert_close(parts, whole, atol=1e-6, rtol=0)
+
+
+FITTED = {
+    "forest": ["model=forest", "model.num_trees=20", "data.target_columns=[y,z]"],
+    "extra trees": [
+        "model=forest", "model.num_trees=20", "model.extra=true", "data.target_columns=[y]",
+    ],
+    "boosting": ["model=boosting", "model.num_rounds=20", "data.target_columns=[y,z]"],
+    "kernel": ["model=kernel", "data.target_columns=[y,z]"],
+    "committee": [
+        "model=committee", "model.members.0.num_trees=20", "model.members.1.num_rounds=20",
+        "data.target_columns=[y]",
+    ],
+    "classes": [
+        "model=forest", "model.num_trees=20", "data.task=classification",
+        "data.target_columns=[kind]", "data.num_classes=3",
+    ],
+    "boosted classes": [
+        "model=boosting", "model.num_rounds=20", "data.task=classification",
+        "data.target_columns=[name]", "data.class_names={name: [no,yes]}",
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted(home: Path) -> Callable[..., torch.Tensor]:
+    """Fits a model to the training part of a table; gives what it predicts of the test part."""
+    pytest.importorskip("sklearn")
+    words = [word for word in BASE if not word.startswith(("model.", "trainer."))]
+
+    def fit(table: str, *overrides: str) -> torch.Tensor:
+        path = [f"data.path={home}/{table}.csv", f"data.cache_dir={home}/cache"]
+        config = compose([*words, *path, *overrides, "data.fingerprint_size=64"]).config
+        data = DataModule(**config["data"])
+        data.prepare()
+        learner, _ = make_learner(config, data)
+        model = learner.model
+        assert isinstance(model, FittedModel)
+        model.fit(data.encoded("train"))
+        return model.head.decode(model(model.plan(data.encoded("test"))))
+
+    return fit
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_a_fitted_model_counts_a_record_as_often_as_its_weight_says(
+    kind: str, fitted: Callable[..., torch.Tensor]
+) -> None:
+    weighed = fitted("weighed", WEIGHED, *FITTED[kind])
+    plain = fitted("plain", *FITTED[kind])
+    torch.testing.assert_close(weighed, fitted("repeated", *FITTED[kind]), atol=1e-4, rtol=1e-5)
+    assert torch.equal(fitted("ones", WEIGHED, *FITTED[kind]), plain)
+    assert (weighed - plain).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["forest", "boosting", "boosted classes"])
+def test_other_weights_reach_scikit_learn(
+    kind: str, home: Path, fitted: Callable[..., torch.Tensor]
+) -> None:
+    write(home / "halves.csv", [{**row, "w": 0.5 * row["w"]} for row in molecules()])
+    found = [fitted(table, WEIGHED, *FITTED[kind]) for table in ("halves", "ones")]
+    assert (found[0] - found[1]).abs().max() > 1e-3
+
+
+def test_a_kernel_machine_of_any_weights_is_a_gaussian_process_of_as_much_noise() -> None:
+    """scikit-learn's regressor takes a noise for every record: the ridge over its weight."""
+    gaussian_process = pytest.importorskip("sklearn.gaussian_process")
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    y = x.sin().sum(1)
+    weights = torch.rand(40, generator=torch.Generator().manual_seed(1)).double() * 3 + 0.1
+    machine = KernelMachine([(slice(0, 3), False)])
+    machine.fit(x, y, weights)
+    mean = float((y * weights).sum() / weights.sum())
+    kernel = gaussian_process.kernels.RBF(length_scale=(3 / 2) ** 0.5)
+    answers = []
+    for ridge in RIDGES:
+        noise = (ridge / weights).numpy()
+        theirs = gaussian_process.GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
+        theirs.fit(x.double().numpy(), (y - mean).double().numpy())
+        answers.append(mean + torch.from_numpy(theirs.predict(x.double().numpy())))
+    gaps = [float((machine(x).view(-1) - answer).abs().max()) for answer in answers]
+    assert min(gaps) < 1e-5
+
+
+SMALL = ["model=dmpnn", "data.target_columns=[y,z]", "model.dropout=0.2", "data.batch_size=40"]
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return Checkpoint.load(folder / "checkpoints" / "best.ckpt").state_dict
+
+
+@pytest.fixture(scope="module")
+def ensembles(home: Path) -> list[Path]:
+    """Runs of two members, with calibration: of weights that are one, and without weights."""
+    words = [word for word in BASE if not word.startswith(("model.dropout", "calibration"))]
+    common = [*words, *SMALL, f"data.cache_dir={home}/cache", "ensemble=2", "trainer.max_epochs=2"]
+    return [
+        train(home / f"run_{table}", *common, f"data.path={home}/{table}.csv", *more)
+        for table, more in (("ones", [WEIGHED]), ("plain", []))
+    ]
+
+
+def test_weights_of_one_change_no_bit_of_a_run_with_dropout_batches_and_members(
+    ensembles: list[Path], home: Path, tmp_path: Path
+) -> None:
+    ones, plain = (read_json(folder / "metrics.json") for folder in ensembles)
+    assert ones == plain
+    first, second = map(weights_of, ensembles)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_other_data_need_neither_weights_nor_parts(
+    ensembles: list[Path], home: Path, tmp_path: Path
+) -> None:
+    bare = write(tmp_path / "bare.csv", molecules(), ["smiles", "y", "z"])
+    whole = home / "ones.csv"
+    for number, path in enumerate((bare, whole)):
+        out, scores = tmp_path / f"{number}.csv", tmp_path / f"{number}.json"
+        assert run("predict", ensembles[0], path, "--output", out) == 0
+        assert run("evaluate", ensembles[0], "--data", path, "--json", scores) == 0
+    assert read_json(tmp_path / "0.json") == read_json(tmp_path / "1.json")
+    rows = [[*csv.DictReader((tmp_path / f"{n}.csv").read_text().splitlines())] for n in (0, 1)]
+    assert [row["y_pred"] for row in rows[0]] == [row["y_pred"] for row in rows[1]]
+
+
+def test_a_run_that_took_weights_for_inputs_is_refused(
+    ensembles: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = Checkpoint.load(ensembles[0] / "checkpoints" / "best.ckpt")
+    inputs = {"record_weight": {"mean": [1.0], "std": [0.0]}}
+    old = replace(checkpoint, spec={**checkpoint.spec, "inputs": inputs})
+    (tmp_path / "old.ckpt").write_bytes(old.encode())
+    assert run("predict", tmp_path / "old.ckpt", "x.csv") == 2
+    assert "took the weights of data.weight_column for an input" in capsys.readouterr().err
