@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from datasets.words.tiny_encoder import write_encoder
 from torch import Tensor
-from training.tiny_runs import MOLECULES, bracket_tree, conllu, read_json
+from training.tiny_runs import MOLECULES, bracket_tree, conllu, read_json, write_corpora
 
 import graphfold
 from graphfold.cli import main
@@ -81,6 +83,17 @@ class Lab:
         self._runs: dict[tuple[str, ...], Run] = {}
         self._data: dict[tuple[str, ...], DataModule] = {}
         self._write_files()
+
+    @cached_property
+    def corpora(self) -> Path:
+        """A folder of tiny corpora, as `data.root`."""
+        return write_corpora(self.folder / "corpora")
+
+    @cached_property
+    def encoder(self) -> Path:
+        """A tiny BERT; skips the row without transformers."""
+        pytest.importorskip("transformers", reason="needs transformers (extra 'text')")
+        return write_encoder(self.folder / "encoder")
 
     def base(self, name: str) -> list[str]:
         """The overrides of a tiny run: `molecules`, `classes`, `trees`, `sentences` or `lists`."""

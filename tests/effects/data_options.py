@@ -1,0 +1,456 @@
+"""Options of `DataModule`: where records come from, their parts, batches, words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+from effects.lab import Lab
+from effects.table import Rows
+from training.tiny_runs import MOLECULES, WORDS
+
+from graphfold.batching import POLICIES, Up
+from graphfold.dag.compare import difference
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.splits.groups import scaffold_groups
+from graphfold.datasets.splits.split_records import SPLITS
+from graphfold.errors import ConfigError, DataError, RecordError
+
+ROWS = row = Rows()
+
+
+def made(lab: Lab, **settings: Any) -> DataModule:
+    """Data of these settings alone, prepared."""
+    given = {"cache_dir": f"{lab.folder}/cache", "num_workers": 0, **settings}
+    data = DataModule(**given)
+    data.prepare()
+    return data
+
+
+def trees(lab: Lab, **settings: Any) -> DataModule:
+    given = {"adapter": "brackets", "num_classes": 5, "path": lab.folder / "trees.txt"}
+    return made(lab, **{**given, **settings})
+
+
+def molecules(lab: Lab, **settings: Any) -> DataModule:
+    given = {"adapter": "smiles", "target_columns": ["y"], "path": lab.folder / "molecules.csv"}
+    return made(lab, **{**given, **settings})
+
+
+def words(data: DataModule) -> list[str | None]:
+    return data.raw.strings("type:word", "form")
+
+
+def parts(data: DataModule) -> dict[str, list[int]]:
+    return {name: data.split.part(name).tolist() for name in ("train", "val", "test")}
+
+
+# Where records come from
+
+
+@row.changes("data.corpus", "the files of that corpus are read, with its adapter and its split")
+def _(lab):
+    named = made(lab, corpus="sst", root=lab.corpora)
+    path = {"train": "train.txt", "val": "dev.txt", "test": "test.txt"}
+    by_hand = trees(
+        lab, binarize=True, path={part: lab.corpora / "sst" / name for part, name in path.items()}
+    )
+    assert difference(named.raw, by_hand.raw) is None
+    assert parts(named) == parts(by_hand)
+
+
+@row.changes("data.adapter", "what reads the file: by its name or by the path of its class")
+def _(lab):
+    by_name = trees(lab)
+    by_path = trees(lab, adapter="graphfold.datasets.adapters.brackets.BracketsAdapter")
+    assert difference(by_name.raw, by_path.raw) is None
+    with pytest.raises(RecordError, match="CoNLL-U"):
+        made(lab, adapter="conllu", path=lab.folder / "trees.txt")
+
+
+@row.nothing(
+    "data.path", "one file, gzipped, in two halves by list, pattern or folder: same records"
+)
+def _(lab):
+    whole = (lab.folder / "trees.txt").read_text()
+    lines = whole.splitlines(keepends=True)
+    folder = lab.folder / "halves"
+    first = lab.write("halves/1.txt", "".join(lines[:11]))
+    second = lab.write("halves/2.txt", "".join(lines[11:]))
+    packed = lab.folder / "trees.txt.gz"
+    packed.write_bytes(gzip.compress(whole.encode()))
+    expected = trees(lab)
+    for path in (packed, [str(first), str(second)], f"{folder}/*.txt", str(folder)):
+        data = trees(lab, path=path)
+        assert words(data) == words(expected)
+        labels = [d.raw.node_targets["label"].tolist() for d in (data, expected)]
+        assert labels[0] == labels[1]
+        assert parts(data) == parts(expected)
+
+
+@row.changes("data.path", "a file for each part gives the split")
+def _(lab):
+    own = {"train": "abc", "val": "d", "test": "ef"}
+    path = {
+        part: lab.write(f"given/{part}.txt", "".join(f"(1 {w})\n" for w in letters))
+        for part, letters in own.items()
+    }
+    data = trees(lab, path=path)
+    for part, letters in own.items():
+        assert [words(data)[i] for i in data.split.part(part).tolist()] == list(letters)
+
+
+@row.changes("data.variant", "which of the alternatives of a corpus is read")
+def _(lab, tmp_path):
+    folder = tmp_path / "moleculeace"
+    folder.mkdir()
+    for name, letter in (("CHEMBL1862_Ki", "C"), ("CHEMBL2034_Ki", "N")):
+        rows = "".join(f"{letter * (i + 1)},{i},{'test' if i > 6 else 'train'}\n" for i in range(9))
+        (folder / f"{name}.csv").write_text(f"smiles,y [pEC50/pKi],split\n{rows}")
+    first = made(lab, corpus="moleculeace", root=tmp_path)
+    assert first.raw.strings("graph", "smiles")[0] == "C"
+    chosen = made(lab, corpus="moleculeace", root=tmp_path, variant="CHEMBL2034_Ki")
+    assert chosen.raw.strings("graph", "smiles")[0] == "N"
+
+
+@row.nothing("data.root", "the same corpus in another folder is the same data")
+def _(lab, tmp_path):
+    shutil.copytree(lab.corpora / "sst", tmp_path / "sst")
+    here, there = (made(lab, corpus="sst", root=root) for root in (lab.corpora, tmp_path))
+    assert words(here) == words(there)
+    with pytest.raises(DataError, match="sst"):
+        made(lab, corpus="sst", root=tmp_path / "sst")
+
+
+@row.nothing("data.cache_dir", "packed data go there and nowhere else, and are the same")
+def _(lab, tmp_path):
+    before = sorted(os.listdir(lab.folder))
+    first = trees(lab)
+    own = trees(lab, cache_dir=str(tmp_path / "own"))
+    again = trees(lab, cache_dir=str(tmp_path / "own"))
+    assert difference(first.raw, own.raw) is None
+    assert difference(own.raw, again.raw) is None
+    assert [*(tmp_path / "own").rglob("*.*")]
+    assert sorted(os.listdir(lab.folder)) == before
+
+
+@row.changes("data.on_error", "raise stops at a bad record; skip leaves it out and lists it")
+def _(lab):
+    text = (lab.folder / "trees.txt").read_text()
+    path = lab.write("bad.txt", f"{text}(1 (9 a) (0 b))\n")
+    with pytest.raises(RecordError, match="bad.txt:31"):
+        trees(lab, path=path)
+    data = trees(lab, path=path, on_error="skip")
+    assert [error.line for error in data.skipped] == [31]
+    assert words(data) == words(trees(lab))
+
+
+@row.nothing("data.num_workers", "other processes read a file, and the graphs are the same bits")
+def _(lab, tmp_path):
+    rows = "".join(f"{smiles},{i}\n" for i, smiles in enumerate(MOLECULES * 40))
+    path = lab.write("many.csv", f"smiles,y\n{rows}")
+    alone, shared = (
+        molecules(lab, path=path, num_workers=n, cache_dir=str(tmp_path / str(n))) for n in (0, 2)
+    )
+    assert difference(alone.raw, shared.raw) is None
+
+
+# Parts
+
+
+@row.changes("data.split", "how records are divided; each is in exactly one part")
+def _(lab):
+    found = {}
+    for name in SPLITS:
+        label = {"target_columns": ["active"], "task": "classification"}
+        if name == "given":
+            file = lab.folder / "trees.txt"
+            data = trees(lab, path={"train": file, "test": file})
+        else:
+            data = molecules(lab, split=name, **(label if name == "stratified" else {}))
+        found[name] = parts(data)
+        together = sorted(n for part in found[name].values() for n in part)
+        assert together == list(range(data.raw.num_graphs))
+        if name.startswith("scaffold"):
+            own = scaffold_groups(data.raw)
+            sets = [{own[n] for n in part} for part in found[name].values()]
+            assert not sets[0] & sets[1]
+            assert not sets[0] & sets[2]
+    assert len({str(found[name]) for name in SPLITS if name != "repeated_kfold"}) == len(SPLITS) - 1
+    own = molecules(lab, split="effects.data_options.last_is_test")
+    assert parts(own)["test"] == [29]
+
+
+@row.changes("data.fractions", "the shares of train, val and test")
+def _(lab):
+    for fractions, sizes in (([0.5, 0.2, 0.3], [15, 6, 9]), ([0.9, 0.1, 0.0], [27, 3, 0])):
+        found = parts(molecules(lab, split="random", fractions=fractions))
+        assert [len(part) for part in found.values()] == sizes
+    with pytest.raises(ConfigError, match="sum 1"):
+        molecules(lab, split="random", fractions=[0.5, 0.2, 0.2])
+
+
+@row.changes("data.seed", "another seed divides and orders records anew; the same one does not")
+def _(lab):
+    first, again, other = (molecules(lab, split="random", seed=seed) for seed in (0, 0, 1))
+    assert parts(first) == parts(again) != parts(other)
+    orders = [_numbers(data.loader("train", [Up()])) for data in (first, again, other)]
+    assert orders[0] == orders[1]
+    fixed = [molecules(lab, split="scaffold", seed=seed) for seed in (0, 1)]
+    assert parts(fixed[0]) == parts(fixed[1])
+    orders = [_numbers(data.loader("train", [Up()])) for data in fixed]
+    assert orders[0] != orders[1]
+    assert sorted(chain(*orders[0])) == sorted(chain(*orders[1]))
+
+
+@row.changes("data.num_folds", "the number of folds, each of which is the test part once")
+def _(lab):
+    for folds in (3, 5):
+        tests = [
+            parts(molecules(lab, split="kfold", num_folds=folds, fold=k)) for k in range(folds)
+        ]
+        assert sorted(n for part in tests for n in part["test"]) == list(range(30))
+        assert {len(part["test"]) for part in tests} == {30 // folds}
+
+
+@row.changes("data.fold", "which fold is the test part; one that is not there is refused")
+def _(lab):
+    found = [parts(molecules(lab, split="kfold", fold=fold))["test"] for fold in (0, 1)]
+    assert not {*found[0]} & {*found[1]}
+    with pytest.raises(ConfigError, match="fold"):
+        molecules(lab, split="kfold", fold=5)
+
+
+@row.changes("data.num_repeats", "how often the records are divided anew: more values of fold")
+def _(lab):
+    options = {"split": "repeated_kfold", "num_folds": 3}
+    tests = [
+        parts(molecules(lab, num_repeats=2, fold=fold, **options))["test"] for fold in range(6)
+    ]
+    for repeat in (tests[:3], tests[3:]):
+        assert sorted(chain(*repeat)) == list(range(30))
+    assert tests[0] not in tests[3:]
+    with pytest.raises(ConfigError, match="fold"):
+        molecules(lab, num_repeats=1, fold=3, **options)
+
+
+@row.changes("data.groups", "records of one molecule, scaffold or cluster are in one part")
+def _(lab):
+    assert len(MOLECULES) == 10  # each of which stands in three rows
+    for split in ("random", "kfold"):
+        divided = {}
+        for groups in ("none", "molecule", "scaffold", "butina"):
+            found = parts(molecules(lab, split=split, groups=groups, num_folds=3))
+            place = {number: part for part, numbers in found.items() for number in numbers}
+            divided[groups] = any(len({place[m + 10 * k] for k in range(3)}) > 1 for m in range(10))
+        assert divided == {"none": True, "molecule": False, "scaffold": False, "butina": False}
+
+
+@row.changes("data.stratify_by", "this label has its share in every part")
+def _(lab):
+    rows = "".join(f"{'C' * (i % 9 + 1)},{i},{int(i % 5 == 0)},{i % 2}\n" for i in range(60))
+    path = lab.write("labels.csv", f"smiles,y,rare,half\n{rows}")
+    given = {"adapter": "smiles", "target_columns": ["rare", "half"], "task": "classification"}
+    for name, share in (("rare", 0.2), ("half", 0.5)):
+        data = made(lab, path=path, split="stratified", stratify_by=name, **given)
+        for numbers in parts(data).values():
+            count = data.raw.graph_column(name)[numbers].sum().item()
+            assert abs(count - share * len(numbers)) < 1
+    with pytest.raises(ConfigError, match="stratify_by"):
+        made(lab, path=path, split="stratified", **given)
+
+
+# Batches
+
+
+@row.changes("data.batch_size", "the most records in a batch")
+def _(lab):
+    for size in (4, 100):
+        data = molecules(lab, split="random", batch_size=size)
+        sizes = [batch.num_graphs for batch in data.loader("train", [Up()])]
+        assert sizes == [size] * (24 // size) + [24 % size] * (24 % size > 0)
+
+
+@row.changes("data.max_nodes", "the most nodes in a batch, unless one record alone has more")
+def _(lab):
+    data = molecules(lab, split="random", max_nodes=7)
+    batches = list(data.loader("train", [Up()]))
+    assert sum(batch.num_graphs for batch in batches) == 24
+    assert all(b.dag.num_nodes <= 7 or b.num_graphs == 1 for b in batches)
+    assert max(b.num_graphs for b in batches) > 1
+
+
+@row.nothing(
+    ["data.batch_size", "data.max_nodes", "data.policy", "data.share"],
+    "predictions and scores of a trained model stay the same to 1e-6, however they are batched",
+)
+def _(lab):
+    run = lab.run("trees")
+    items = (lab.folder / "trees.txt").read_text().splitlines()
+    expected = _probabilities(run.predict(items))
+    for setting in (
+        {"batch_size": 2},
+        {"max_nodes": 30},
+        {"share": False},
+        {"share": True},
+        *({"policy": policy} for policy in POLICIES),
+    ):
+        found = _probabilities(run.predict(items, **setting))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+@row.changes("data.policy", "which nodes run together; auto: the policy with the fewest calls")
+def _(lab):
+    def plan(name: str, *inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"Node Type": name, "Total Cost": 1.0, "Plan Rows": 1, "Plans": [*inputs]}
+
+    scan = plan("Seq Scan")
+    sorted_last = plan("Sort", plan("Hash Join", scan, scan))
+    joined_last = plan("Hash Join", plan("Sort", scan), scan)
+    both = ([{"Plan": p, "Execution Time": 1.0}] for p in (sorted_last, joined_last))
+    text = "\n".join(map(json.dumps, both))
+    path = {part: lab.write(f"policy/{part}.json", text) for part in ("train", "val", "test")}
+    calls = {}
+    for policy in ("auto", *POLICIES):
+        options = {"adapter": "plans", "target": "Execution Time", "path": path}
+        (batch,) = made(lab, policy=policy, **options).loader("test", [Up()])
+        calls[policy] = batch.schedule.report([Up()]).total.launches
+    assert calls == {"auto": 4, "depth": 5, "agenda": 4, "critical_path": 4, "one_by_one": 8}
+
+
+@row.changes("data.share", "true: equal nodes of a batch are computed once")
+def _(lab):
+    data = trees(lab)
+    sizes = {
+        share: sum(b.schedule.passes[0].num_rows for b in data.loader("train", [Up()], share=share))
+        for share in (False, True)
+    }
+    assert sizes[True] < sizes[False]
+
+
+# Words
+
+
+@row.changes("data.min_count", "words that are rarer in the training part are unknown")
+def _(lab):
+    rare = "(1 (1 rare) (1 film))\n" + "(1 (1 film) (1 good))\n" * 9
+    path = {p: lab.write(f"rare/{p}.txt", rare) for p in ("train", "val", "test")}
+    assert known(trees(lab, path=path)) == {"rare", "film", "good"}
+    assert known(trees(lab, path=path, min_count=2)) == {"film", "good"}
+
+
+@row.changes("data.max_vocabulary", "only so many words are known, the most frequent ones")
+def _(lab):
+    text = "(1 (1 a) (1 b))\n(1 (1 a) (1 c))\n(1 (1 a) (1 c))\n"
+    path = {p: lab.write(f"most/{p}.txt", text) for p in ("train", "val", "test")}
+    assert known(trees(lab, path=path, max_vocabulary=2)) == {"a", "c"}
+
+
+@row.changes("data.lowercase", "words are counted and looked up in lower case")
+def _(lab):
+    path = {
+        p: lab.write(f"case/{p}.txt", "(1 (1 Film) (1 film))\n") for p in ("train", "val", "test")
+    }
+    data = trees(lab, path=path)
+    lower = trees(lab, path=path, lowercase=True)
+    assert (known(data), known(lower)) == ({"Film", "film"}, {"film"})
+    assert len(set(lower.encoded().features("word")["form"].tolist())) == 1
+
+
+@row.changes("data.characters", "beginning, end and shape of a word are features, too")
+def _(lab):
+    columns = [
+        [c.name for c in trees(lab, characters=value).encoded().schema.types[0].features]
+        for value in (False, True)
+    ]
+    assert columns[0] == ["form"]
+    assert len(columns[1]) == 2
+    codes = trees(lab, characters=True).encoded().features("word")[columns[1][1]]
+    by_word = dict(zip(words(trees(lab)), map(str, codes.tolist()), strict=True))
+    assert by_word["bad"] != by_word["bright"]
+
+
+@row.changes("data.vectors", "embeddings begin with these vectors, and words of the file are known")
+def _(lab, tmp_path):
+    path = tmp_path / "v.txt"
+    vectors = {word: [float(i), 1.0, -float(i)] for i, word in enumerate(WORDS)}
+    path.write_text("".join(f"{w} {a} {b} {c}\n" for w, (a, b, c) in vectors.items()))
+    learner = lab.learner("trees", f"data.vectors={path}")
+    data = lab.data("trees", f"data.vectors={path}")
+    (vocabulary,) = data.spec.vocabularies.values()
+    table = learner.model.encoder.encoders["word"].table.detach()
+    for word, embedding in zip(("", *vocabulary.words), table, strict=False):
+        if word in vectors:
+            assert embedding.tolist() == vectors[word]
+    assert {*vectors} & {*words(data)} <= {*vocabulary.words}
+
+
+def context(lab: Lab, **settings: Any) -> torch.Tensor:
+    """[num_words, width] what the encoder gives the words of some sentences."""
+    text = "(1 (1 The) (1 (1 film) (1 brightly)))\n(1 (1 bad) (1 brights))\n(1 (1 a) (1 film))\n"
+    path = lab.write("context.txt", text)
+    data = trees(lab, path=path, fractions=[0.4, 0.3, 0.3], encoder=lab.encoder, **settings)
+    return data.encoded().features("word")["context"]
+
+
+@row.changes("data.encoder", "hidden states of this encoder are features of words")
+def _(lab):
+    found = context(lab)
+    assert found.shape == (7, 8)
+    assert not torch.allclose(found[1], found[6])  # the same word in another sentence
+
+
+@row.changes("data.encoder_layers", "which hidden states: 0 is the same in every sentence")
+def _(lab):
+    first, last = (context(lab, encoder_layers=[layer]) for layer in (0, -1))
+    assert not torch.allclose(first, last)
+    torch.testing.assert_close(last, context(lab, encoder_layers=[2]))
+
+
+@row.changes("data.encoder_join", "several layers side by side, or their mean")
+def _(lab):
+    layers = [context(lab, encoder_layers=[layer]) for layer in (0, 2)]
+    side, mean = (
+        context(lab, encoder_layers=[0, 2], encoder_join=join) for join in ("concat", "mean")
+    )
+    torch.testing.assert_close(side, torch.cat(layers, 1))
+    torch.testing.assert_close(mean, (layers[0] + layers[1]) / 2)
+
+
+@row.changes("data.encoder_pieces", "a word in several pieces has their mean, or the first one")
+def _(lab):
+    mean, first = (context(lab, encoder_pieces=how) for how in ("mean", "first"))
+    whole, broken = [0, 1, 3, 5, 6], [2, 4]  # brightly and brights are four pieces each
+    torch.testing.assert_close(mean[whole], first[whole])
+    assert all(not torch.allclose(mean[i], first[i]) for i in broken)
+
+
+def known(data: DataModule) -> set[str]:
+    """The words that a model is to know."""
+    return {*data.spec.vocabularies["type:word", "form"].words}
+
+
+def last_is_test(records, settings):
+    """A split of one's own."""
+    from graphfold.datasets.splits.split import Split
+
+    numbers = torch.arange(len(records))
+    return Split(numbers[:-2], numbers[-2:-1], numbers[-1:], "own")
+
+
+def _numbers(loader) -> list[list[int]]:
+    """The targets of the records of each batch, which tell them apart."""
+    return [batch.dag.graph_column("y").tolist() for batch in loader]
+
+
+def _probabilities(predictions) -> torch.Tensor:
+    """[num_nodes, num_classes] of all trees."""
+    return torch.tensor(
+        [[*node["probabilities"].values()] for p in predictions for node in p["nodes"]]
+    )
