@@ -129,11 +129,21 @@ def check_config(config: Mapping[str, Any]) -> None:
         if values.get(str(key)) is None
     ]
     for key, rule in RULES.items():
-        if key in values and values[key] != "???" and (fault := rule.fault(values[key])):
-            faults.append(f"{key} is {values[key]!r}, but {fault}")
+        value = _at(config, key)
+        if value != "???" and (fault := rule.fault(value)):
+            faults.append(f"{key} is {value!r}, but {fault}")
     faults += [*stage_faults(config), *factor_faults(config)]
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def _at(node: Any, key: str) -> Any:
+    """The value at a dotted key, a mapping or not; "???" if there is none."""
+    for part in key.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return "???"
+        node = node[part]
+    return node
 
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,10 @@ class Composed:
 
 
 def compose(
-    overrides: Sequence[str], config_dir: Path | None = None, primary: str = TRAIN
+    overrides: Sequence[str],
+    config_dir: Path | None = None,
+    primary: str = TRAIN,
+    trusted: Collection[str] | None = None,
 ) -> Composed:
     """The config that `overrides` describe, checked whole.
 
@@ -67,13 +71,16 @@ def compose(
         overrides: in Hydra's grammar.
         config_dir: a further folder of config files, searched after graphfold's own.
         primary: the config file that it starts from.
+        trusted: the packages that the config may name, if the words come out of a folder that may
+            be anybody's; None if the user typed them.
 
     Raises:
         ConfigError: an override that cannot be read, an unknown key, group or option, a value
             that is missing or of the wrong type; the message suggests the likely spelling.
+        CheckpointError: if the config names code that is not trusted; nothing was imported.
     """
     with _readable_errors():
-        whole = _compose(overrides, config_dir, primary)
+        whole = _compose(overrides, config_dir, primary, trusted)
         plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
         folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
@@ -81,6 +88,9 @@ def compose(
     config: dict[str, Any] = {**optional, **{str(key): value for key, value in plain.items()}}
     check_config(config)
     check_whole(config)
+    if trusted is not None:
+        config["data"]["cache_dir"] = None  # a stranger does not say where files are written
+        _refuse_untrusted(config, trusted)
     config["data"] = _with_absolute_paths(config["data"])
     for node, key in ((config, "init_from"), (config["model"], "encoder_from")):
         if node.get(key) is not None:
@@ -112,13 +122,17 @@ def split_sweeping(
     return single, [override for override in parsed if override.is_sweep_override()]
 
 
-def as_experiment(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
+def as_experiment(
+    overrides: Sequence[str],
+    config_dir: Path | None = None,
+    trusted: Collection[str] | None = None,
+) -> dict[str, Any]:
     """The config of some overrides as an experiment: options of groups, and what differs from them.
 
-    Values that others decide stay so (`${seed}`).
+    Values that others decide stay so (`${seed}`). The arguments are those of `compose`.
     """
     with _readable_errors():
-        whole = _compose(overrides, config_dir)
+        whole = _compose(overrides, config_dir, TRAIN, trusted)
         chosen = {
             group: option
             for group, option in whole.hydra.runtime.choices.items()
@@ -127,7 +141,7 @@ def as_experiment(overrides: Sequence[str], config_dir: Path | None = None) -> d
         words = [f"{group}={option}" for group, option in chosen.items()]
         own, plain = (
             OmegaConf.to_container(_job(config), resolve=False)
-            for config in (whole, _compose(words, config_dir))
+            for config in (whole, _compose(words, config_dir, TRAIN, trusted))
         )
     defaults = [{f"override /{group}": option} for group, option in chosen.items()]
     return {"defaults": defaults, **_differences(own, plain)}
@@ -152,11 +166,18 @@ def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
     return [list(run) for batch in batches for run in batch]
 
 
-def _compose(overrides: Sequence[str], config_dir: Path | None, primary: str = TRAIN) -> DictConfig:
+def _compose(
+    overrides: Sequence[str],
+    config_dir: Path | None,
+    primary: str = TRAIN,
+    trusted: Collection[str] | None = None,
+) -> DictConfig:
     """The config with its hydra node, `HydraConfig` set so that ${hydra:...} resolves."""
     with _loader(config_dir) as (loader, always):
         groups = Groups(loader, config_dir)
         parsed = parse_overrides(overrides, loader)
+        if trusted is not None:
+            _refuse_settings_of_hydra(parsed)
         refuse_sweeps(parsed)
         chosen = [override for override in parsed if groups.options(override.key_or_group)]
         always = always + _default_experiment(chosen)
@@ -165,6 +186,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, primary: str = T
         check_options(chosen, groups)
         values = [override for override in parsed if override not in chosen]
         base = _load(loader, [*_lines(chosen), *always], primary)
+        if trusted is not None:  # the options of an adapter are read from its class
+            _refuse_untrusted({"data": base.get("data") or {}}, trusted)
         values = add_adapter_options(values, base)
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)
@@ -221,6 +244,22 @@ def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]
     return {key: values[key] for key in keys if key != "resume"}
 
 
+def _refuse_untrusted(config: Mapping[str, Any], trusted: Collection[str]) -> None:
+    from graphfold.training.config.trust import TRAINED, refuse_untrusted  # loads torch
+
+    refuse_untrusted(config, trusted, TRAINED)
+
+
+def _refuse_settings_of_hydra(overrides: Sequence[Override]) -> None:
+    """Refuses settings of Hydra itself: its search path imports the packages in it."""
+    for override in overrides:
+        if re.match(r"hydra\b", override.key_or_group):
+            raise ConfigError(
+                f"'{override.input_line}' sets Hydra itself, which a stored search may not. Take "
+                "it out of tune.yaml."
+            )
+
+
 def _default_experiment(chosen: Sequence[Override]) -> list[str]:
     if any(override.key_or_group in ("experiment", "data", "model") for override in chosen):
         return []
@@ -260,7 +299,10 @@ def _loader(config_dir: Path | None) -> Iterator[tuple[ConfigLoader, list[str]]]
     """Hydra's loader over our folder, and the override that adds the user's."""
     if config_dir is not None and not config_dir.is_dir():
         raise ConfigError(f"{config_dir}: no such folder. Give --config-dir a folder.")
-    further = [] if config_dir is None else [f"hydra.searchpath=['file://{config_dir.resolve()}']"]
+    further = []
+    if config_dir is not None:
+        place = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        further = [f"hydra.searchpath=['file://{place}']"]
     with initialize_config_dir(str(config_folder()), job_name="graphfold", version_base="1.3"):
         yield GlobalHydra.instance().config_loader(), further
 

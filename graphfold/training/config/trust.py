@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphfold.batching import Down, Rounds, Up
 from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.metrics.registry import third_party_metrics
 from graphfold.training.config.instantiate import find_target, targets
 from graphfold.training.config.model import AUTO
 
-#: Packages whose public classes are registered.
-REGISTERED = ("graphfold.batching", "graphfold.datasets", "graphfold.layers", "graphfold.blocks")
+#: Packages of which the parts of models are registered: modules, passes and blocks. Others of their
+#: classes import what their arguments name (an adapter, say), or write files.
+REGISTERED = ("graphfold.batching", "graphfold.layers", "graphfold.blocks")
 
 #: Of these the modules, optimizers and schedules are registered.
 REGISTERED_TORCH = ("torch.nn", "torch.optim")
@@ -129,15 +131,12 @@ def _is_within(path: str, packages: Collection[str]) -> bool:
 
 
 def _is_registered(path: str) -> bool:
-    """True if a path names a public class that was itself defined in a registered package.
+    """True if a path names a public part of a model that was itself defined in a registered package.
 
     A function only counts where models are built.
     """
-    import torch
-
     if path in REGISTERED_LIGHTNING:
         return True
-    bases = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
     if _is_within(path, REGISTERED):
         home: tuple[str, ...] = REGISTERED
     elif _is_within(path, REGISTERED_TORCH):
@@ -148,8 +147,21 @@ def _is_registered(path: str) -> bool:
         target = find_target(path, "")
     except ConfigError:
         return False
+    if target.__name__.startswith("_"):
+        return False
     if not isinstance(target, type):
-        home = REGISTERED_FUNCTIONS
-    public = not target.__name__.startswith("_") and _is_within(target.__module__, home)
-    is_module = isinstance(target, type) and issubclass(target, bases)
-    return public and (home is not REGISTERED_TORCH or is_module)
+        return _is_within(target.__module__, REGISTERED_FUNCTIONS)
+    return _is_within(target.__module__, home) and issubclass(target, _bases(target.__module__))
+
+
+def _bases(module: str) -> tuple[type, ...]:
+    """The classes of which the parts of models in a module are."""
+    import torch
+
+    if _is_within(module, REGISTERED_TORCH):
+        return torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
+    if _is_within(module, ("graphfold.blocks",)):
+        from graphfold.blocks import Block
+
+        return torch.nn.Module, Block
+    return torch.nn.Module, Up, Down, Rounds

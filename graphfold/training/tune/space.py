@@ -64,14 +64,29 @@ class Dimension:
     def suggest(self, trial: Trial) -> str:
         """The override of a trial."""
         if self.choices:
-            chosen = trial.suggest_categorical(self.key, [*self.choices])
-            return f"{self.key}={self.choices[chosen]}"
+            return self.override(trial.suggest_categorical(self.key, [*self.choices]))
         if isinstance(self.low, int) and isinstance(self.high, int):
             step = int(self.step or 1)
-            whole = trial.suggest_int(self.key, self.low, self.high, step=step, log=self.log)
-            return f"{self.key}={whole}"
-        number = trial.suggest_float(self.key, self.low, self.high, step=self.step, log=self.log)
-        return f"{self.key}={number!r}"
+            return self.override(
+                trial.suggest_int(self.key, self.low, self.high, step=step, log=self.log)
+            )
+        return self.override(
+            trial.suggest_float(self.key, self.low, self.high, step=self.step, log=self.log)
+        )
+
+    def override(self, value: Any) -> str:
+        """The override that gives a value, as Optuna stores it.
+
+        Raises:
+            ConfigError: if the dimension has no such value.
+        """
+        try:
+            known = value in self.choices if self.choices else is_number(value)
+        except TypeError:  # a value that is no key of a mapping
+            known = False
+        if not known:
+            raise ConfigError(f"tune.space: {self.key} has no value {value!r}.")
+        return f"{self.key}={self.choices[value] if self.choices else repr(value)}"
 
     def extremes(self) -> list[str]:
         """Overrides that stand for all: every choice, or both ends of a range."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import optuna
 from optuna import Trial, TrialPruned
@@ -35,10 +35,6 @@ from graphfold.training.tune.tune_folder import Search, TuneFolder
 #: Directions of improvement, by the mode of a learner.
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 
-#: The attribute of a trial that holds its overrides.
-OVERRIDES = "overrides"
-
-
 def choose_monitor(config: Mapping[str, Any]) -> tuple[str, str]:
     """The metric that a config is judged by, and "min" or "max", whichever is better.
 
@@ -60,22 +56,28 @@ class Study:
         folder: where everything is.
         search: what was asked.
         space: what is tried.
+        trusted: the packages that a search out of a folder may name; None for one's own words.
+
+    Raises:
+        CheckpointError: if the database cannot be read.
     """
 
-    def __init__(self, folder: TuneFolder, search: Search, space: Sequence[Dimension]) -> None:
+    def __init__(
+        self,
+        folder: TuneFolder,
+        search: Search,
+        space: Sequence[Dimension],
+        trusted: Collection[str] | None = None,
+    ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.folder = folder
         self.search = search
         self.space = space
+        self.trusted = trusted
         self.keys = [dimension.key for dimension in space]
-        storage = optuna.storages.RDBStorage(f"sqlite:///{folder.study.absolute()}")
-        self.study = optuna.create_study(
-            storage=storage,
-            study_name="tune",
-            direction=DIRECTIONS[search.direction],
-            load_if_exists=True,
-        )
-        begun = len(self.study.get_trials(deepcopy=False))
+        with folder.readable_study():
+            self.study = self._open()
+            begun = len(self.study.get_trials(deepcopy=False))
         # With the seed of the search alone a continued one would try the first values again.
         self.study.sampler = optuna.samplers.TPESampler(
             n_startup_trials=search.startup_trials, seed=search.seed + begun
@@ -85,7 +87,8 @@ class Study:
             if search.prune
             else optuna.pruners.NopPruner()
         )
-        self._try_interrupted_anew()
+        with folder.readable_study():
+            self._try_interrupted_anew()
 
     def run(self) -> None:
         """Runs trials until there are as many as were asked for; a failed one counts.
@@ -93,7 +96,7 @@ class Study:
         Raises:
             KeyboardInterrupt: on Ctrl-C; the trial is tried anew when the search goes on.
         """
-        with warnings_once():
+        with warnings_once(), self.folder.readable_study():
             while (done := len(counted(self.study))) < self.search.trials:
                 self._run_one(f"[{done + 1}/{self.search.trials}]")
                 write_trials(self.study, self.keys, self.search.monitor, self.folder.table)
@@ -110,12 +113,28 @@ class Study:
     def best_overrides(self) -> list[str] | None:
         """The overrides of the best trial; None if no trial came to its end."""
         done = best_first(self.study)
-        return [*self.search.overrides, *done[0].user_attrs[OVERRIDES]] if done else None
+        if not done:
+            return None
+        values = done[0].params
+        own = [dimension.override(values.get(dimension.key)) for dimension in self.space]
+        return [*self.search.overrides, *own]
+
+    def _open(self) -> optuna.Study:
+        """The study in the folder, or a new one."""
+        address = f"sqlite:///{quote(str(self.folder.study.absolute()))}"
+        study = optuna.create_study(
+            storage=optuna.storages.RDBStorage(address),
+            study_name="tune",
+            direction=DIRECTIONS[self.search.direction],
+            load_if_exists=True,
+        )
+        if study.direction is not DIRECTIONS[self.search.direction]:
+            raise ValueError(f"it is to {study.direction.name.lower()}, the search is not")
+        return study
 
     def _run_one(self, place: str) -> None:
         trial = self.study.ask()
         own = [dimension.suggest(trial) for dimension in self.space]
-        trial.set_user_attr(OVERRIDES, own)
         begin = time.perf_counter()
         result = self._result(trial, own)
         print(f"{place} {' '.join(own)}  {result}  {time.perf_counter() - begin:.1f} s", flush=True)
@@ -137,9 +156,8 @@ class Study:
         return f"{self.search.monitor} {format_value(value, 4)}{' (best)' if is_best else ''}"
 
     def _config(self, own: Sequence[str]) -> dict[str, Any]:
-        folder = self.search.config_dir
         words = [*self.search.overrides, *own]
-        config = compose(words, None if folder is None else Path(folder)).config
+        config = compose(words, self.search.config_folder, trusted=self.trusted).config
         prepare_process(config)
         return {**config, "monitor": self.search.monitor}
 

@@ -16,9 +16,9 @@ import yaml
 from graphfold.errors import ConfigError
 from graphfold.files import write_text
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import TUNE, Composed, as_experiment, compose, split_sweeping
+from graphfold.training.config.compose import TUNE, as_experiment, compose, split_sweeping
 from graphfold.training.config.overrides import parse_overrides
-from graphfold.training.config.trust import TRAINED, refuse_untrusted
+from graphfold.training.config.trust import TRAINED, named_packages
 from graphfold.training.run.lock import lock_folder
 from graphfold.training.tune.space import Dimension, hydra_text, read_space, space_of_sweeps
 from graphfold.training.tune.tune_folder import Search, TuneFolder
@@ -37,26 +37,34 @@ def tune_command(
     Args:
         overrides: of the config; those with several values are what is searched.
         config_dir: a further folder of config files.
-        trusted: packages that a continued search may name.
+        trusted: packages that a continued search may name: its folder may be anybody's. The words
+            of a new search are its user's own.
 
     Returns:
         0; 1 if it was interrupted, or no trial came to its end.
 
     Raises:
         ConfigError: if the config, the space or the folder cannot be used, or Optuna is missing.
+        CheckpointError: if a continued search is damaged, or names code that is not trusted.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("graphfold tune needs Optuna. Install graphfold[tune].")
-    if any(word.startswith("resume=") for word in overrides):
-        folder, search = _continued(overrides)
-    else:
+    vouched = _vouched(overrides, trusted)
+    if vouched is None:
         folder, search = _new(overrides, config_dir)
-    base = compose(search.overrides, _config_dir(search))
+    else:
+        folder, search = _continued(overrides, config_dir)
     space = read_space(search.space)
-    _check(base, space, search, trusted)
+    config = _checked(search, space, vouched)
     folder.path.mkdir(parents=True, exist_ok=True)
     with lock_folder(folder.path):
-        return _search(folder, search, space, base.config)
+        return _search(folder, search, space, config, vouched)
+
+
+def _vouched(overrides: Sequence[str], trusted: Collection[str]) -> Collection[str] | None:
+    """The packages that a search may name if it is continued; None for a new one."""
+    keys = [override.key_or_group for override in parse_overrides(overrides)]
+    return trusted if "resume" in keys else None
 
 
 def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
@@ -90,8 +98,12 @@ def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder,
     return folder, search
 
 
-def _continued(overrides: Sequence[str]) -> tuple[TuneFolder, Search]:
+def _continued(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
     """The search in a folder, with another number of trials if that is given."""
+    if config_dir is not None:
+        raise ConfigError(
+            "resume takes no --config-dir: a search goes on with its own config files. Leave it out."
+        )
     values = {override.key_or_group: override.value() for override in parse_overrides(overrides)}
     folder = TuneFolder(Path(str(values.pop("resume"))))
     search = folder.read_search()
@@ -106,26 +118,28 @@ def _continued(overrides: Sequence[str]) -> tuple[TuneFolder, Search]:
     return folder, replace(search, trials=trials)
 
 
-def _config_dir(search: Search) -> Path | None:
-    return None if search.config_dir is None else Path(search.config_dir)
-
-
-def _check(
-    base: Composed, space: Sequence[Dimension], search: Search, trusted: Collection[str]
-) -> None:
-    """Refuses a config that cannot be trained, and values that it cannot have."""
-    if search.monitor:  # out of a folder, which may be anybody's
-        refuse_untrusted(base.config, trusted, TRAINED)
-    if base.config["trainer"]["devices"] > 1:
+def _checked(
+    search: Search, space: Sequence[Dimension], trusted: Collection[str] | None
+) -> dict[str, Any]:
+    """The config of all trials; refuses one that cannot be trained, and values it cannot have."""
+    extremes = [override for dimension in space for override in dimension.extremes()]
+    configs = [
+        compose([*search.overrides, *own], search.config_folder, trusted=trusted).config
+        for own in ([], *([word] for word in extremes))
+    ]
+    if configs[0]["trainer"]["devices"] > 1:
         raise ConfigError("tune trains in one process. Set trainer.devices=1.")
-    overrides = [override for dimension in space for override in dimension.extremes()]
-    tried = [compose([*search.overrides, word], _config_dir(search)).config for word in overrides]
-    for config in (base.config, *tried):
+    for config in configs:
         check_parts(config)
+    return configs[0]
 
 
 def _search(
-    folder: TuneFolder, search: Search, space: Sequence[Dimension], config: dict[str, Any]
+    folder: TuneFolder,
+    search: Search,
+    space: Sequence[Dimension],
+    config: dict[str, Any],
+    trusted: Collection[str] | None,
 ) -> int:
     from graphfold.training.tune.study import Study, choose_monitor
 
@@ -133,32 +147,38 @@ def _search(
         monitor, direction = choose_monitor(config)
         search = replace(search, monitor=monitor, direction=direction)
     folder.write_search(search)
-    study = Study(folder, search, space)
+    study = Study(folder, search, space, trusted)
     print(f"searching in {folder.path}: {search.trials} trials, {search.monitor}", flush=True)
     try:
         study.run()
     except KeyboardInterrupt:
-        print(f"interrupted. Continue with: graphfold tune resume={folder.path}", file=sys.stderr)
+        words = [f"resume={folder.path}"]
+        words += [f"--trust {package}" for package in named_packages(config, TRAINED)]
+        print(f"interrupted. Continue with: graphfold tune {' '.join(words)}", file=sys.stderr)
         return 1
-    print(study.table())
-    best = study.best_overrides()
-    if best is None:
-        print(f"no trial came to its end: see {folder.table}", file=sys.stderr)
-        return 1
-    study.draw()
-    _write_best(folder, search, best)
+    with folder.readable_study():
+        print(study.table())
+        best = study.best_overrides()
+        if best is None:
+            print(f"no trial came to its end: see {folder.table}", file=sys.stderr)
+            return 1
+        study.draw()
+    _write_best(folder, search, best, trusted)
     print(f"all trials: {folder.table}\nplot: {folder.plot}\nbest config: {folder.best}")
     print(f"train it: graphfold train --config-dir {folder.configs} experiment=best")
     return 0
 
 
-def _write_best(folder: TuneFolder, search: Search, overrides: Sequence[str]) -> None:
+def _write_best(
+    folder: TuneFolder, search: Search, overrides: Sequence[str], trusted: Collection[str] | None
+) -> None:
     """Writes the best config as an experiment, beside the user's own config files."""
+    compose(overrides, search.config_folder, trusted=trusted)
     if search.config_dir is not None:
         shutil.copytree(search.config_dir, folder.configs, dirs_exist_ok=True, ignore=_all_but_yaml)
     folder.best.parent.mkdir(parents=True, exist_ok=True)
     content = yaml.safe_dump(
-        as_experiment(overrides, _config_dir(search)), sort_keys=False, allow_unicode=True
+        as_experiment(overrides, search.config_folder, trusted), sort_keys=False, allow_unicode=True
     )
     command = f"graphfold train --config-dir {folder.configs.absolute()} experiment=best"
     note = f"The best of a search by {search.monitor}, in {folder.path.absolute()}."

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from graphfold.errors import CheckpointError
+from graphfold.datasets.adapters.option_types import option_faults
+from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.files import write_text
 
 
@@ -40,6 +42,11 @@ class Search:
     seed: int
     monitor: str
     direction: str
+
+    @property
+    def config_folder(self) -> Path | None:
+        """The further folder of config files as a path."""
+        return None if self.config_dir is None else Path(self.config_dir)
 
 
 @dataclass(frozen=True)
@@ -93,13 +100,33 @@ class TuneFolder:
             )
         try:
             content = yaml.safe_load(self.search.read_text(encoding="utf-8"))
-            kinds = {"overrides": list, "space": Mapping, "trials": int, "monitor": str}
-            if not all(isinstance(content[key], kind) for key, kind in kinds.items()):
-                raise TypeError("a value is of another kind")
+            if not isinstance(content, dict):
+                raise ValueError("it holds no keys")
+            faults = option_faults("a search", Search, content)
+            if faults:
+                raise ValueError(faults[0].rstrip("."))
             if content["direction"] not in ("min", "max"):
                 raise ValueError(f"direction is {content['direction']!r}")
             return Search(**content)
-        except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError) as error:
+        except (OSError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(
                 f"{self.search}: cannot be read ({error}). Restore the file.".replace("\n", " ")
+            ) from error
+
+    @contextmanager
+    def readable_study(self) -> Iterator[None]:
+        """Whatever Optuna raises within is a fault of its database, which may be damaged.
+
+        Raises:
+            CheckpointError: naming the file.
+        """
+        try:
+            yield
+        except (GraphfoldError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(".")
+            raise CheckpointError(
+                f"{self.study}: cannot be read as the trials of this search ({fault}). Restore the "
+                "file, or remove it to start the search anew."
             ) from error
