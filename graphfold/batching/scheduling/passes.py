@@ -7,6 +7,9 @@ from typing import TypeAlias
 
 from graphfold.errors import ConfigError
 
+#: More rounds than this are a slip of the pen, and would run for hours.
+MAX_ROUNDS = 10_000
+
 #: The name of the ordered edges that every graph has; all others are relations.
 INPUTS = "inputs"
 
@@ -55,7 +58,7 @@ class Rounds:
         rounds: how many rounds, at least one.
 
     Raises:
-        ConfigError: if there are no rounds.
+        ConfigError: if there are no rounds, or more than `MAX_ROUNDS`.
     """
 
     relation: str
@@ -64,6 +67,8 @@ class Rounds:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise ConfigError(f"Rounds has rounds={self.rounds}. Ask for at least one round.")
+        if self.rounds > MAX_ROUNDS:
+            raise ConfigError(f"Rounds has rounds={self.rounds}. Ask for at most {MAX_ROUNDS:,}.")
 
     @property
     def space(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,14 @@ class Rule:
     Args:
         kind: int, float, bool, str, list or dict.
         least: the smallest number.
+        most: the largest number.
         choices: the only strings.
         optional: whether null is allowed.
     """
 
     kind: type
     least: float | None = None
+    most: float | None = None
     choices: tuple[str, ...] = ()
     optional: bool = False
 
@@ -37,15 +40,19 @@ class Rule:
         is_kind = isinstance(value, (int, float) if self.kind is float else self.kind)
         if not is_kind or (self.kind in (int, float) and not is_number(value)):
             return f"it must be {self}."
-        if self.least is not None and isinstance(value, int | float) and value < self.least:
+        least = -math.inf if self.least is None else self.least
+        most = math.inf if self.most is None else self.most
+        if isinstance(value, int | float) and not least <= value <= most:
             return f"it must be {self}."
         return None
 
     def __str__(self) -> str:
         names = {int: "a whole number", float: "a number", bool: "true or false"}
         names |= {str: "a string", dict: "a mapping", list: "a list"}
-        least = "" if self.least is None else f" from {self.least:g} on"
-        return names[self.kind] + least + (" or null" if self.optional else "")
+        bounds = "" if self.least is None else f" from {self.least:g} on"
+        if self.most is not None:
+            bounds = f" from {self.least:g} to {self.most:,g}"
+        return names[self.kind] + bounds + (" or null" if self.optional else "")
 
 
 #: The keys that scripts rely on; every other key is checked against the class that it goes to.
@@ -53,9 +60,9 @@ RULES: Mapping[str, Rule] = {
     "needs": Rule(list, optional=True),
     "seed": Rule(int, least=0),
     "deterministic": Rule(bool),
-    "ensemble": Rule(int, least=1),
-    "dropout_samples": Rule(int, least=2, optional=True),
-    "threads": Rule(int, least=1, optional=True),
+    "ensemble": Rule(int, least=1, most=10_000),
+    "dropout_samples": Rule(int, least=2, most=100_000, optional=True),
+    "threads": Rule(int, least=1, most=1_024, optional=True),
     "resume": Rule(str, optional=True),
     "init_from": Rule(str, optional=True),
     "model.encoder_from": Rule(str, optional=True),
@@ -66,7 +73,7 @@ RULES: Mapping[str, Rule] = {
     "data.on_error": Rule(str, choices=("raise", "skip")),
     "data.batch_size": Rule(int, least=1),
     "data.max_nodes": Rule(int, least=1, optional=True),
-    "data.num_workers": Rule(int, least=0, optional=True),
+    "data.num_workers": Rule(int, least=0, most=1_024, optional=True),
     "data.split": Rule(str, optional=True),
     "data.policy": Rule(str),
     "data.min_count": Rule(int, least=1),
@@ -74,7 +81,7 @@ RULES: Mapping[str, Rule] = {
     "data.seed": Rule(int, least=0),
     "data.task": Rule(str, choices=("regression", "classification"), optional=True),
     "trainer.max_epochs": Rule(int, least=1),
-    "trainer.devices": Rule(int, least=1),
+    "trainer.devices": Rule(int, least=1, most=1_024),
     "trainer.accumulate_grad_batches": Rule(int, least=1),
     "trainer.gradient_clip_val": Rule(float, least=0, optional=True),
     "loss.reduction": Rule(str, choices=("per_graph", "per_node")),

@@ -131,7 +131,7 @@ def _is_within(path: str, packages: Collection[str]) -> bool:
 
 
 def _is_registered(path: str) -> bool:
-    """True if a path names a public part of a model that was itself defined in a registered package.
+    """True if a path names a public part of models that was itself defined in a registered package.
 
     A function only counts where models are built.
     """

@@ -7,7 +7,7 @@ import json
 import platform
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import CheckpointError
 from graphfold.training.config.model import ensemble_size
 
@@ -138,9 +139,24 @@ class Checkpoint:
         kinds = {"packages": list, "training_records": Tensor}
         parts = {**values, **tensors}
         is_other = any(not isinstance(v, kinds.get(k, dict)) for k, v in parts.items())
-        if is_other or not all(isinstance(v, Tensor) for v in parts["state_dict"].values()):
+        state = parts["state_dict"] if isinstance(parts["state_dict"], dict) else {}
+        are_weights = all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items())
+        if is_other or not are_weights:
             raise _damaged(path)
+        _check_members(parts["config"].get("ensemble"), parts["state_dict"], path)
         return Checkpoint(**values, **tensors)
+
+
+def _check_members(count: Any, state: Mapping[str, Tensor], path: Path) -> None:
+    """Raises CheckpointError if a config asks for other members than there are weights of."""
+    there = {name.split(".")[1] for name in state if name.startswith("members.")}
+    is_count = count is None or (is_number(count) and isinstance(count, int) and count >= 1)
+    if not is_count or (count or 1) not in (1, len(there)):
+        raise CheckpointError(
+            f"{path}: its config says ensemble: {count!r}, and it has the weights of "
+            f"{len(there) or 1}. Restore the file.",
+            path=str(path),
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from graphfold.batching import Rounds
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.layers import ColumnEncoder, DMPNNAtomCell, DMPNNBondCell, GraphModel, Model
 from graphfold.layers.activation import get_activation
+from graphfold.training.run.weights import weight_fault
 
 #: The weights of chemprop's `BondMessagePassing`; in the file of a whole model after a prefix.
 WEIGHTS = ("W_i.weight", "W_h.weight", "W_o.weight", "W_o.bias")
@@ -21,6 +22,12 @@ PREFIX = "message_passing."
 
 #: Weights of options that DMPNN cells do not have.
 UNKNOWN = ("W_i.bias", "W_h.bias", "W_d.weight")
+
+#: The class of chemprop whose weights they are.
+ENCODER = "BondMessagePassing"
+
+#: Beside tensors and plain values, files of chemprop name classes of its own, and this one, a dict.
+OWN, OPTIONS = "chemprop.", "lightning.fabric.utilities.data.AttributeDict"
 
 
 def take_encoder(model: Model, path: Path) -> str:
@@ -34,7 +41,8 @@ def take_encoder(model: Model, path: Path) -> str:
 
     Args:
         model: the new model.
-        path: a file of torch with "hyper_parameters" and "state_dict", of tensors and plain values.
+        path: a file that chemprop 2 or its trainer wrote: a whole model, a checkpoint, or message
+            passing alone. Nothing that it names is imported.
 
     Returns:
         A line for the user.
@@ -71,17 +79,7 @@ def take_encoder(model: Model, path: Path) -> str:
 
 def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
     """The weights by chemprop's names, and the options of the encoder."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
-    except Exception as error:  # of a damaged file, or one with classes, any part may fail
-        raise CheckpointError(
-            f"{path}: holds more than tensors and plain values, or is damaged. Save it as "
-            "{'hyper_parameters': ..., 'state_dict': ...}, without 'cls' and other classes."
-        ) from error
+    content = _load(path)
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: has no 'state_dict'. Name a file that chemprop 2 wrote.")
@@ -92,22 +90,78 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         raise CheckpointError(
             f"{path}: has no weights {', '.join(missing)}. Name the file of a BondMessagePassing."
         )
+    for name in WEIGHTS:
+        if fault := weight_fault(state[name]):
+            raise CheckpointError(f"{path}: {name} {fault}. Restore the file, or train it again.")
     weights = {name: state[name].float() for name in WEIGHTS}
     options = content.get("hyper_parameters") or {}
     if isinstance(options, dict):
         options = options.get("message_passing", options)
-    if not isinstance(options, dict) or not _fit_together(*weights.values()):
+    depth = options.get("depth") if isinstance(options, dict) else "none"
+    is_depth = depth is None or (isinstance(depth, int) and not isinstance(depth, bool))
+    if not is_depth or not _fit_together(*weights.values()):
         raise CheckpointError(
-            f"{path}: its weights or options are not those of a BondMessagePassing. Save it anew."
+            f"{path}: its weights or options are not those of a {ENCODER}. Save it anew."
         )
     further = [name for name in UNKNOWN if name in state]
-    if options.get("undirected"):
-        further.append("undirected=True")
+    further += [f"{key}={value}" for key, value in _unknown_options(options).items()]
     if further:
         raise CheckpointError(
             f"{path}: has {', '.join(further)}, which a D-MPNN here lacks. Train one without."
         )
     return weights, options
+
+
+class _Named:
+    """Stands for a class of chemprop, and for what is made of it; it does nothing.
+
+    Args:
+        *values: what it is made of: the value of an enum.
+    """
+
+    name = ""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __str__(self) -> str:
+        return str(self.values[0]) if self.values else self.name
+
+
+def _load(path: Path) -> Any:
+    """The content of a file of torch, read without importing or running anything.
+
+    torch's own reader refuses all but tensors and plain values. The classes of chemprop that stand
+    beside them (`cls`, the enum of activations) become a `_Named` each.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+            known = [(_stand_in(name), name) for name in names if name.startswith(OWN)]
+            with torch.serialization.safe_globals([*known, (dict, OPTIONS)]):
+                return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
+    except Exception as error:  # of a damaged file, or one with classes, any part may fail
+        raise CheckpointError(
+            f"{path}: holds more than tensors, plain values and classes of chemprop, or is "
+            "damaged. Save it as {'hyper_parameters': ..., 'state_dict': ...}, without other "
+            "classes."
+        ) from error
+
+
+def _stand_in(path: str) -> type[_Named]:
+    return type("_Named", (_Named,), {"name": path.rpartition(".")[2]})
+
+
+def _unknown_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are set, and that DMPNN cells do not have."""
+    found = {key: options.get(key) for key in ("undirected", "V_d_transform", "graph_transform")}
+    kind = options.get("cls")
+    if isinstance(kind, type) and issubclass(kind, _Named) and kind.name != ENCODER:
+        found["cls"] = kind.name
+    return {key: value for key, value in found.items() if value}
 
 
 def _fit_together(w_i: Tensor, w_h: Tensor, w_o: Tensor, bias: Tensor) -> bool:

@@ -24,6 +24,7 @@ from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.precision import autocast, parameter_dtype
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring.metrics import HeadMetrics, Metrics
 from graphfold.training.scoring.scoring import score
 
@@ -57,14 +58,18 @@ class TrainedModel:
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
             device = choose_device(config["trainer"])
-            model = build_ensemble(config, spec.schema, spec.scalers)
+            with SizeLimit(checkpoint.state_dict, path):
+                model = build_ensemble(config, spec.schema, spec.scalers)
             model.to(parameter_dtype(config["trainer"]))
+            check_weights(model, checkpoint.state_dict, path)
             model.load_state_dict(checkpoint.state_dict)
             model = _with_uncertainty(model, checkpoint)
+        except CheckpointError:
+            raise
         except Exception as error:  # of a damaged file any part may fail in any way
             raise CheckpointError(
-                f"{path}: the model that it describes cannot be built ({error}). Use the graphfold "
-                "that wrote it, or train again.",
+                f"{path}: the model that it describes cannot be built ({_line(error)}). Use the "
+                "graphfold that wrote it, or train again.",
                 path=str(path),
             ) from error
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
@@ -120,6 +125,11 @@ class TrainedModel:
         config = self.checkpoint.config
         reduction = str(config["loss"]["reduction"])
         return HeadMetrics.of(self.model.head, config.get("metrics"), reduction)(rows)
+
+
+def _line(error: Exception) -> str:
+    """The message of an error, of torch perhaps, in one line."""
+    return " ".join(str(error).split()).rstrip(".")
 
 
 def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:

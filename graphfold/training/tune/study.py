@@ -35,6 +35,7 @@ from graphfold.training.tune.tune_folder import Search, TuneFolder
 #: Directions of improvement, by the mode of a learner.
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 
+
 def choose_monitor(config: Mapping[str, Any]) -> tuple[str, str]:
     """The metric that a config is judged by, and "min" or "max", whichever is better.
 

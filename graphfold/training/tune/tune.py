@@ -102,7 +102,8 @@ def _continued(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneF
     """The search in a folder, with another number of trials if that is given."""
     if config_dir is not None:
         raise ConfigError(
-            "resume takes no --config-dir: a search goes on with its own config files. Leave it out."
+            "resume takes no --config-dir: a search goes on with its own config files. Leave it "
+            "out."
         )
     values = {override.key_or_group: override.value() for override in parse_overrides(overrides)}
     folder = TuneFolder(Path(str(values.pop("resume"))))

@@ -156,7 +156,8 @@ NAMED: dict[str, Any] = {
     # A class of graphfold that would import what its arguments name.
     "model.head": {
         "_target_": "graphfold.datasets.loading.data_module.DataModule",
-        **{"adapter": THING, "path": "x"},
+        "adapter": THING,
+        "path": "x",
     },
 }
 
@@ -236,8 +237,13 @@ def search_in(folder: Path, table: Path, **changes: Any) -> Path:
         "overrides": ["data=smiles", f"data.path={table}", "data.target_columns=[c]"],
         "config_dir": None,
         "space": {"optimizer.lr": [0.1, 0.2]},
-        **{"trials": 1, "startup_trials": 1, "prune": False, "warmup_epochs": 0, "seed": 1},
-        **{"monitor": "val/rmse", "direction": "min"},
+        "trials": 1,
+        "startup_trials": 1,
+        "prune": False,
+        "warmup_epochs": 0,
+        "seed": 1,
+        "monitor": "val/rmse",
+        "direction": "min",
     }
     search["overrides"] += ["model=kernel", "data.fingerprint_size=16"]
     search["overrides"] += changes.pop("more", [])
@@ -317,7 +323,11 @@ def test_a_value_that_only_a_combination_names_is_refused_in_its_trial(
     """Each value alone is harmless; only together they make a path."""
     space = {"++x": ["graphfold.layers", EVIL], "model._target_": ["${x}.KernelModel"]}
     folder = search_in(
-        tmp_path / "s", finished.parent / "m.csv", space=space, trials=4, more=["++x=graphfold.layers"]
+        tmp_path / "s",
+        finished.parent / "m.csv",
+        space=space,
+        trials=4,
+        more=["++x=graphfold.layers"],
     )
     assert run("tune", f"resume={folder}") in (0, 1, 2)
     assert EVIL not in sys.modules

@@ -7,12 +7,17 @@ makes them again.
 from __future__ import annotations
 
 import json
+import sys
+from collections import OrderedDict
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from lightning.fabric.utilities.data import AttributeDict
 from training.tiny_runs import run, write_molecules
 
 from graphfold.batching import Rounds
@@ -122,10 +127,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot be read"):
         take_encoder(model(), path)
     path.write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match="more than tensors and plain values, or is damaged"):
+    with pytest.raises(CheckpointError, match="more than tensors, plain values and classes"):
         take_encoder(model(), path)
     torch.save({**content(), "cls": Path}, path)
-    with pytest.raises(CheckpointError, match="without 'cls' and other classes"):
+    with pytest.raises(CheckpointError, match="without other classes"):
         take_encoder(model(), path)
     torch.save({"weights": 1}, path)
     with pytest.raises(CheckpointError, match="has no 'state_dict'"):
@@ -137,6 +142,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         {"W_o.bias": torch.zeros(4)},
         {"W_h.weight": torch.zeros(5)},
         {"W_i.weight": torch.zeros(4, 9)},
+        {"options": {"depth": "3"}},
+        {"options": {"depth": True}},
     ):
         with pytest.raises(CheckpointError, match="not those of a BondMessagePassing"):
             take_encoder(model(), save(path, **other))
@@ -163,3 +170,108 @@ def test_wrong_models_and_features_are_told(
     assert "init_from and model.encoder_from both give the weights" in capsys.readouterr().err
     assert run("train", *words, "model.encoder_from=3") == 2
     assert "model.encoder_from is 3, but it must be a string" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("weight", "fault"),
+    [
+        (torch.zeros(5, dtype=torch.int64), "holds whole numbers, not real ones"),
+        (torch.zeros(5, dtype=torch.complex64), "holds complex numbers, not real ones"),
+        (torch.zeros(5, dtype=torch.bool), "holds logical numbers, not real ones"),
+        (torch.full((5,), float("nan")), "has values that are no finite numbers"),
+        (torch.tensor([1.0, 2, 3, 4, float("-inf")]), "has values that are no finite numbers"),
+        (torch.zeros(5).to_sparse(), "is sparse or quantized"),
+        ("quantized", "is sparse or quantized"),
+        (torch.zeros(1).expand(1_000_000_000), "is larger than the numbers that the file holds"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_are_no_numbers_are_named(tmp_path: Path, weight: Any, fault: str) -> None:
+    if isinstance(weight, str):
+        weight = torch.quantize_per_tensor(torch.zeros(5), 0.1, 0, torch.qint8)
+    path = save(tmp_path / "mp.pt", **{"W_o.bias": weight})
+    with pytest.raises(CheckpointError, match=f"W_o.bias {fault}"):
+        take_encoder(model(), path)
+
+
+@pytest.fixture
+def chemprop(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stand-ins for the classes of chemprop that its files name; only pickling finds them."""
+    kinds = {
+        "BondMessagePassing": "message_passing.base",
+        "AtomMessagePassing": "message_passing.base",
+    }
+    kinds |= {"MeanAggregation": "agg", "RegressionFFN": "predictors"}
+    found: dict[str, Any] = {
+        name: type(name, (), {"__module__": f"chemprop.nn.{place}"})
+        for name, place in kinds.items()
+    }
+    found["Activation"] = StrEnum(
+        "Activation", {"RELU": "relu", "TANH": "tanh"}, module="chemprop.nn.utils"
+    )
+    places = {"chemprop", "chemprop.nn", "chemprop.nn.message_passing"}
+    modules = {name: ModuleType(name) for name in places | {m.__module__ for m in found.values()}}
+    for name, made in found.items():
+        setattr(modules[made.__module__], name, made)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return found
+
+
+def files_of_chemprop(folder: Path, classes: dict[str, Any], **options: Any) -> list[Path]:
+    """Message passing alone, a whole model, and a checkpoint of its trainer, as chemprop 2.3.1."""
+    plain = content()
+    own = {
+        **plain["hyper_parameters"],
+        "dropout": 0.0,
+        "d_vd": None,
+        "V_d_transform": None,
+        "graph_transform": None,
+        "activation": classes["Activation"].RELU,
+        "cls": classes["BondMessagePassing"],
+    }
+    alone = {
+        "hyper_parameters": AttributeDict({**own, **options}),
+        "state_dict": OrderedDict(plain["state_dict"]),
+    }
+    parts = {
+        "message_passing": alone["hyper_parameters"],
+        "agg": AttributeDict({"dim": 0, "cls": classes["MeanAggregation"]}),
+        "predictor": AttributeDict({"n_tasks": 1, "cls": classes["RegressionFFN"]}),
+    }
+    state = OrderedDict({f"message_passing.{k}": v for k, v in plain["state_dict"].items()})
+    whole = {"hyper_parameters": parts, "state_dict": state}
+    trainer = {"epoch": 1, "pytorch-lightning_version": "2.5", "callbacks": {}, "loops": {}}
+    contents = {"mp.pt": alone, "model.pt": whole, "last.ckpt": {**whole, **trainer}}
+    for name, saved in contents.items():
+        torch.save(saved, folder / name)
+    return [folder / name for name in contents]
+
+
+def test_files_that_chemprop_wrote_are_read_without_chemprop(
+    tmp_path: Path, chemprop: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = files_of_chemprop(tmp_path, chemprop)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "chemprop"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "chemprop", None)  # an import would fail
+    dag, expected = graph(), torch.tensor(GOLDEN["states"])
+    for path in paths:
+        ours = model()
+        take_encoder(ours, path)
+        with torch.no_grad():
+            states = ours.states(ours.plan(dag))["h"][: len(expected)]
+        torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_options_in_classes_of_chemprop_are_compared(
+    tmp_path: Path, chemprop: dict[str, Any]
+) -> None:
+    for path in files_of_chemprop(tmp_path, chemprop, activation=chemprop["Activation"].TANH):
+        with pytest.raises(ConfigError, match="Its activation is tanh"):
+            take_encoder(model(), path)
+    for path in files_of_chemprop(tmp_path, chemprop, cls=chemprop["AtomMessagePassing"]):
+        with pytest.raises(CheckpointError, match="cls=AtomMessagePassing, which a D-MPNN here"):
+            take_encoder(model(), path)
+    torch.save({**content(), "callbacks": chemprop["Activation"]}, tmp_path / "x.pt")
+    take_encoder(model(), tmp_path / "x.pt")  # classes elsewhere in the file mean nothing
