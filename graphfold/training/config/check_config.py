@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,19 +39,17 @@ class Rule:
         is_kind = isinstance(value, (int, float) if self.kind is float else self.kind)
         if not is_kind or (self.kind in (int, float) and not is_number(value)):
             return f"it must be {self}."
-        least = -math.inf if self.least is None else self.least
-        most = math.inf if self.most is None else self.most
-        if isinstance(value, int | float) and not least <= value <= most:
+        if self.least is not None and isinstance(value, int | float) and value < self.least:
             return f"it must be {self}."
+        if self.most is not None and isinstance(value, int | float) and value > self.most:
+            return f"it must be {self.most:,g} at most."
         return None
 
     def __str__(self) -> str:
         names = {int: "a whole number", float: "a number", bool: "true or false"}
         names |= {str: "a string", dict: "a mapping", list: "a list"}
-        bounds = "" if self.least is None else f" from {self.least:g} on"
-        if self.most is not None:
-            bounds = f" from {self.least:g} to {self.most:,g}"
-        return names[self.kind] + bounds + (" or null" if self.optional else "")
+        least = "" if self.least is None else f" from {self.least:g} on"
+        return names[self.kind] + least + (" or null" if self.optional else "")
 
 
 #: The keys that scripts rely on; every other key is checked against the class that it goes to.
