@@ -1,6 +1,22 @@
 """All rows of the table of effects."""
 
-from effects import cell_options, corpus_options, data_options, molecule_options, text_options
+from effects import (
+    cell_options,
+    corpus_options,
+    data_options,
+    head_options,
+    molecule_options,
+    readout_options,
+    text_options,
+)
 from effects.table import rows_of
 
-ROWS = rows_of(data_options, text_options, molecule_options, corpus_options, cell_options)
+ROWS = rows_of(
+    data_options,
+    text_options,
+    molecule_options,
+    corpus_options,
+    cell_options,
+    readout_options,
+    head_options,
+)

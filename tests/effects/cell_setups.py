@@ -13,6 +13,7 @@ from torch import Tensor
 
 import graphfold.layers as layers
 from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
+from graphfold.batching.states import States
 from graphfold.dag import GraphBuilder, Schema, TypedDAG
 from graphfold.layers.assembly import build
 
@@ -63,16 +64,25 @@ class Setup:
             graphs: which graphs, 0 or 1, are in the batch.
             draw: the seed of what is drawn.
         """
-        dag = _GRAPHS[self.schema](graphs)
+        found = self.run(training, graphs, draw)
+        return {name: found[name] for name in sorted(found)}
+
+    def run(self, training: bool = False, graphs: Sequence[int] = (0, 1), draw: int = 0) -> States:
+        """The same, as readouts get them."""
+        dag = self.graphs(graphs)
         network = Network(self.schema, self.passes, self.cells, fuse=False)
         batch = Batch(dag, build_schedule(dag, self.passes))
         torch.manual_seed(draw)
-        states = network.double().train(training)(batch, self.features(graphs))
-        return {name: states[name] for name in sorted(states)}
+        found: States = network.double().train(training)(batch, self.features(graphs))
+        return found
+
+    def graphs(self, numbers: Sequence[int] = (0, 1)) -> TypedDAG:
+        """The graphs that it runs over."""
+        return _GRAPHS[self.schema](numbers)
 
     def features(self, graphs: Sequence[int] = (0, 1)) -> dict[str, Tensor]:
         """The features of the nodes of each type."""
-        dag = _GRAPHS[self.schema](graphs)
+        dag = self.graphs(graphs)
         widths = {t.name: self.size if t.arity == 0 else 0 for t in self.schema.types}
         return {name: _features(name, dag, width) for name, width in widths.items()}
 
