@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.predicted_nodes import PredictedNodes
@@ -157,6 +160,13 @@ class Adapter(ABC):
         `check-adapter` and `train` print them.
         """
         return []
+
+    def added_nodes(self, dag: TypedDAG) -> Tensor:
+        """[num_nodes] bool, the nodes that reading added and the record does not have.
+
+        Predictions for them are not shown.
+        """
+        return torch.zeros(dag.num_nodes, dtype=torch.bool)
 
     def open_table(self, path: Path) -> Table:
         """The table whose rows are the records; only for adapters that read tables."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from graphfold.errors import RecordError
 
 #: Blanks are ASCII blank, tab and newline: U+00A0 is a character like any other.
 _TOKEN = re.compile(r"[()]|[^ \t\n()]+")
+
+#: Joins the labels of a chain that is merged into one node, as in NLTK.
+JOINT = "+"
 
 #: The label of an empty element (a trace) in the Penn Treebank.
 TRACE = "-NONE-"
@@ -212,14 +215,22 @@ def strip_functions(tree: BracketTree) -> BracketTree:
     return BracketTree(labels, tree.words, tree.children, tree.spans)
 
 
-def collapse_unary(tree: BracketTree, join_labels: bool) -> BracketTree:
+def collapse_unary(
+    tree: BracketTree, join_labels: bool, missing: Container[str] = ()
+) -> BracketTree:
     """The tree with every chain of single children merged into one node, words included.
 
     Args:
         tree: the tree.
         join_labels: the merged node is labelled `S+VP+VB`, from top to bottom, as NLTK does with
             `collapse_unary(collapsePOS=True, collapseRoot=True)`; otherwise it keeps the top label.
+        missing: labels that stand for no label; a chain with one of them has none.
     """
+
+    def joined(chain: list[str | None]) -> str | None:
+        named = [label for label in reversed(chain) if label is not None and label not in missing]
+        return JOINT.join(named) if len(named) == len(chain) else None
+
     merged = BracketTree()
     new: list[int] = []
     chains: list[list[str | None]] = []  # the labels of each merged node, from bottom to top
@@ -232,11 +243,29 @@ def collapse_unary(tree: BracketTree, join_labels: bool) -> BracketTree:
             node = merged.add(label, word, [new[child] for child in children], span)
             chains.append([label])
         new.append(node)
-    merged.labels = [
-        "+".join(str(label) for label in reversed(chain)) if join_labels else chain[-1]
-        for chain in chains
-    ]
+    merged.labels = [joined(chain) if join_labels else chain[-1] for chain in chains]
     return merged
+
+
+def split_joint_labels(tree: BracketTree, label_of: Mapping[Span, str]) -> dict[Span, str]:
+    """The labels of the nodes of chains, from the joint ones of their top nodes.
+
+    A label of as many parts as the chain has nodes gives each its own; another stays whole.
+
+    Args:
+        tree: the tree before its chains were merged.
+        label_of: span of a node -> its label, of merged nodes.
+    """
+    labels = dict(label_of)
+    for node, span in enumerate(tree.spans):
+        parts = label_of.get(span, "").split(JOINT)
+        chain = [node]
+        while len(chain) < len(parts) and len(tree.children[chain[-1]]) == 1:
+            chain += tree.children[chain[-1]]
+        is_whole = len(tree.children[chain[-1]]) != 1
+        if len(parts) > 1 and len(chain) == len(parts) and is_whole:
+            labels |= zip((tree.spans[own] for own in chain), parts, strict=True)
+    return labels
 
 
 def binarize(tree: BracketTree, branching: str, label_new: bool) -> BracketTree:

@@ -9,18 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
+from torch import Tensor
+
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.adapters.bracket_layout import cut_trees, find_tree_indent
 from graphfold.datasets.adapters.bracket_objects import bracket_text
 from graphfold.datasets.adapters.bracket_output import write_fault, write_tree
 from graphfold.datasets.adapters.bracket_tree import (
+    JOINT,
     BracketText,
     BracketTree,
     binarize,
     collapse_unary,
     read_tree,
     remove_traces,
+    split_joint_labels,
     strip_functions,
 )
 from graphfold.datasets.files.record_limit import RecordLimit
@@ -68,7 +72,9 @@ class BracketsAdapter(Adapter):
             and has no target.
         branching: how to split, "right" for (NP a (@NP b c)) or "left" for (NP (@NP a b) c).
         collapse_unary: merge every chain of single children into its lowest node, a word included.
-            The merged label is `S+VP`, from top to bottom; the target is that of the top.
+        collapsed_label: the label of the merged node: "joined", `S+VP` from top to bottom, or that
+            of the "top". None for joined, but for the top where a target is one of `num_classes`
+            or `classes`. A joined target with a missing label is missing.
         remove_traces: leave out empty elements (-NONE-) and phrases that hold nothing else.
         strip_functions: read `NP-SBJ-1` as `NP`.
         sequence: whether the relation `next` leads from each word to the next one.
@@ -94,6 +100,7 @@ class BracketsAdapter(Adapter):
         remove_traces: bool = False,
         strip_functions: bool = False,
         sequence: bool = False,
+        collapsed_label: Literal["joined", "top"] | None = None,
     ) -> None:
         is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
         if num_classes is not None and not is_number:
@@ -108,6 +115,15 @@ class BracketsAdapter(Adapter):
                 "remove_traces and strip_functions read labels such as -NONE- and NP-SBJ, but "
                 "num_classes asks for integers. Set one or the other."
             )
+        merges = num_classes is not None or classes is not None
+        if collapsed_label not in (None, "joined", "top"):
+            raise ConfigError(f"collapsed_label is '{collapsed_label}'. Give 'joined' or 'top'.")
+        if merges and collapsed_label == "joined":
+            raise ConfigError(
+                "collapsed_label=joined makes labels such as S+VP, which num_classes and classes "
+                "do not have. Set collapsed_label=top, or leave it out."
+            )
+        self.joins = collapse_unary and not merges and collapsed_label != "top"
         self.binarize = binarize
         self.branching = branching
         self.collapse_unary = collapse_unary
@@ -188,6 +204,18 @@ class BracketsAdapter(Adapter):
             graph.edges("next", range(num_words - 1), range(1, num_words))
         graph.finish(line=record.line)
 
+    def added_nodes(self, dag: TypedDAG) -> Tensor:
+        """[num_nodes] bool, the phrases that `binarize` added; see `Adapter.added_nodes`.
+
+        A phrase of the record begins with its own bracket, before its first child; one that was
+        added begins where its first child does.
+        """
+        added = super().added_nodes(dag)
+        phrases = dag.nodes_of_type("phrase")
+        first = dag.input_index[dag.input_ptr[phrases]]
+        added[phrases] = dag.span[phrases, 0] == dag.span[first, 0]
+        return added
+
     def text_of(self, record: Record) -> str:
         """The tree from its first bracket on; see `Adapter.text_of`."""
         return "" if record.content is None else str(record.content.text)
@@ -195,8 +223,9 @@ class BracketsAdapter(Adapter):
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
         """The tree on a line, as it stands in the input, with the predicted labels.
 
-        A node without a prediction, inside a chain that was collapsed, has the label `_`. What is
-        left out with `remove_traces` keeps its labels. A record without a prediction is
+        Of a chain that was collapsed into `S+VP`, each node has its part of the predicted label; if
+        that has another number of parts, the top has all of it and the others `_`. What is left out
+        with `remove_traces` keeps its labels. A record without a prediction is
         `(ERROR why_there_is_none)`.
         """
         if predicted.reason:
@@ -205,6 +234,8 @@ class BracketsAdapter(Adapter):
         pairs = zip(predicted.spans, predicted.values["label"], strict=True)
         found = {tuple(span): str(label) for span, label in pairs if span is not None}
         read = remove_traces(tree) if self.remove_traces else tree
+        if self.joins:
+            found = split_joint_labels(read, found)
         found |= dict.fromkeys({*read.spans} - found.keys(), MISSING_LABELS[0])
         labels = [
             found.get(span) or label or MISSING_LABELS[0] for label, _, _, span in tree.nodes()
@@ -220,6 +251,8 @@ class BracketsAdapter(Adapter):
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
         """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
         known = {*codes, *MISSING_LABELS}
+        if self.joins:
+            known |= {part for label in codes for part in label.split(JOINT)}
         if self.is_numbered or (self.merges and all(map(str.isdecimal, codes))):
             number = re.compile("-?[0-9]+").fullmatch
             tree = read_tree(source, True, lambda token: token in known or bool(number(token)))
@@ -261,7 +294,8 @@ class BracketsAdapter(Adapter):
         if self.strip_functions:
             tree = strip_functions(tree)
         if self.collapse_unary:
-            tree = collapse_unary(tree, join_labels=self.codes is None)
+            missing = () if self.codes is None else MISSING_LABELS
+            tree = collapse_unary(tree, self.joins, missing)
         if self.binarize:
             tree = binarize(tree, self.branching, label_new=self.codes is None)
         return tree

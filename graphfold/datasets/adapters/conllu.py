@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +52,9 @@ FEATURES = ("form", "lemma", "upos", "xpos", "feats")
 #: The columns that may be predicted.
 TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
 
+#: What the inputs of a word are: see `ConlluAdapter`.
+TREES = ("auto", "heads", "chain")
+
 #: The class of all labels that were not in the files when the classes were made; it comes last.
 OTHER_LABEL = "(other)"
 
@@ -64,12 +68,14 @@ class ConlluAdapter(Adapter):
     Format: https://universaldependencies.org/format.html. The tree is that of HEAD: the inputs of
     a word are its dependents in word order, projective or not, so a root is computed last.
     Multiword tokens (1-2) are no nodes; they give their words a place in the text. A sentence
-    without a root, with two roots, a cycle or a head out of range is a fault.
+    without a root, with two roots, a cycle or a head out of range is a fault. Sentences without
+    heads are chains: the input of a word is the word before it, so a Tree-LSTM is an LSTM.
 
     Schema: the type `word` with the strings of `features`; its inputs have the string `deprel`,
-    unless that is the target. The relation `next` leads from each word to the next one. Node
-    target: that of `target`, missing where the file has `_`; a UPOS tag has its position in `UPOS`
-    as code, any other label its position in `labels`, and one that is not there the last code.
+    unless that is the target or the sentences are chains. The relation `next` leads from each word
+    to the next one. Node target: that of `target`, missing where the file has `_`; a UPOS tag has
+    its position in `UPOS` as code, any other label its position in `labels`, and one that is not
+    there the last code.
     Graph feature: `text`, from the comment `# text`. Nodes and outputs are the words in order.
     Spans are characters of the text, unknown where text and forms do not agree.
 
@@ -88,6 +94,9 @@ class ConlluAdapter(Adapter):
             the labels in the files in alphabetical order.
         position: give the inputs the column `position`: on which side of its head a dependent
             stands, and how far away up to 4 words.
+        tree: "heads" for the tree of HEAD; "chain" for chains, where HEAD and DEPREL are not read;
+            "auto" for chains if no word of the files has a head, which is kept with the run, and
+            otherwise for heads.
 
     Raises:
         ConfigError: if an option cannot be used, or the target is a feature, too.
@@ -105,15 +114,20 @@ class ConlluAdapter(Adapter):
         target: str = "upos",
         labels: Sequence[str] | None = None,
         position: bool = False,
+        tree: Literal["auto", "heads", "chain"] = "auto",
     ) -> None:
         _refuse_features(features, target)
         if relation_column not in ("deprel", "deps"):
             raise ConfigError(f"relation_column is '{relation_column}'. Give 'deprel' or 'deps'.")
+        if tree not in TREES:
+            raise ConfigError(f"tree is '{tree}'. Give one of {', '.join(TREES)}.")
         self.is_enhanced = relation_column == "deps"
+        self.tree = tree
         _refuse_target(target, labels, self.is_enhanced)
         self.features = tuple(features)
         self.subtypes = subtypes
         self.target = target
+        self.has_relations = target != "deprel" and tree != "chain"
         self.position = position
         self.labels = UPOS if target == "upos" else (*(labels or ()), OTHER_LABEL)
         self.is_open = target != "upos" and labels is None
@@ -123,31 +137,39 @@ class ConlluAdapter(Adapter):
         self.schema = self._make_schema()
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
-        """The classes of a target that has no fixed ones; see `Adapter.infer_options`."""
-        if not self.is_open:
-            return {}
-        found: set[str] = set()
+        """The kind of tree, and the classes of a target that has no fixed ones; see `Adapter`."""
+        options: dict[str, Any] = {}
+        if self.tree == "auto":
+            has_heads = any(word.head != "_" for word in self._words(paths))
+            options["tree"] = "heads" if has_heads else "chain"
+        if self.is_open:
+            labels = {self._label(word) for word in self._words(paths)} - {None}
+            if not labels:
+                raise ConfigError(
+                    f"no word has a value in the column {self.target.upper()}. Set data.target to "
+                    "another column."
+                )
+            options["labels"] = sorted(map(str, labels))
+        return options
+
+    def _words(self, paths: Sequence[Path]) -> Iterator[Token]:
+        """The words of all sentences that can be read."""
         for record in (record for path in paths for record in self.records(path)):
-            try:
-                words = read_sentence(record.content, record.line).words
-            except RecordError:  # `parse` reports it
-                continue
-            found.update(label for label in map(self._label, words) if label is not None)
-        if not found:
-            raise ConfigError(
-                f"no word has a value in the column {self.target.upper()}. Set data.target to "
-                "another column."
-            )
-        return {"labels": sorted(found)}
+            with suppress(RecordError):  # `parse` reports it
+                yield from read_sentence(record.content, record.line).words
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """The number of words whose label is none of the classes."""
+        """Whether sentences are chains, and how many words have a label that is no class."""
+        notes = []
+        if self.tree == "chain":
+            notes.append("sentences are chains of words (data.tree=chain): heads are not read")
         if self.target == "upos" or self.is_open:
-            return []
+            return notes
         count = int((dag.node_targets[self.target] == len(self.labels) - 1).sum())
-        if not count:
-            return []
-        return [f"{count_of(count, 'word')} with a {self.target} that no class stands for"]
+        if count:
+            words = count_of(count, "word")
+            notes.append(f"{words} with a {self.target} that no class stands for")
+        return notes
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per sentence, `content` being its lines; see `Adapter.records`."""
@@ -187,11 +209,7 @@ class ConlluAdapter(Adapter):
         sentence = read_sentence(record.content, record.line)
         words = sentence.words
 
-        def fault(token: int, what: str) -> RecordError:
-            return RecordError(what, "Correct the HEAD column.", line=words[token - 1].line)
-
-        heads = [parse_head(w.head, k, len(words), fault) for k, w in enumerate(words, 1)]
-        _, dependents = find_dependents(heads, fault)
+        dependents = _chain(words) if self.tree == "chain" else _dependents(words)
         relations = [self._relation(word.deprel) for word in words]
         columns = self._columns(words)
         columns[self.target] = [self._code(word, number) for number, word in enumerate(words, 1)]
@@ -212,7 +230,7 @@ class ConlluAdapter(Adapter):
         self, relations: Sequence[str | None], head: int, inputs: Sequence[int]
     ) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
-        if self.target != "deprel":
+        if self.has_relations:
             columns["deprel"] = [relations[word] for word in inputs]
         if self.position:
             columns["position"] = [_position(word - head) for word in inputs]
@@ -239,7 +257,7 @@ class ConlluAdapter(Adapter):
     def _make_schema(self) -> Schema:
         columns = tuple(Column(name, "string") for name in self.features)
         deprel = (Column("deprel", "string"),)
-        of_inputs: tuple[Column, ...] = () if self.target == "deprel" else deprel
+        of_inputs: tuple[Column, ...] = deprel if self.has_relations else ()
         if self.position:
             of_inputs += (Column("position", "uint8", size=2 * _FAR),)
         types = (NodeType("word", features=columns), NodeType("empty", arity=0, features=columns))
@@ -268,6 +286,28 @@ class ConlluAdapter(Adapter):
         ]
         source, target, deprel = zip(*edges, strict=True) if edges else ((), (), ())
         graph.edges("enhanced", source, target, deprel=deprel)
+
+
+def _dependents(words: Sequence[Token]) -> list[list[int]]:
+    """The dependents of every word, 0-based and in word order, by the column HEAD.
+
+    Raises:
+        RecordError: with its line, if the heads are no tree.
+    """
+
+    def fault(token: int, what: str) -> RecordError:
+        remedy = "Correct the HEAD column."
+        if all(word.head == "_" for word in words):
+            remedy = "Parse the sentence first, or train with data.tree=chain, without heads."
+        return RecordError(what, remedy, line=words[token - 1].line)
+
+    heads = [parse_head(w.head, k, len(words), fault) for k, w in enumerate(words, 1)]
+    return find_dependents(heads, fault)[1]
+
+
+def _chain(words: Sequence[Token]) -> list[list[int]]:
+    """For every word the one before it."""
+    return [[number - 1] if number else [] for number in range(len(words))]
 
 
 def _refuse_features(features: Sequence[str], target: str) -> None:

@@ -64,6 +64,12 @@ class RelationTreeLSTMCell(SumTreeLSTMCell):
     ) -> None:
         if bases < 0:
             raise ConfigError(f"bases={bases} is no number of matrices. Use 0 for gates, or more.")
+        if not edge_columns:
+            raise ConfigError(
+                "RelationTreeLSTMCell reads the relation of each child, but the inputs of these "
+                "data have no columns. Read them (CoNLL-U: data.tree=heads, another target than "
+                "deprel), or use ChildSumTreeLSTMCell (model=child_sum_tree_lstm)."
+            )
         fields = {"h": hidden_size, "c": hidden_size}
         super().__init__(fields, input_size, hidden_size, dropout, forget_bias)
         self.bases = bases

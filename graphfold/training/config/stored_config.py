@@ -40,6 +40,8 @@ def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
     `data.cache_dir` is that of the machine, or of the user, where the run is applied: a run that
     comes from elsewhere must not choose where files are written.
 
+    `data.collapsed_label` is new: until then a chain of single children had the label of its top.
+
     `products`, `product_error` and `model.recompute` have gone. `model.fuse: true` once was written
     into every run whose machine had a C compiler; today it is a demand on the machine where a run
     begins. So where a run is gone on with or applied, cells are compiled if that can be, and a
@@ -48,6 +50,8 @@ def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
     config = {name: value for name, value in config.items() if name not in GONE}
     if isinstance(config.get("data"), Mapping):
         config["data"] = {**config["data"], "cache_dir": None}
+        if config["data"].get("collapse_unary"):
+            config["data"].setdefault("collapsed_label", "top")
     model = config.get("model")
     if not isinstance(model, Mapping) or model.get("_target_") not in MODELS:
         return config

@@ -12,7 +12,7 @@ from graphfold.files import check_output, write_text
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames
 from graphfold.training.drawing.arc_drawing import draw_arcs
-from graphfold.training.drawing.drawn_graph import drawn_graph
+from graphfold.training.drawing.drawn_graph import DrawnGraph, drawn_graph, without_nodes
 from graphfold.training.drawing.marks import Mark, colours_of, node_marks, told_of_graph
 from graphfold.training.drawing.svg import Box, document, stack
 from graphfold.training.drawing.tree_drawing import draw_tree
@@ -79,7 +79,10 @@ def draw_graph(
     if is_molecule(dag):
         return Drawing(_draw_molecule(dag, marks), text_of(dag), told)
     on_arcs = head.targets == (RELATION,)
-    return Drawing(document(_draw(dag, marks, on_arcs)), text_of(dag), told)
+    graph = drawn_graph(dag)
+    if prediction.added:
+        graph, marks = without_nodes(graph, marks, prediction.added)
+    return Drawing(document(_draw(graph, marks, on_arcs)), text_of(dag), told)
 
 
 def is_molecule(dag: TypedDAG) -> bool:
@@ -112,8 +115,7 @@ def _draw_molecule(dag: TypedDAG, marks: dict[int, Mark]) -> str:
     return draw_molecule(smiles, notes, types.count("atom"))
 
 
-def _draw(dag: TypedDAG, marks: dict[int, Mark], on_arcs: bool) -> Box:
-    graph = drawn_graph(dag)
+def _draw(graph: DrawnGraph, marks: dict[int, Mark], on_arcs: bool) -> Box:
     if graph.is_dependency:
         return stack(draw_arcs(graph, part, marks, on_arcs) for part in graph.parts())
     return draw_tree(graph, marks)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from graphfold.dag import TypedDAG
 
@@ -62,6 +63,46 @@ def drawn_graph(dag: TypedDAG) -> DrawnGraph:
         all(has_form),
         dag.output_index.tolist(),
     )
+
+
+Value = TypeVar("Value")
+
+
+def without_nodes(
+    graph: DrawnGraph, by_node: Mapping[int, Value], left_out: Set[int]
+) -> tuple[DrawnGraph, dict[int, Value]]:
+    """A graph without some nodes, whose inputs go to the nodes that read them.
+
+    Args:
+        graph: the graph; none of its outputs is left out.
+        by_node: node -> value, which is numbered anew as the nodes are.
+        left_out: the nodes that are left out.
+    """
+    kept = [node for node in range(len(graph.inputs)) if node not in left_out]
+    number = {node: new for new, node in enumerate(kept)}
+    edges = [_edges_of(graph, node, left_out) for node in kept]
+    return DrawnGraph(
+        [[number[other] for other, _ in own] for own in edges],
+        [[relation for _, relation in own] for own in edges],
+        [graph.depth[node] for node in kept],
+        [graph.texts[node] for node in kept],
+        [graph.is_word[node] for node in kept],
+        graph.is_dependency,
+        [number[node] for node in graph.outputs],
+    ), {number[node]: value for node, value in by_node.items() if node in number}
+
+
+def _edges_of(graph: DrawnGraph, node: int, left_out: Set[int]) -> list[tuple[int, str | None]]:
+    """The inputs of a node with their relations, in order; those of nodes that are left out."""
+    edges: list[tuple[int, str | None]] = []
+    stack = list(zip(graph.inputs[node], graph.relations[node], strict=True))[::-1]
+    while stack:
+        other, relation = stack.pop()
+        if other in left_out:
+            stack += list(zip(graph.inputs[other], graph.relations[other], strict=True))[::-1]
+        else:
+            edges.append((other, relation))
+    return edges
 
 
 def _texts(dag: TypedDAG, inputs: Sequence[Sequence[int]]) -> list[str | None]:

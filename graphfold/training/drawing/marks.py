@@ -65,10 +65,11 @@ def node_marks(
         if len(nodes) != 1:
             return {}
         told = [plain_prediction(prediction.targets)]
-    measured = wanted or [None] * len(told)
+    pairs = zip(nodes, wanted or [None] * len(nodes), strict=True)
+    shown_nodes = [pair for pair in pairs if pair[0] not in prediction.added]
     return {
         node: _mark(facts, colours, value)
-        for node, facts, value in zip(nodes, told, measured, strict=True)
+        for (node, value), facts in zip(shown_nodes, told, strict=True)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
@@ -29,9 +29,11 @@ class Prediction:
         line: the 1-based line of the record.
         reason: why there is no prediction; empty if there is one.
         targets: what is said of each target, of the whole graph or of its root.
-        nodes: of every node, where nodes are predicted: type, span, text, prediction, its
-            probability, and the probabilities of all classes (of the likeliest `MOST_CLASSES`).
+        nodes: of every node of the record, where nodes are predicted: type, span, text,
+            prediction, its probability, and the probabilities of all classes (of the likeliest
+            `MOST_CLASSES`).
         rows: the same as `targets`, of each of these nodes.
+        added: the numbers of the nodes that reading added, which are not among these.
     """
 
     line: int
@@ -39,6 +41,7 @@ class Prediction:
     targets: Mapping[str, TargetPrediction] = field(default_factory=dict)
     nodes: Sequence[Mapping[str, Any]] | None = None
     rows: Sequence[Mapping[str, TargetPrediction]] = ()
+    added: Set[int] = frozenset()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; with one target its name is left out."""
@@ -55,7 +58,9 @@ class Prediction:
         return {**result, "reason": self.reason}
 
 
-def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> Iterator[Prediction]:
+def describe(
+    dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames, added: Tensor | None = None
+) -> Iterator[Prediction]:
     """One prediction for each graph, made when it is asked for.
 
     The words for all nodes of a large batch at once would keep Python's collector busy for longer
@@ -66,13 +71,19 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
         head: what predicted.
         decoded: what `head.decode` gave, on the CPU.
         names: the names of classes.
+        added: [num_nodes] bool, the nodes that reading added, see `Adapter.added_nodes`; None for
+            none.
     """
     lines = dag.origin[:, 1].tolist()
     failed = _failed(dag, head, decoded)
+    added_in = {} if added is None else _numbers_within_graphs(dag, added)
     if head.level == "graph":
         rows = head.predictions(decoded, names)
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
-            yield Prediction(line, _NOT_FINITE) if graph in failed else Prediction(line, "", row)
+            if graph in failed:
+                yield Prediction(line, _NOT_FINITE)
+            else:
+                yield Prediction(line, "", row, added=added_in.get(graph, frozenset()))
         return
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     all_facts, node_ptr = node_facts(dag), dag.node_ptr.tolist()
@@ -87,11 +98,25 @@ def describe(dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames) -> I
             continue
         found = head.predictions(decoded[mine], names)
         nodes = all_nodes[mine]
-        pairs = zip(nodes, found, strict=True)
-        listed = [facts[node - first] | plain_prediction(row) for node, row in pairs]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = found[nodes.index(roots[0])] if len(roots) == 1 else {}
-        yield Prediction(line, "", root, listed, found)
+        own = added_in.get(graph, frozenset())
+        pairs = [
+            (n - first, row) for n, row in zip(nodes, found, strict=True) if n - first not in own
+        ]
+        listed = [facts[node] | plain_prediction(row) for node, row in pairs]
+        yield Prediction(line, "", root, listed, [row for _, row in pairs], own)
+
+
+def _numbers_within_graphs(dag: TypedDAG, nodes: Tensor) -> dict[int, frozenset[int]]:
+    """graph -> the numbers, within it, of its nodes that are chosen, where there are any."""
+    chosen = nodes.nonzero().view(-1)
+    graphs = dag.batch[chosen]
+    numbers: dict[int, set[int]] = {}
+    pairs = zip(graphs.tolist(), (chosen - dag.node_ptr[graphs]).tolist(), strict=True)
+    for graph, number in pairs:
+        numbers.setdefault(graph, set()).add(number)
+    return {graph: frozenset(own) for graph, own in numbers.items()}
 
 
 def _failed(dag: TypedDAG, head: Head, decoded: Tensor) -> set[int]:

@@ -273,7 +273,8 @@ class Predictor:
             decoded = self.compute(
                 self.plan(dag), lambda batch: head.decode(self.trained.model(batch))
             )
-        return describe(dag, head, decoded, self.adapter.class_names)
+        added = self.adapter.added_nodes(dag)
+        return describe(dag, head, decoded, self.adapter.class_names, added)
 
     def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
         """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""

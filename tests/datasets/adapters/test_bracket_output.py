@@ -77,10 +77,24 @@ def test_nodes_that_the_reader_adds_do_not_come_back() -> None:
     assert give_back(adapter, text, found) == "(A (B a) (B b) (A c))\n"
 
 
-def test_the_inside_of_a_collapsed_chain_has_no_label() -> None:
-    adapter = BracketsAdapter(labels="target", label_names=NAMES, collapse_unary=True)
+def test_the_inside_of_a_collapsed_chain_has_its_part_of_the_label() -> None:
+    names = ["S+NP+N", "A", "A+B"]
+    adapter = BracketsAdapter(labels="target", label_names=names, collapse_unary=True)
     text = "(S (NP (N a)))"
+    assert give_back(adapter, text, {text: "S+NP+N"}) == "(S (NP (N a)))\n"
     assert give_back(adapter, text, {text: "A"}) == "(A (_ (_ a)))\n"
+    assert give_back(adapter, text, {text: "A+B"}) == "(A+B (_ (_ a)))\n"
+    top = BracketsAdapter(
+        labels="target", label_names=NAMES, collapse_unary=True, collapsed_label="top"
+    )
+    assert give_back(top, text, {text: "A"}) == "(A (_ (_ a)))\n"
+
+
+def test_a_tree_of_chains_comes_back_as_it_was() -> None:
+    text = "(S (NP (N a)) (VP (V b) (NP (NP (N c)))))"
+    adapter = BracketsAdapter(labels="target", label_names=NAMES, collapse_unary=True)
+    joined = {text: "S", "(NP (N a))": "NP+N", "(VP (V b) (NP (NP (N c))))": "VP", "(V b)": "V"}
+    assert give_back(adapter, text, {**joined, "(NP (NP (N c)))": "NP+NP+N"}) == text + "\n"
 
 
 def test_traces_and_the_outer_bracket_of_penn() -> None:

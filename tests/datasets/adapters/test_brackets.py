@@ -251,6 +251,37 @@ def test_collapse_unary(tmp_path):
     assert dag.span.tolist() == [[6, 11], [12, 21], [0, 23]]
 
 
+def test_labels_of_a_chain_that_are_targets_are_joined(tmp_path):
+    path = write(tmp_path, "(S (NP (NN x)) (VP (VB y)))\n(S (NP (_ x)) (VB y))")
+    adapter = BracketsAdapter(labels="target", collapse_unary=True)
+    names = adapter.infer_options([path])
+    assert names == {"label_names": ["NP+NN", "S", "VB", "VP+VB"]}
+    joined = BracketsAdapter(labels="target", collapse_unary=True, **names)
+    codes = read(joined, path).dag.node_targets["label"].tolist()
+    assert codes == [0, 3, 1, -1, 2, 1]  # words, then the phrase; a label of one chain is missing
+    for text in ("(S (NP (NN x)) (VP (VB y)))", "(_ (_ (_ x)) (_ (_ y)))", "((x) (y))"):
+        graph = read(joined.without_targets(), write(tmp_path, text)).dag
+        assert graph.strings("type:word", "form") == ["x", "y"]
+    top = BracketsAdapter(labels="target", collapse_unary=True, collapsed_label="top")
+    path = write(tmp_path, "(S (NP (NN x)) (VP (VB y)))")
+    assert top.infer_options([path]) == {"label_names": ["NP", "S", "VP"]}
+    feature = BracketsAdapter(collapse_unary=True, collapsed_label="top")
+    assert read(feature, path).dag.strings("type:word", "label") == ["NP", "VP"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_classes": 5, "collapsed_label": "joined"}, "which num_classes and classes do not"),
+        ({"classes": {"a": [0], "b": [1]}, "collapsed_label": "joined"}, "labels such as S.VP"),
+        ({"collapsed_label": "bottom"}, "collapsed_label is 'bottom'. Give 'joined' or 'top'."),
+    ],
+)
+def test_labels_of_chains_that_cannot_be(options, message):
+    with pytest.raises(ConfigError, match=message):
+        BracketsAdapter(collapse_unary=True, **options)
+
+
 def test_traces_and_function_tags(tmp_path):
     text = """( (S (NP-SBJ-1 (-NONE- *)) (VP=2 (VB go) (S (NP (-NONE- *T*-1)))) (-LRB- -LRB-)))
     """
@@ -396,6 +427,24 @@ def test_binarize_keeps_the_words(text, branching, tmp_path_factory):
     binary = read(adapter, path).dag
     assert binary.strings("type:word", "form") == whole.strings("type:word", "form")
     assert binary.num_nodes == 2 * binary.num_nodes_by_type[0] - 1
+
+
+@given(
+    text=TREES,
+    branching=st.sampled_from(["left", "right"]),
+    collapse=st.booleans(),
+)
+def test_nodes_that_binarize_added_are_known(text, branching, collapse, tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("trees"), text)
+    adapter = BracketsAdapter(binarize=True, branching=branching, collapse_unary=collapse)
+    plain = BracketsAdapter(collapse_unary=collapse)
+    dag = read(adapter, path).dag
+    added = adapter.added_nodes(dag)
+    labels = dag.strings("type:phrase", "label")
+    marked = [label.startswith("@") for label in labels]
+    assert added[dag.nodes_of_type("phrase")].tolist() == marked
+    assert not added[dag.nodes_of_type("word")].any()
+    assert int((~added).sum()) == read(plain, path).dag.num_nodes
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def test_any_column_is_a_target(tmp_path, target, labels, codes):
     path = write(tmp_path, TAGGED)
     features = ["lemma" if target == "form" else "form"]
     inferred = ConlluAdapter(features, target=target).infer_options([path])
-    assert inferred == {"labels": labels}
+    assert inferred == {"tree": "heads", "labels": labels}
     adapter = ConlluAdapter(features, target=target, **inferred)
     dag = read(adapter, path).dag
     assert dag.node_targets[target].tolist() == codes
@@ -357,7 +357,7 @@ def test_relations_are_no_feature_where_they_are_the_target(tmp_path):
     assert adapter.notes(dag) == ["2 words with a deprel that no class stands for"]
     whole = ConlluAdapter(target="deprel", subtypes=False)
     found = whole.infer_options([write(tmp_path, TAGGED + "\n1\tbad\n")])
-    assert found == {"labels": ["det", "nsubj", "root"]}
+    assert found == {"tree": "heads", "labels": ["det", "nsubj", "root"]}
 
 
 @pytest.mark.parametrize("offset", [-6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6])
@@ -389,3 +389,51 @@ def test_targets_that_cannot_be_are_refused(options, message):
 def test_a_column_without_values_is_no_target(tmp_path):
     with pytest.raises(ConfigError, match="no word has a value in the column XPOS"):
         ConlluAdapter(target="xpos").infer_options([write(tmp_path, GOOD)])
+
+
+#: The same words with heads and without.
+HEADS = sentence(("a", 2), ("b", 0), ("c", 2)) + "\n" + sentence(("d", 0))
+NO_HEADS = sentence(("a", "_"), ("b", "_"), ("c", "_")) + "\n" + sentence(("d", "_"))
+
+
+def test_without_heads_a_word_reads_the_one_before_it(tmp_path):
+    path = write(tmp_path, NO_HEADS)
+    inferred = ConlluAdapter().infer_options([path])
+    assert inferred == {"tree": "chain"}
+    adapter = ConlluAdapter(**inferred)
+    dag = read(adapter, path).dag
+    assert [inputs_of(dag, node) for node in range(4)] == [[], [0], [1], []]
+    assert dag.relations["next"].index.tolist() == [0, 1]
+    assert adapter.schema.inputs.features == ()  # no relation to a head
+    assert adapter.notes(dag)[0].startswith("sentences are chains of words (data.tree=chain)")
+
+
+def test_one_head_makes_all_sentences_trees(tmp_path):
+    folder = tmp_path / "b"
+    folder.mkdir()
+    paths = [write(tmp_path, NO_HEADS), write(folder, HEADS)]
+    assert ConlluAdapter().infer_options(paths) == {"tree": "heads"}
+    for tree in ("heads", "auto"):  # without files to decide by, auto is heads
+        with pytest.raises(RecordError, match="token 1 has no head. Parse the sentence first, or"):
+            read(ConlluAdapter(tree=tree), paths[0])
+    half = sentence(("a", "_"), ("b", 0))
+    with pytest.raises(RecordError, match="token 1 has no head. Correct the HEAD column"):
+        read(ConlluAdapter(), write(tmp_path, half))
+
+
+def test_a_chain_does_not_look_at_heads(tmp_path):
+    folder = tmp_path / "b"
+    folder.mkdir()
+    adapter = ConlluAdapter(tree="chain", position=True)
+    with_heads, without = (
+        read(adapter, write(place, text)).dag
+        for place, text in ((tmp_path, HEADS), (folder, NO_HEADS))
+    )
+    assert with_heads.input_index.tolist() == without.input_index.tolist()
+    assert with_heads.columns["inputs"].keys() == {"position"}
+    broken = sentence(("a", 1), ("b", 9))
+    assert read(adapter, write(tmp_path, broken)).dag.num_nodes == 2
+    with pytest.raises(ConfigError, match="tree is 'chains'"):
+        ConlluAdapter(tree="chains")
+    tagged = ConlluAdapter(tree="chain", target="deprel", labels=["dep"])
+    assert read(tagged, write(tmp_path, HEADS)).dag.node_targets["deprel"].tolist() == [0] * 4

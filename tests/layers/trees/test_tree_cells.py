@@ -245,7 +245,9 @@ def test_tree_convolution(dag):
 def test_faults_of_a_relation_cell():
     with pytest.raises(ConfigError, match="bases=-1 is no number of matrices"):
         RelationTreeLSTMCell(D, D, PHRASES.inputs.features, bases=-1)
-    with pytest.raises(ConfigError, match="no columns to encode"):
+    with pytest.raises(
+        ConfigError, match="reads the relation of each child, but the inputs of these data have no"
+    ):
         RelationTreeLSTMCell(D, D, ())
 
 

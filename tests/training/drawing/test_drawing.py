@@ -44,6 +44,15 @@ def sentence(heads: list[int], relations: list[str] | None = None) -> str:
     return "\n".join([*rows, ""])
 
 
+def test_phrases_that_reading_split_are_drawn_as_they_stand_in_the_input() -> None:
+    wide = "(4 (0 a) (1 b) (2 c) (3 d))"
+    split = BracketsAdapter(num_classes=5, binarize=True).without_targets()
+    classes = [0, 1, 2, 3]  # of the words; the two phrases that were added get 1
+    plain = drawing_of(TREES, wide, [*classes, 4])
+    drawn = drawing_of(split, wide, [*classes, 1, 1, 4])
+    assert drawn.svg == plain.svg
+
+
 def chain(count: int) -> str:
     """A tree that branches to the right, of so many words."""
     return "(2 (2 w) " * (count - 1) + "(2 w)" + ")" * (count - 1)

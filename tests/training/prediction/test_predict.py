@@ -189,6 +189,17 @@ def test_trees_give_a_line_per_record(trees: Path, folder: Path) -> None:
     assert len(word["nodes"]) == 1
 
 
+def test_predictions_are_of_the_nodes_of_the_record(trees: Path) -> None:
+    """Reading splits the phrase of four words in two steps, left out here."""
+    model = graphfold.load(trees)
+    wide = "(3 (2 a) (2 very) (3 good) (2 film))"
+    (answer,) = model.predict([wide])
+    texts = [node["text"] for node in answer["nodes"]]
+    assert texts == ["a", "very", "good", "film", "a very good film"]
+    assert [wide[slice(*node["span"])] for node in answer["nodes"]][4] == wide
+    assert answer["prediction"] == answer["nodes"][4]["prediction"]
+
+
 def test_words_get_the_names_of_their_tags(folder: Path) -> None:
     root = write_corpora(folder / "corpora")
     run_path = train(folder / "tags", "experiment=ud_upos", f"data.root={root}", *SMALL)
