@@ -85,6 +85,15 @@ def _(graphs):
     assert merged.strings("type:phrase", "label") == ["S+X+Y"]
 
 
+@row.changes("brackets.collapsed_label", "a merged node has all labels of its chain, or the top")
+def _(graphs):
+    for kind, label in (("joined", "S+X+Y"), ("top", "S")):
+        dag = graphs(
+            "brackets", "(S (X (Y (A a) (B b))))\n", collapse_unary=True, collapsed_label=kind
+        )
+        assert dag.strings("type:phrase", "label") == [label]
+
+
 @row.changes("brackets.remove_traces", "empty elements are left out")
 def _(graphs):
     assert words(graphs("brackets", TREE)) == ["the", "old", "dog", "barks", "*T*"]
@@ -112,6 +121,16 @@ SENTENCE = """\
 2\tman\tM\tNOUN\tNN\t_\t3\tnsubj\t3:nsubj\t_
 3\tsees\tS\tVERB\tVB\t_\t0\troot\t0:root\t_
 """
+
+
+@row.changes("conllu.tree", "a word reads its dependents, or the word before it, head or not")
+def _(graphs):
+    heads = "1\ta\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tb\t_\tX\t_\t_\t0\troot\t_\t_\n"
+    text = heads + "3\tc\t_\tX\t_\t_\t2\tdep\t_\t_\n"
+    assert graphs("conllu", text, tree="heads").input_index.tolist() == [0, 2]
+    assert graphs("conllu", text, tree="chain").input_index.tolist() == [0, 1]
+    with pytest.raises(RecordError, match="data.tree=chain"):
+        graphs("conllu", heads.replace("\t2\t", "\t_\t").replace("\t0\t", "\t_\t"), tree="heads")
 
 
 @row.changes("conllu.features", "these columns are the features of words, in this order")
