@@ -232,7 +232,7 @@ class BracketsAdapter(Adapter):
             return write_fault(predicted.reason) + "\n"
         tree = self._read(BracketText(text, 1, 1))
         pairs = zip(predicted.spans, predicted.values["label"], strict=True)
-        found = {tuple(span): str(label) for span, label in pairs if span is not None}
+        found = {(s[0], s[1]): str(label) for s, label in pairs if s is not None}
         read = remove_traces(tree) if self.remove_traces else tree
         if self.joins:
             found = split_joint_labels(read, found)
