@@ -159,7 +159,7 @@ class ConlluAdapter(Adapter):
                 yield from read_sentence(record.content, record.line).words
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """Whether sentences are chains, and how many words have a label that is no class."""
+        """A sentence if words are chains, and the number of words whose label is no class."""
         notes = []
         if self.tree == "chain":
             notes.append("sentences are chains of words (data.tree=chain): heads are not read")
