@@ -5,6 +5,7 @@ from effects import (
     corpus_options,
     data_options,
     head_options,
+    model_options,
     molecule_options,
     readout_options,
     text_options,
@@ -19,4 +20,5 @@ ROWS = rows_of(
     cell_options,
     readout_options,
     head_options,
+    model_options,
 )

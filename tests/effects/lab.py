@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,6 +109,19 @@ class Lab:
         """The whole config that overrides give."""
         return compose([*self.base(base), *overrides]).config
 
+    def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """The whole config that overrides give, without those of a base."""
+        return compose(overrides).config
+
+    def made(self, **settings: Any) -> DataModule:
+        """Data with these settings, prepared; the same settings give the same data."""
+        key = ("made", str(sorted(settings.items(), key=str)))
+        if key not in self._data:
+            given = {"cache_dir": f"{self.folder}/cache", "num_workers": 0, **settings}
+            self._data[key] = DataModule(**given)
+            self._data[key].prepare()
+        return self._data[key]
+
     def data(self, base: str, *overrides: str) -> DataModule:
         """Data, read and split."""
         key = (base, *overrides)
@@ -161,6 +175,8 @@ class Lab:
         ]
         self.write("molecules.csv", "\n".join(["smiles,y,z,active", *rows, ""]))
         self.write("trees.txt", "".join(f"{bracket_tree(rng)}\n" for _ in range(30)))
+        labels = [json.dumps({"load": i / 2, "label": "ab"[i % 2]}) for i in range(24)]
+        self.write("records.jsonl", "\n".join(labels))
         self.write("words.conllu", "\n".join(conllu(rng) for _ in range(24)))
 
 
@@ -189,6 +205,10 @@ model.hidden_size=8""",
 model=child_sum_tree_lstm
 data.path={folder}/words.conllu
 data.batch_size=8
+model.hidden_size=8""",
+    "pairs": """data=sick
+model=child_sum_tree_lstm
+data.root={folder}/corpora
 model.hidden_size=8""",
 }
 

@@ -1,0 +1,642 @@
+"""Options of whole models: what they change in weights, states and predictions.
+
+Models are built from their configs over tiny data, and mostly not trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from effects import walk
+from effects.lab import Lab
+from effects.table import Rows
+from omegaconf import OmegaConf
+from torch import Tensor
+from training.run.test_chemprop_encoder import GOLDEN
+
+from graphfold.batching import Batch, Down, Rounds, Up
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import ConfigError
+from graphfold.layers import Model
+from graphfold.training.config.folder import config_folder
+from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.loop.train import make_learner
+from graphfold.training.run.chemprop_encoder import take_encoder
+
+ROWS = row = Rows()
+
+same = torch.testing.assert_close
+
+#: Models of molecules, of sentences with heads, and of others that need data of their own; all
+#: others read trees.
+MOLECULES = (
+    *("attentive_fp", "bag", "block_neighbourhood", "boosting", "committee", "dmpnn"),
+    *("fingerprint", "forest", "fragments", "gat", "gatv2", "gcn", "ggnn", "gin", "gine"),
+    *("kernel", "mpnn", "pna", "weave"),
+)
+SENTENCES = (
+    *("inside_outside", "relation_tree_lstm", "sequence_child_sum_tree_lstm", "word_tree_lstm"),
+)
+OTHERS = {"aligned_tree_lstm": "pairs", "json_bags": "records"}
+
+Changes = Mapping[str, Any]
+
+
+def data_of(lab: Lab, model: str, needs: Changes) -> DataModule:
+    """Data that a model can read, with the options that it needs."""
+    kind = OTHERS.get(model) or ("molecules" if model in MOLECULES else "trees")
+    kind = "sentences" if model in SENTENCES else kind
+    given: dict[str, Any] = {
+        "molecules": {"adapter": "smiles", "path": "molecules.csv", "target_columns": ["y"]},
+        "trees": {"adapter": "brackets", "path": "trees.txt", "num_classes": 5, "binarize": True},
+        "sentences": {"adapter": "conllu", "path": "words.conllu"},
+        "records": {"adapter": "json", "path": "records.jsonl", "target": "$.label"},
+        "pairs": {"corpus": "sick", "root": lab.corpora},
+    }[kind]
+    if "path" in given:
+        given["path"] = lab.folder / given["path"]
+    return lab.made(**given, **needs)
+
+
+def config_of(model: str, **changes: Any) -> dict[str, Any]:
+    """The config of a model as its file has it, with other values of some dotted keys."""
+    loaded = OmegaConf.load(config_folder() / "model" / f"{model}.yaml")
+    if "defaults" in loaded:
+        del loaded["defaults"]
+    whole = OmegaConf.create({"model": loaded, "trainer": {"max_epochs": 1}})
+    for key, value in changes.items():
+        OmegaConf.update(whole.model, key, value, force_add=True)
+    found = OmegaConf.to_container(whole.model, resolve=True)
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
+
+
+class Made:
+    """A model that is built from its config, always with the same draws.
+
+    Args:
+        lab: has the data.
+        name: of the config.
+        data: options of the data, beside those that the model needs.
+        **changes: dotted keys of the config, with __ for dots.
+    """
+
+    def __init__(self, lab: Lab, name: str, data: Changes | None = None, **changes: Any) -> None:
+        keys = {key.replace("__", "."): value for key, value in changes.items()}
+        config = config_of(name, **keys)
+        if "fuse" in config and "fuse" not in keys:
+            config["fuse"] = False  # to compile takes longer than all else
+        needs = {**config.get("needs_data", {}), **(data or {})}
+        for key, value in config.get("data_defaults", {}).items():
+            needs.setdefault(key, value)
+        self.data = data_of(lab, name, needs)
+        schema = self.data.spec.schema
+        torch.manual_seed(2)
+        self.config = complete_model_config(config, schema, self.data.encoded("train"))
+        self.model: Model = build_model(self.config, schema, self.data.spec.scalers)
+
+    def batch(self) -> Batch:
+        """All records of the test part."""
+        (batch,) = self.data.loader(
+            "test", self.model.passes, share=False, lowering=self.model.lowering
+        )
+        return batch
+
+    def predict(self, training: bool = False, draw: int = 0) -> Tensor:
+        """The raw outputs of the head."""
+        torch.manual_seed(draw)
+        with torch.no_grad():
+            found: Tensor = self.model.train(training)(self.batch())
+        return found
+
+
+# What all models have
+
+
+def shared(*names: str) -> list[str]:
+    """The ids of keys that the parts of models share."""
+    return sorted(
+        name
+        for name in walk.options()
+        if name.startswith("model/") and name.rpartition(".")[2] in names
+    )
+
+
+def model_of(option: str) -> str:
+    return option.partition("/")[2].rpartition(".")[0]
+
+
+def widths(model: Model) -> set[int]:
+    return {size for parameter in model.parameters() for size in parameter.shape}
+
+
+@row.changes(shared("hidden_size"), "the width of states, in all parts of the model")
+def _(lab, option):
+    narrow, wide = (Made(lab, model_of(option), hidden_size=n).model for n in (44, 52))
+    assert {44, 52} & widths(narrow) == {44}
+    assert {44, 52} & widths(wide) == {52}
+
+
+@row.changes(shared("dropout"), "in training, and only there, entries are dropped at random")
+def _(lab, option):
+    name = model_of(option)
+    plain, dropping = (Made(lab, name, hidden_size=8, dropout=p) for p in (0.0, 0.5))
+    assert torch.equal(plain.predict(), dropping.predict())
+    assert torch.equal(plain.predict(True, draw=0), plain.predict(True, draw=1))
+    assert torch.equal(dropping.predict(True, draw=0), dropping.predict(True, draw=0))
+    assert not torch.allclose(dropping.predict(True, draw=0), dropping.predict(True, draw=1))
+
+
+@row.changes(shared("layers"), "so many passes, each over the h of the one before")
+def _(lab, option):
+    one, two = (Made(lab, model_of(option), hidden_size=8, layers=n).model for n in (1, 2))
+    assert [len(one.passes), len(two.passes)] == [1, 2]
+    assert sum(p.numel() for p in two.parameters()) > sum(p.numel() for p in one.parameters())
+    made = Made(lab, model_of(option), hidden_size=8, layers=2)
+    before = made.predict()
+    with torch.no_grad():  # the first layer reaches the head by way of the second one alone
+        for name, weight in made.model.network.named_parameters():
+            if name.startswith("passes.0.") or ".0.word" in name:
+                weight.add_(0.5)
+    assert not torch.allclose(before, made.predict())
+
+
+NEEDS = shared("needs_data")
+
+
+@row.changes(NEEDS, "the data get these options; another value is refused")
+def _(lab, option):
+    name = model_of(option)
+    base = {"aligned_tree_lstm": "pairs", "inside_outside": "sentences"}.get(name, "molecules")
+    base = "trees" if name == "sequence_tree_lstm" else base
+    needs = config_of(name)["needs_data"]
+    words = [w for w in lab.base(base) if not w.startswith("model")]
+    config = lab.compose([*words, f"model={name}"])
+    for key, value in needs.items():
+        assert config["data"][key] == value
+        other = "none" if isinstance(value, str) else str(not value).lower()
+        with pytest.raises(ConfigError, match=f"needs data.{key}"):
+            lab.compose([*words, f"model={name}", f"++data.{key}={other}"])
+
+
+@row.changes(shared("data_defaults"), "the data get these options unless they are given")
+def _(lab, option):
+    name = model_of(option)
+    words = [w for w in lab.base("molecules") if not w.startswith("model")]
+    assert (
+        lab.compose([*words, f"model={name}"])["data"]["descriptors"]
+        == (config_of(name)["data_defaults"]["descriptors"])
+    )
+    given = lab.compose([*words, f"model={name}", "+data.descriptors=[torsions]"])
+    assert given["data"]["descriptors"] == ["torsions"]
+
+
+@row.changes("model/dmpnn.encoder_from", "encoder and cells begin with the weights of that file")
+def _(lab, tmp_path):
+    width = GOLDEN["hyper_parameters"]["d_h"]
+    state = {
+        "W_i.weight": torch.randn(width, 72 + 14),
+        "W_h.weight": torch.randn(width, width),
+        "W_o.weight": torch.randn(width, 72 + width),
+        "W_o.bias": torch.randn(width),
+    }
+    options = {**GOLDEN["hyper_parameters"], "d_v": 72, "d_e": 14, "depth": 3}
+    path = tmp_path / "encoder.pt"
+    torch.save({"hyper_parameters": options, "state_dict": state}, path)
+    words = [f"data.path={lab.folder}/molecules.csv", "data.target_columns=[y]"]
+    config = lab.compose(
+        [
+            *("data=smiles", "model=dmpnn", *words, "data.features=chemprop-v2"),
+            *(f"model.hidden_size={width}", f"model.encoder_from={path}"),
+        ]
+    )
+    data = lab.made(**config["data"])
+    learner, _ = make_learner(config, data)
+    assert not has(learner.model, state["W_h.weight"])
+    assert "weights" in take_encoder(learner.model, Path(config["model"]["encoder_from"]))
+    assert has(learner.model, state["W_h.weight"])
+
+
+def has(model: Model, weight: Tensor) -> bool:
+    """Whether a model has this very weight."""
+    return any(torch.equal(own, weight) for own in model.parameters())
+
+
+@row.changes(shared("level"), "a row of the head is a graph or a node")
+def _(lab, option):
+    name = model_of(option)
+    levels = ("graph",) if name == "block_neighbourhood" else ("node", "auto")
+    for level in levels:
+        made = Made(lab, name, hidden_size=8, level=level)
+        rows = made.batch().dag.num_graphs if level == "graph" else made.batch().dag.num_nodes
+        assert len(made.predict()) == rows
+    with pytest.raises(ConfigError):
+        Made(lab, name, hidden_size=8, level="node" if levels == ("graph",) else "graph")
+
+
+# Graph models
+
+
+@row.nothing(
+    ["GraphModel.engine", "BlockModel.engine"],
+    "every engine computes the same numbers and gradients, to 1e-5",
+)
+def _(lab, option):
+    name = {"GraphModel": "binary_tree_lstm", "BlockModel": "block_tree_lstm"}[option[:10]]
+    found = {}
+    for engine in ("fast", "autograd", "reference"):
+        made = Made(lab, name, hidden_size=8, engine=engine, fuse=None)
+        batch = made.batch()
+        raw = made.model.eval()(batch)
+        made.model.head.losses(raw, made.model.head.target_rows(batch.dag)).sum().backward()
+        gradients = [p.grad for p in made.model.parameters() if p.grad is not None]
+        found[engine] = torch.cat([raw.detach().view(-1), *(g.view(-1) for g in gradients)])
+    same(found["fast"], found["autograd"], rtol=1e-4, atol=1e-5)
+    same(found["fast"], found["reference"].float(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match="engine"):
+        Made(lab, name, hidden_size=8, engine="quick").predict()
+
+
+@row.nothing(
+    ["GraphModel.fuse", "BlockModel.fuse"], "compiled or not, the numbers are the same to 1e-5"
+)
+def _(lab, option):
+    name = {"GraphModel": "binary_tree_lstm", "BlockModel": "block_tree_lstm"}[
+        option.partition(".")[0]
+    ]
+    found = [Made(lab, name, hidden_size=8, fuse=fuse) for fuse in (None, False)]
+    same(found[0].predict(), found[1].predict(), rtol=1e-4, atol=1e-5)
+
+
+@row.changes("GraphModel.fuse", "whether the cells are compiled, as the model says")
+def _(lab):
+    told = []
+    for fuse in (None, False):
+        made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=fuse)
+        made.predict()
+        told.append(repr(made.model.network))
+    assert told[0] != told[1]
+
+
+@row.nothing(
+    ["GraphModel.kernel", "BlockModel.kernel"],
+    "torch-scatter computes the same; where it is not installed it is refused",
+)
+def _(lab, option):
+    name = {"GraphModel": "child_sum_tree_lstm", "BlockModel": "block_tree_lstm"}[
+        option.partition(".")[0]
+    ]
+    native = Made(lab, name, hidden_size=8, kernel="native").predict()
+    try:
+        import torch_scatter  # noqa: F401
+    except ImportError:
+        with pytest.raises(ConfigError, match="scatter"):
+            Made(lab, name, hidden_size=8, kernel="scatter").predict()
+    else:
+        same(Made(lab, name, hidden_size=8, kernel="scatter").predict(), native)
+
+
+@row.changes("GraphModel.learned_absent", "an absent child has a learned state instead of zeros")
+def _(lab):
+    plain, learned = (
+        Made(lab, "binary_tree_lstm", hidden_size=8, learned_absent=fields)
+        for fields in ([], ["h", "c"])
+    )
+    more = {*dict(learned.model.named_parameters())} - {*dict(plain.model.named_parameters())}
+    assert len(more) == 2
+    assert all("absent" in name for name in more)
+
+
+@row.changes("GraphModel.per_round_weights", "every round of message passing has its own weights")
+def _(lab):
+    names = [
+        {
+            name
+            for name, _ in Made(
+                lab, "gcn", hidden_size=8, per_round_weights=v
+            ).model.network.named_parameters()
+        }
+        for v in (False, True)
+    ]
+    assert len(names[1]) == 3 * len(names[0])
+
+
+@row.changes("GraphModel.virtual_node", "a node that is joined with all others of its graph")
+def _(lab):
+    plain, joined = (
+        Made(lab, "gcn", hidden_size=8, virtual_node=relation) for relation in (None, "bond")
+    )
+    batch = joined.batch()
+    assert batch.computed.dag.num_nodes == batch.dag.num_nodes + batch.num_graphs
+    assert joined.predict().shape == plain.predict().shape
+    assert plain.batch().computed.dag.num_nodes == batch.dag.num_nodes
+
+
+@row.changes("GraphModel.pairs", "nodes for every two nodes that a short path joins")
+def _(lab):
+    counts = []
+    for distance in (1, 2):
+        batch = Made(lab, "weave", hidden_size=8, pairs={"relation": "bond", "distance": distance})
+        counts.append(batch.batch().computed.dag.num_nodes_by_type[-1])
+    dag = batch.batch().dag
+    assert counts[0] == len(dag.relations["bond"].index) // 2 < counts[1]
+
+
+@row.changes("GraphModel.passes", "what is done with the graphs, in order")
+def _(lab):
+    made = Made(lab, "bidirectional_tree_lstm", hidden_size=8)
+    assert made.model.passes == (Up(), Down())
+
+
+@row.changes("Rounds.rounds", "how many rounds: how far a change is seen")
+def _(lab):
+    for rounds in (1, 2):
+        passes = [{"_target_": "graphfold.batching.Rounds", "relation": "bond", "rounds": rounds}]
+        made = Made(
+            lab,
+            "gcn",
+            hidden_size=8,
+            passes=passes,
+            readout___target_="graphfold.layers.SumReadout",
+        )
+        assert made.model.passes == (Rounds("bond", rounds),)
+        assert len(made.model.network.state_dict()) % rounds == 0
+
+
+@row.changes("Rounds.relation", "the edges along which messages go")
+def _(lab):
+    passes = [{"_target_": "graphfold.batching.Rounds", "relation": "none", "rounds": 1}]
+    with pytest.raises(ConfigError, match="no relation 'none'"):
+        Made(lab, "gcn", hidden_size=8, passes=passes)
+
+
+@row.changes(["Up.edges", "Down.edges"], "the edges that lead up or down: inputs, or a relation")
+def _(lab, option):
+    kind = option.partition(".")[0]
+    found = []
+    for edges in ("inputs", "next"):
+        passes = [
+            {"_target_": "graphfold.batching.Up"},
+            {"_target_": f"graphfold.batching.{kind}", "edges": edges},
+        ]
+        made = Made(lab, "child_sum_tree_lstm", {"sequence": True}, hidden_size=8)
+        cells = config_of("child_sum_tree_lstm", hidden_size=8)["cells"]
+        upper = [{k: {**c, "own": ["h"]} for k, c in cells[0].items()}]
+        made = Made(
+            lab,
+            "child_sum_tree_lstm",
+            {"sequence": True},
+            hidden_size=8,
+            passes=passes,
+            cells=[*cells, *upper],
+        )
+        found.append(made.predict())
+    assert not torch.allclose(*found)
+
+
+@row.changes(
+    ["GraphModel.encoder", "GraphModel.cells", "GraphModel.readout", "GraphModel.head"],
+    "the class that is named is the part of the model",
+)
+def _(lab, option):
+    part = option.partition(".")[2]
+    layers = "graphfold.layers"
+    change: dict[str, dict[str, Any]] = {
+        "encoder": {"encoder__size": 13},
+        "readout": {"readout___target_": f"{layers}.MaxReadout"},
+        "head": {"head___target_": f"{layers}.QuantileHead"},
+        "cells": {
+            "cells": [
+                {"atom": {"_target_": f"{layers}.GINCell", "_partial_": True, "hidden_size": 8}}
+            ]
+        },
+    }
+    expected = {"readout": "MaxReadout", "head": "QuantileHead", "cells": "GINCell"}
+    if part == "encoder":
+        made = Made(lab, "binary_tree_lstm", hidden_size=8, **change[part])
+        assert made.model.encoder.widths["word"] == 13
+        return
+    model = Made(lab, "gcn", hidden_size=8, **change[part]).model
+    found = {type(module).__name__ for module in model.modules()}
+    assert expected[part] in found
+    assert expected[part] not in {
+        type(m).__name__ for m in Made(lab, "gcn", hidden_size=8).model.modules()
+    }
+
+
+@row.changes("FeatureEncoder.size", "the width of the features of a node")
+def _(lab):
+    for size in (5, 9):
+        made = Made(lab, "mv_rnn", hidden_size=8, encoder__size=size)
+        assert made.model.encoder.widths["word"] == size
+
+
+@row.changes("FeatureEncoder.dropout", "in training, and only there, entries of features drop")
+def _(lab):
+    plain, dropping = (Made(lab, "tree_rnn", hidden_size=8, encoder__dropout=p) for p in (0.0, 0.5))
+    assert torch.equal(plain.predict(), dropping.predict())
+    assert torch.equal(plain.predict(True), plain.predict(True, draw=1))
+    assert not torch.allclose(dropping.predict(True), dropping.predict(True, draw=1))
+
+
+@row.changes("FeatureEncoder.features", "the columns of each type that are read")
+def _(lab):
+    whole = Made(lab, "gcn", hidden_size=8)
+    one = Made(lab, "gcn", hidden_size=8, encoder__features={"atom": ["element"]})
+    sizes = [m.model.encoder.encoders["atom"].state_dict() for m in (whole, one)]
+    assert sum(v.numel() for v in sizes[1].values()) < sum(v.numel() for v in sizes[0].values())
+    dag = one.batch().dag
+    before = one.predict()
+    for name, column in dag.columns["type:atom"].items():
+        if name != "element":
+            column.zero_()
+    encoded = [one.model.encoder(d)["atom"] for d in (dag, one.batch().dag)]
+    assert torch.equal(encoded[0], encoded[1])
+    assert before.shape == one.predict().shape
+    with pytest.raises(ConfigError, match="which type 'atom' lacks"):
+        Made(lab, "gcn", hidden_size=8, encoder__features={"atom": ["colour"]})
+
+
+# Models of blocks
+
+
+@row.changes("BlockModel.root", "the function that makes the root block")
+def _(lab):
+    one, other = (
+        Made(lab, "block_tree_lstm", hidden_size=8),
+        Made(
+            lab,
+            "block_neighbourhood",
+            hidden_size=8,
+        ),
+    )
+    assert {*dict(one.model.named_parameters())} != {*dict(other.model.named_parameters())}
+
+
+@row.changes("BlockModel.head", "the class that is named is the head")
+def _(lab):
+    made = Made(
+        lab, "block_neighbourhood", hidden_size=8, head___target_="graphfold.layers.QuantileHead"
+    )
+    assert type(made.model.head).__name__ == "QuantileHead"
+
+
+@row.changes(["tree_lstm.hidden_size", "neighbourhood.hidden_size"], "the width of the states")
+def _(lab, option):
+    name = f"block_{option.partition('.')[0]}"
+    for width in (44, 52):
+        made = Made(lab, name, root__hidden_size=width)
+        assert {44, 52} & widths(made.model) == {width}
+
+
+@row.changes("tree_lstm.dropout", "in training, and only there, entries of words are dropped")
+def _(lab):
+    made = Made(lab, "block_tree_lstm", hidden_size=8, root__dropout=0.5)
+    assert torch.equal(made.predict(), made.predict(draw=1))
+    assert not torch.allclose(made.predict(True), made.predict(True, draw=1))
+
+
+@row.changes("neighbourhood.radius", "how far away atoms are seen")
+def _(lab):
+    found = [
+        Made(lab, "block_neighbourhood", hidden_size=8, root__radius=radius).predict()
+        for radius in (1, 2)
+    ]
+    assert not torch.allclose(*found)
+
+
+@row.changes("neighbourhood.relation", "the edges along which neighbours are looked for")
+def _(lab):
+    with pytest.raises(Exception, match="absent"):
+        Made(lab, "block_neighbourhood", hidden_size=8, root__relation="absent")
+
+
+# Fitted models
+
+
+def fitted(lab: Lab, name: str, **changes: Any) -> Any:
+    """A model that is fitted to the molecules of the training part."""
+    made = Made(lab, name, {"descriptors": ["morgan"], "fingerprint_size": 64}, **changes)
+    torch.manual_seed(4)
+    made.model.fit(made.data.encoded("train"))
+    return made.model
+
+
+def ensemble(model: Any) -> Any:
+    from graphfold.layers.baselines.tree_ensemble import TreeEnsemble
+
+    (found,) = [module for module in model.modules() if isinstance(module, TreeEnsemble)]
+    return found
+
+
+def leaves(model: Any) -> list[int]:
+    """The number of leaves of each tree."""
+    trees = ensemble(model)
+    ends = [*trees.root.tolist(), len(trees.feature)]
+    return [int((trees.feature[a:b] < 0).sum()) for a, b in pairwise(ends)]
+
+
+@row.changes(["ForestModel.num_trees", "BoostingModel.num_rounds"], "the number of trees")
+def _(lab, option):
+    name, key = {"F": ("forest", "num_trees"), "B": ("boosting", "num_rounds")}[option[0]]
+    for count in (3, 6):
+        assert len(ensemble(fitted(lab, name, **{key: count})).root) == count
+
+
+@row.changes(
+    ["ForestModel.max_features", "BoostingModel.max_features"],
+    "the share of the inputs among which a node of a tree chooses",
+)
+def _(lab, option):
+    name, few = {"F": ("forest", {"num_trees": 3}), "B": ("boosting", {"num_rounds": 3})}[option[0]]
+    leaf = {} if name == "forest" else {"min_samples_leaf": 1}
+    found = [ensemble(fitted(lab, name, max_features=s, **few, **leaf)) for s in (0.05, 1.0)]
+    assert found[0].feature.tolist() != found[1].feature.tolist()
+
+
+@row.changes(
+    ["ForestModel.min_samples_leaf", "BoostingModel.min_samples_leaf"],
+    "the fewest records in a leaf",
+)
+def _(lab, option):
+    name, few = {"F": ("forest", {"num_trees": 4}), "B": ("boosting", {"num_rounds": 4})}[option[0]]
+    many, one = (max(leaves(fitted(lab, name, min_samples_leaf=n, **few))) for n in (1, 12))
+    assert many > one
+    assert one <= 2  # of 24 records
+
+
+@row.changes("ForestModel.max_depth", "the most nodes from the root to a leaf")
+def _(lab):
+    assert max(leaves(fitted(lab, "forest", num_trees=4, max_depth=1))) == 2
+    assert max(leaves(fitted(lab, "forest", num_trees=4, max_depth=None))) > 2
+
+
+@row.changes("ForestModel.extra", "thresholds are drawn at random, over all records")
+def _(lab):
+    plain, extra = (
+        ensemble(fitted(lab, "forest", num_trees=4, extra=value)) for value in (False, True)
+    )
+    assert plain.threshold.tolist() != extra.threshold.tolist()
+
+
+@row.changes("BoostingModel.max_leaves", "the most leaves of a tree")
+def _(lab):
+    options = {"num_rounds": 3, "min_samples_leaf": 1, "max_features": 1.0}
+    assert max(leaves(fitted(lab, "boosting", max_leaves=3, **options))) == 3
+    assert max(leaves(fitted(lab, "boosting", max_leaves=9, **options))) > 3
+
+
+@row.changes("BoostingModel.learning_rate", "the share of each tree that is added")
+def _(lab):
+    options = {"num_rounds": 1, "min_samples_leaf": 1, "max_features": 1.0}
+    small, large = (
+        ensemble(fitted(lab, "boosting", learning_rate=rate, **options)) for rate in (0.1, 0.4)
+    )
+    is_leaf = small.feature < 0
+    same(4 * small.value[is_leaf], large.value[is_leaf])
+
+
+@row.changes("BoostingModel.l2", "what pulls the values of leaves to zero")
+def _(lab):
+    options = {"num_rounds": 1, "min_samples_leaf": 1, "max_features": 1.0}
+    free, pulled = (ensemble(fitted(lab, "boosting", l2=l2, **options)) for l2 in (0.0, 50.0))
+    assert pulled.value.abs().max() < free.value.abs().max() / 2
+
+
+@row.refused("KernelModel.most_records", "more training records than that")
+def _(lab):
+    with pytest.raises(ConfigError, match="24 training records"):
+        fitted(lab, "kernel", most_records=23)
+    fitted(lab, "kernel", most_records=24)
+
+
+@row.changes("CommitteeModel.members", "the models whose mean is predicted")
+def _(lab):
+    layers = "graphfold.layers"
+    one = {"_target_": f"{layers}.ForestModel", "_partial_": True, "num_trees": 3}
+    other = {"_target_": f"{layers}.KernelModel", "_partial_": True}
+    made = Made(lab, "committee", {"descriptors": ["morgan"]}, members=[one, other])
+    torch.manual_seed(0)
+    made.model.fit(made.data.encoded("train"))
+    batch = made.batch()
+    states = made.model.states(batch)
+    parts = [member.rows(states, batch) for member in made.model.models]
+    same(made.model.rows(states, batch), (parts[0] + parts[1]) / 2)
+    with pytest.raises(ConfigError, match="no members"):
+        Made(lab, "committee", {"descriptors": ["morgan"]}, members=[])
+
+
+@row.refused(
+    ["ForestModel.head", "BoostingModel.head", "KernelModel.head", "CommitteeModel.head"],
+    "a head with a loss of its own: these fit numbers and classes in their own way",
+)
+def _(lab, option):
+    name = option.partition("Model")[0].lower()
+    assert type(Made(lab, name).model.head).__name__ == "RegressionHead"
+    with pytest.raises(ConfigError, match="cannot have the head QuantileHead"):
+        Made(lab, name, head___target_="graphfold.layers.QuantileHead")
