@@ -25,8 +25,8 @@ METHODS: Mapping[str, Callable[[Explained, Units], Tensor]] = {
     "masking": mask_each,
 }
 
-#: Digits of a contribution.
-_DIGITS = 4
+#: Digits of a contribution: those of a float32, so that sums can be checked.
+_DIGITS = 7
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,15 @@ class Contributions:
         nodes: kind -> type, span and word of each node.
         ends: kind of bond -> the positions of the two atoms of each.
         smiles: of a molecule.
+        base: target -> the number without any input. By the method "integrated" the contributions
+            add up to the explained number less this one.
     """
 
     values: Mapping[str, Mapping[str, Sequence[float]]]
     nodes: Mapping[str, Sequence[Mapping[str, Any]]]
     ends: Mapping[str, Sequence[tuple[int, int]]]
     smiles: str | None
+    base: Mapping[str, float]
 
     def listed(self, target: str, kind: str) -> list[Any]:
         """Plain values for JSON: a number for each node, [atom, atom, number] for each bond."""
@@ -52,6 +55,15 @@ class Contributions:
         if kind not in self.ends:
             return list(numbers)
         return [[*ends, n] for ends, n in zip(self.ends[kind], numbers, strict=True)]
+
+    def base_of(self, target: str) -> float:
+        """The number without any input, as it is written."""
+        return float(f"{self.base[target]:.{_DIGITS}g}")
+
+    def base_to_dict(self) -> Any:
+        """target -> the number without any input; with one target the number alone."""
+        found = {target: self.base_of(target) for target in self.values}
+        return next(iter(found.values())) if len(found) == 1 else found
 
     def to_dict(self) -> Any:
         """target -> a dict for each node or bond; with one target its name is left out."""
@@ -97,12 +109,14 @@ class Explainer:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of a table: TARGET_KIND_contributions, target by target."""
-        return [f"{t}_{kind}_contributions" for t in self.targets for kind in self.kinds]
+        """The columns of a table: TARGET_base and TARGET_KIND_contributions, target by target."""
+        kinds = [f"{kind}_contributions" for kind in self.kinds]
+        return [f"{target}_{what}" for target in self.targets for what in ("base", *kinds)]
 
-    def cells(self, found: Contributions) -> Iterator[list[Any]]:
-        """The lists that stand in these columns."""
+    def cells(self, found: Contributions) -> Iterator[Any]:
+        """The numbers and lists that stand in these columns."""
         for target in self.targets:
+            yield found.base_of(target)
             for kind in self.kinds:
                 yield found.listed(target, kind)
 
@@ -120,12 +134,17 @@ class Explainer:
         units = [find_units(member, batch) for member in self.members]
         method = METHODS[self.method]
         found = torch.stack([method(*pair) for pair in zip(explained, units, strict=True)]).mean(0)
+        base = torch.stack([one.base() for one in explained]).mean(0)
         kinds = [kind for kind in units[0].kinds if kind.name in self.kinds]
-        return list(_by_graph(found.cpu(), kinds, dag, self.targets))
+        return list(_by_graph(found.cpu(), base.tolist(), kinds, dag, self.targets))
 
 
 def _by_graph(
-    found: Tensor, kinds: Sequence[Kind], dag: TypedDAG, targets: Sequence[str]
+    found: Tensor,
+    base: Sequence[Sequence[float]],
+    kinds: Sequence[Kind],
+    dag: TypedDAG,
+    targets: Sequence[str],
 ) -> Iterator[Contributions]:
     """The contributions of each graph; nodes are counted from its first one."""
     facts, starts = list(node_facts(dag)), dag.node_ptr.tolist()
@@ -147,4 +166,5 @@ def _by_graph(
             {name: [facts[node] for node in nodes[name][own[name]]] for name in nodes},
             {name: [(a - start, b - start) for a, b in ends[name][own[name]]] for name in ends},
             smiles[graph],
+            dict(zip(targets, base[graph], strict=True)),
         )

@@ -108,6 +108,11 @@ class Explained:
         _require_one_each(self.model.head, numbers)
         return numbers[:, self._columns]
 
+    @torch.no_grad()
+    def base(self) -> Tensor:
+        """[num_graphs, num_targets] the explained numbers where no node has any input."""
+        return self({name: torch.zeros_like(x) for name, x in self.inputs.items()})
+
     def _raw(self, inputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
         """[num_graphs, ...] the raw outputs of the head."""
         rows = self.model.rows(self.model.states_from(batch, inputs), batch)

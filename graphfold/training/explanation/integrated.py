@@ -24,16 +24,18 @@ def integrated_gradients(explained: Explained, units: Units) -> Tensor:
     Equation 1 of Sundararajan et al. (2017), https://arxiv.org/abs/1703.01365, along the straight
     path from inputs of zero, by the midpoint rule. Completeness, their proposition 1: the shares of
     a graph add up to its number less that of zero inputs. It is checked: there are more steps while
-    the sum is off by more than `TOLERANCE` somewhere, and a warning if it still is.
+    the sum is off by more than `TOLERANCE` somewhere, and a warning if it still is. What is then
+    missing, if it is no more than that, is divided among the shares in proportion to their sizes.
     Edges keep their features along the path.
     """
     with torch.no_grad():
-        empty = {name: torch.zeros_like(x) for name, x in explained.inputs.items()}
-        difference = explained(explained.inputs) - explained(empty)
+        difference = explained(explained.inputs) - explained.base()
     steps = FEWEST_STEPS
     while True:
         shares = _along_path(explained, units, steps)
-        missing = _missing(shares, units, difference)
+        error, scale = _error(shares, units, difference)
+        is_off = error.abs() > TOLERANCE * scale
+        missing = is_off.any(1).nonzero().view(-1)
         if steps >= MOST_STEPS or not len(missing):
             break
         steps *= 2
@@ -44,6 +46,10 @@ def integrated_gradients(explained: Explained, units: Units) -> Tensor:
             f"up within {TOLERANCE:.0%} after {steps} steps. Take --explain masking to check them.",
             stacklevel=2,
         )
+    correction = torch.where(is_off | (scale == 0), 0.0, error / scale)
+    for kind in units.kinds:
+        own = shares[kind.unit]
+        shares[kind.unit] = own + own.abs() * correction[kind.graph]
     return shares
 
 
@@ -60,11 +66,11 @@ def _along_path(explained: Explained, units: Units, steps: int) -> Tensor:
     return total
 
 
-def _missing(shares: Tensor, units: Units, difference: Tensor) -> Tensor:
-    """The graphs whose shares do not add up."""
+def _error(shares: Tensor, units: Units, difference: Tensor) -> tuple[Tensor, Tensor]:
+    """[num_graphs, num_targets] what the sum of the shares lacks, and the sum of their sizes."""
     total, scale = torch.zeros_like(difference), torch.zeros_like(difference)
     for kind in units.kinds:
         own = shares[kind.unit]
         total.index_add_(0, kind.graph, own)
         scale.index_add_(0, kind.graph, own.abs())
-    return ((total - difference).abs() > TOLERANCE * scale).any(1).nonzero().view(-1)
+    return difference - total, scale

@@ -166,6 +166,7 @@ def _json_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
         told = prediction.to_dict()
         if contributions is not None:
             reason = told.pop("reason")
+            told["base"] = contributions.base_to_dict()
             told |= {"contributions": contributions.to_dict(), "reason": reason}
         text = json.dumps(told, ensure_ascii=False, allow_nan=False)
         yield text + "\n", bool(prediction.reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -39,9 +40,9 @@ def test_molecules_get_columns_and_drawings(values: Path, folder: Path) -> None:
     path.write_text("name,smiles\nbad,C1CC\nethanol,CCO\nring,c1ccccc1\n")
     rows = explain(values, path, folder / "out.csv")
     kinds = ["atom_contributions", "bond_contributions"]
-    wanted = [f"{target}_{kind}" for target in ("a b", "c") for kind in kinds]
+    wanted = [f"{target}_{kind}" for target in ("a b", "c") for kind in ("base", *kinds)]
     assert list(rows[0]) == ["name", "smiles", "a b_pred", "c_pred", *wanted, "reason"]
-    assert [rows[0][name] for name in wanted] == [""] * 4
+    assert [rows[0][name] for name in wanted] == [""] * 6
     atoms, bonds = (json.loads(rows[1][f"c_{kind}"]) for kind in kinds)
     assert len(atoms) == 3
     assert [bond[:2] for bond in bonds] == [[0, 1], [1, 2]]
@@ -65,17 +66,49 @@ def test_predictions_are_the_same_with_and_without(values: Path, folder: Path) -
             assert float(row["c_pred"]) == pytest.approx(float(other["c_pred"]), rel=1e-4)
 
 
+def total(row: dict[str, str], target: str) -> float:
+    """The base and all contributions to a target, as they stand in a table."""
+    found = float(row[f"{target}_base"])
+    for name, cell in row.items():
+        if name.startswith(target) and name.endswith("_contributions"):
+            found += sum(part[2] if isinstance(part, list) else part for part in json.loads(cell))
+    return found
+
+
+def test_base_and_contributions_add_up_to_the_prediction(values: Path, folder: Path) -> None:
+    path = write_molecules(folder / "sum.csv", num_rows=12)
+    rows = explain(values, path, folder / "sums.csv")
+    assert len({row["c_pred"] for row in rows}) > 3
+    for row in rows:
+        for target in ("a b", "c"):
+            wanted = pytest.approx(float(row[f"{target}_pred"]), rel=1e-5, abs=1e-5)
+            assert total(row, target) == wanted
+            assert float(row[f"{target}_base"]) != wanted
+    words = ["data=smiles", f"data.path={folder}/sum.csv", "data.target_columns=[active]"]
+    words += ["model=gcn", "data.task=classification", "calibration.method=none", *SMALL]
+    yes_or_no = train(folder / "yes_or_no", *words)
+    for row in explain(yes_or_no, path, folder / "sums2.csv"):
+        probability = 1 / (1 + math.exp(-total(row, "active")))
+        assert probability == pytest.approx(float(row["active_prob_1"]), abs=1e-5)
+
+
 def test_words_get_contributions(folder: Path) -> None:
     root = folder / "corpora"
     run_path = train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
     output = folder / "trees.jsonl"
     path = root / "sst" / "test.txt"
     assert run("predict", run_path, path, "--output", output, "--explain", "masking") == 0
+    summed = folder / "summed.jsonl"
+    assert run("predict", run_path, path, "--output", summed, "--explain") == 0
+    for told in map(json.loads, summed.read_text().splitlines()):
+        number = told["base"] + sum(unit["contribution"] for unit in told["contributions"])
+        likeliest = max(told["probabilities"].values())
+        assert 1 / (1 + math.exp(-number)) == pytest.approx(likeliest, abs=1e-5)
     for line in output.read_text().splitlines():
         told = json.loads(line)
         words = [node["text"] for node in told["nodes"] if node["type"] == "word"]
         assert [unit["text"] for unit in told["contributions"]] == words
-        assert list(told)[-2:] == ["contributions", "reason"]
+        assert list(told)[-3:] == ["base", "contributions", "reason"]
     assert not (folder / "trees_drawings").exists()
 
 
@@ -94,7 +127,9 @@ def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(fold
     assert "c_lower" in (folder / "e0.csv").read_text().splitlines()[0]
     for together, first, second in zip(told, *each, strict=True):
         mean = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
-        assert together == pytest.approx(mean, rel=2e-3, abs=1e-6)
+        assert together == pytest.approx(mean, rel=1e-4, abs=1e-6)
+    for row in csv.DictReader((folder / "e0.csv").read_text().splitlines()):
+        assert total(row, "c") == pytest.approx(float(row["c_pred"]), rel=1e-5, abs=1e-5)
 
 
 def test_what_cannot_be_explained_is_refused(

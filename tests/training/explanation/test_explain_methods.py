@@ -195,7 +195,7 @@ def test_some_targets_alone_are_explained_as_among_all(runs: dict[str, Path]) ->
     predictor, dag = load(runs, "dmpnn")
     every = Explainer(predictor, "gradient").explain_graphs(dag)
     some = Explainer(predictor, "gradient", ["c"])
-    assert some.columns == ["c_atom_contributions", "c_bond_contributions"]
+    assert some.columns == ["c_base", "c_atom_contributions", "c_bond_contributions"]
     for found, wanted in zip(some.explain_graphs(dag), every, strict=True):
         assert list(found.values) == ["c"]
         assert found.listed("c", "atom") == wanted.listed("c", "atom")
