@@ -10,27 +10,38 @@ from graphfold.datasets.splits.groups import Keys, members
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import ConfigError, DataError
 
+#: Of the records outside of the test fold: that of the usual fractions, 0.8, 0.1 and 0.1.
+VAL_SHARE = 1 / 9
+
 
 def kfold_split(
-    num_records: int, num_folds: int, fold: int, seed: int, groups: Keys | None = None
+    num_records: int,
+    num_folds: int,
+    fold: int,
+    seed: int,
+    groups: Keys | None = None,
+    val_share: float = VAL_SHARE,
 ) -> Split:
     """One of k splits whose test parts are disjoint and together hold every record.
 
-    Test is fold number `fold`, val the next one (cyclically), train the others.
+    Test is fold number `fold`. Of the other records a share, drawn at random, is val, and the rest
+    is train.
 
     Args:
         num_records: how many there are.
         num_folds: how many folds they make.
         fold: the one to be test, from 0 on.
         seed: the same seed gives the same folds.
-        groups: [num_records] keys; records with equal ones are in one fold.
+        groups: [num_records] keys; records with equal ones are in one fold, and in one part.
+        val_share: the share of the records outside of the test fold that is val; 0 for no val part.
 
     Raises:
-        ConfigError: if there are fewer than three folds, or no such fold.
+        ConfigError: if there are fewer than two folds, or no such fold.
         DataError: if there are fewer records or groups than folds.
     """
     _check(num_folds, fold, num_folds)
-    return _split(_folds(num_records, num_folds, groups, seed, 0), fold, "kfold")
+    folds = _folds(num_records, num_folds, groups, seed, 0)
+    return _split(folds, fold, val_share, seed, groups, "kfold")
 
 
 def repeated_kfold_split(
@@ -40,6 +51,7 @@ def repeated_kfold_split(
     fold: int,
     seed: int,
     groups: Keys | None = None,
+    val_share: float = VAL_SHARE,
 ) -> Split:
     """As kfold, several times, the records drawn anew: 5 x 5 splits by default.
 
@@ -53,22 +65,24 @@ def repeated_kfold_split(
         num_folds: how many folds there are each time.
         fold: from 0 to `num_repeats * num_folds - 1`.
         seed: the same seed gives the same folds.
-        groups: [num_records] keys; records with equal ones are in one fold.
+        groups: [num_records] keys; records with equal ones are in one fold, and in one part.
+        val_share: as in `kfold_split`.
 
     Raises:
-        ConfigError: if there is no repetition, fewer than three folds, or no such fold.
+        ConfigError: if there is no repetition, fewer than two folds, or no such fold.
         DataError: if there are fewer records or groups than folds.
     """
     if num_repeats < 1:
         raise ConfigError(f"num_repeats is {num_repeats}. Ask for at least 1.")
     _check(num_folds, fold, num_repeats * num_folds)
     repeat, fold = divmod(fold, num_folds)
-    return _split(_folds(num_records, num_folds, groups, seed, repeat), fold, "repeated_kfold")
+    folds = _folds(num_records, num_folds, groups, seed, repeat)
+    return _split(folds, fold, val_share, seed, groups, "repeated_kfold")
 
 
 def _check(num_folds: int, fold: int, num_splits: int) -> None:
-    if num_folds < 3:
-        raise ConfigError(f"num_folds is {num_folds}. Ask for at least 3: train, val and test.")
+    if num_folds < 2:
+        raise ConfigError(f"num_folds is {num_folds}. Ask for at least 2: one is test.")
     if not 0 <= fold < num_splits:
         raise ConfigError(f"fold is {fold}. Give a number from 0 to {num_splits - 1}.")
 
@@ -97,7 +111,34 @@ def _balanced(groups: Sequence[Sequence[int]], num_folds: int) -> list[np.ndarra
     return [np.array(fold, dtype=np.int64) for fold in folds]
 
 
-def _split(folds: Sequence[np.ndarray], fold: int, method: str) -> Split:
-    val = (fold + 1) % len(folds)
-    rest = [part for number, part in enumerate(folds) if number not in (fold, val)]
-    return Split.of_parts([np.concatenate(rest), folds[val], folds[fold]], method)
+def _split(
+    folds: Sequence[np.ndarray],
+    fold: int,
+    val_share: float,
+    seed: int,
+    groups: Keys | None,
+    method: str,
+) -> Split:
+    """The split of one fold; groups of records that are drawn for val stay together."""
+    rest = np.sort(np.concatenate([part for number, part in enumerate(folds) if number != fold]))
+    keys: Keys = range(len(rest)) if groups is None else [groups[record] for record in rest]
+    wanted = max(round(val_share * len(rest)), 1) if val_share else 0
+    chosen = _draw(members(keys), wanted, seed)
+    val = rest[chosen]
+    notes = [
+        f"Of the {len(rest)} records outside of fold {fold}, {len(val)} drawn at random are val, "
+        f"to choose and calibrate the model by: {val_share:.0%}, as data.fractions says."
+    ]
+    parts = [np.setdiff1d(rest, val), val, folds[fold]]
+    return Split.of_parts(parts, method, notes if wanted else ["There is no val part."])
+
+
+def _draw(groups: Sequence[Sequence[int]], wanted: int, seed: int) -> list[int]:
+    """Whole groups in random order, up to so many records; the smallest one if none fits."""
+    chosen: list[int] = []
+    for number in np.random.default_rng(seed).permutation(len(groups)):
+        if len(chosen) + len(groups[number]) <= wanted:
+            chosen += groups[number]
+    if not chosen and wanted and len(groups) > 1:
+        chosen += sorted(groups, key=len)[0]
+    return chosen

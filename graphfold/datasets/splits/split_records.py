@@ -24,6 +24,7 @@ from graphfold.datasets.splits.groups import (
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
     butina_split,
+    check_fractions,
     given_split,
     random_split,
     scaffold_balanced_split,
@@ -41,10 +42,11 @@ class SplitSettings:
         split: a name in `SPLITS`, or the dotted path of a function of one's own; by default "given"
             where the source (its files, or a column of its table) says what to train on, else
             "random".
-        fractions: the shares of train, val and test.
+        fractions: the shares of train, val and test; of folds val / (train + val) is the share of
+            the records outside of the test fold that is val.
         seed: of the split and of the order of batches.
         num_folds: how many folds kfold and repeated_kfold make.
-        fold: which of them is test; the next one is val. Those of repeated_kfold are numbered from
+        fold: which of them is test. Those of repeated_kfold are numbered from
             0 to num_repeats * num_folds - 1.
         num_repeats: how often repeated_kfold divides the records anew.
         groups: the records that stay together in random, kfold and repeated_kfold: "none", or a
@@ -71,6 +73,12 @@ class SplitSettings:
         check_groups(self.groups)
         if self.split is not None:
             self.check_grouped(self.split)
+
+    @property
+    def val_share(self) -> float:
+        """The share of the records that are not test which is val."""
+        train, val, _ = check_fractions(self.fractions)
+        return val / (train + val)
 
     def check_grouped(self, name: str) -> None:
         """Raises ConfigError if there are to be groups and the split of this name has none."""
@@ -127,10 +135,16 @@ SPLITS: Mapping[str, SplitFunction] = {
     ),
     "butina": lambda records, s: butina_split(butina_groups(records.dag), s.fractions),
     "kfold": lambda records, s: kfold_split(
-        len(records), s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups)
+        len(records), s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups), s.val_share
     ),
     "repeated_kfold": lambda records, s: repeated_kfold_split(
-        len(records), s.num_repeats, s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups)
+        len(records),
+        s.num_repeats,
+        s.num_folds,
+        s.fold,
+        s.seed,
+        group_keys(records.dag, s.groups),
+        s.val_share,
     ),
 }
 

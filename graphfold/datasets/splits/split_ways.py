@@ -51,7 +51,7 @@ def stratified_split(labels: Tensor, fractions: Fractions, seed: int) -> Split:
     _, codes = np.unique(labels.numpy(), return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]  # label by label, shuffled within
-    _, val, test = _check_fractions(fractions)
+    _, val, test = check_fractions(fractions)
     # Every 1/share-th record of a label is held out, so rounding errors do not add up over labels.
     is_held_out = _every(np.ones(len(order), dtype=bool), val + test)
     is_test = _every(is_held_out, test / (val + test) if val + test else 0.0)
@@ -122,7 +122,7 @@ def given_split(
             "data.split_column for a table that says train, val or test.",
         )
     notes = []
-    shares = _check_fractions(fractions)
+    shares = check_fractions(fractions)
     if not len(val) and shares[1]:
         share = shares[1] / (shares[0] + shares[1])
         inner = random_split(len(train), (1 - share, share, 0.0), seed)
@@ -136,7 +136,8 @@ def given_split(
     return Split.of_parts([train, val, test], "given", notes)
 
 
-def _check_fractions(fractions: Fractions) -> tuple[float, float, float]:
+def check_fractions(fractions: Fractions) -> tuple[float, float, float]:
+    """The shares of train, val and test; raises ConfigError unless they are shares of a whole."""
     values = [float(value) for value in fractions]
     if len(values) != 3 or min(values) < 0 or abs(sum(values) - 1) > 1e-6 or values[0] == 0:
         raise ConfigError(
@@ -148,7 +149,7 @@ def _check_fractions(fractions: Fractions) -> tuple[float, float, float]:
 
 def _sizes(num_records: int, fractions: Fractions) -> tuple[int, int, int]:
     """The sizes of the parts; at least one record where a share is positive."""
-    train, val, test = _check_fractions(fractions)
+    train, val, test = check_fractions(fractions)
     # A share such as 0.7 + 0.1 falls a rounding error short of 0.8.
     first = int(train * num_records + 1e-6)
     second = int((train + val) * num_records + 1e-6)
@@ -188,7 +189,7 @@ def _balanced(keys: Keys, fractions: Fractions, seed: int, method: str) -> Split
 
 
 def _split(parts: Sequence[np.ndarray], fractions: Fractions, method: str) -> Split:
-    for name, part, share in zip(PARTS, parts, _check_fractions(fractions), strict=True):
+    for name, part, share in zip(PARTS, parts, check_fractions(fractions), strict=True):
         if share and not len(part):
             total = sum(len(p) for p in parts)
             raise DataError(

@@ -69,8 +69,9 @@ def write_table(runs: Sequence[SweepRun], folder: Path) -> str:
 
     Returns:
         A line per run; mean and standard deviation (of a sample) of runs that differ in seed or
-        fold alone; the best run, or the best mean where there are any, by the metric that chose the
-        epochs. Shown of the metrics are that one and the same on the test part.
+        fold alone; the best run, or the best of several means, by the metric that chose the epochs:
+        of seeds and folds alone none is the best. Shown of the metrics are that one and the same on
+        the test part.
     """
     keys = _varied(runs)
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
@@ -85,7 +86,7 @@ def write_table(runs: Sequence[SweepRun], folder: Path) -> str:
     columns = ["run", *keys, *(f"{part}/{name}" for part in ("val", "test"))]
     lines = [columns, *([_cell(row.get(key, "")) for key in columns] for row in rows + means)]
     groups = [row for row in means if row["run"] == MEAN]
-    best = _best(groups if len(groups) > 1 else rows, runs[0], keys)
+    best = _best(groups or rows, runs[0], keys)
     return "\n".join([*_aligned(lines), *best, f"all metrics: {folder / 'sweep.csv'}"])
 
 

@@ -21,14 +21,26 @@ def test_folds_hold_every_record_once_in_test() -> None:
     splits = [kfold_split(23, 5, fold, seed=1) for fold in range(5)]
     assert all(is_partition(split, 23) for split in splits)
     assert sorted(torch.cat([split.test for split in splits]).tolist()) == list(range(23))
-    for fold, split in enumerate(splits):
-        assert torch.equal(split.val, splits[(fold + 1) % 5].test)
+    for split in splits:
+        assert len(split.val) == 2  # a ninth of 18 or 19
+        assert f"Of the {23 - len(split.test)} records outside of fold" in split.notes[0]
+        assert "2 drawn at random are val" in split.notes[0]
+
+
+@pytest.mark.parametrize(("share", "num_val"), [(0.0, 0), (0.25, 20), (0.001, 1)])
+def test_val_is_a_share_of_the_training_folds(share: float, num_val: int) -> None:
+    split = kfold_split(100, 5, 2, seed=1, val_share=share)
+    assert split.sizes() == {"train": 80 - num_val, "val": num_val, "test": 20}
+    assert is_partition(split, 100)
+    plain = kfold_split(100, 5, 2, seed=1)
+    assert torch.equal(split.test, plain.test)
+    assert split.notes if num_val else split.notes == ("There is no val part.",)
 
 
 @pytest.mark.parametrize(
     ("num_records", "num_folds", "fold", "message"),
     [
-        (10, 2, 0, r"num_folds is 2\. Ask for at least 3"),
+        (10, 1, 0, r"num_folds is 1\. Ask for at least 2"),
         (10, 5, 5, r"fold is 5\. Give a number from 0 to 4"),
         (4, 5, 0, r"4 records cannot make 5 folds\. Lower data\.num_folds"),
     ],
@@ -51,6 +63,11 @@ def test_groups_stay_in_one_fold(sizes: list[int], seed: int, repeat: int) -> No
     assert sorted(torch.cat([split.test for split in splits]).tolist()) == list(range(count))
     folds = [{keys[record] for record in split.test.tolist()} for split in splits]
     assert sum(map(len, folds)) == len(sizes)
+    for split in splits:
+        sides = [{keys[record] for record in part.tolist()} for part in (split.train, split.val)]
+        assert not sides[0] & sides[1]
+        assert sides[0]
+        assert sides[1]
     lengths = [len(split.test) for split in splits]
     assert max(lengths) - min(lengths) <= max(sizes)
 

@@ -27,10 +27,23 @@ def test_every_fold_is_run_and_the_table_has_the_mean(
     assert [row["data.fold"] for row in rows[:3]] == ["0", "1", "2"]
     output = capsys.readouterr()
     assert "(repeated_kfold split)" in output.out
+    assert "drawn at random are val, to choose and calibrate the model by: 11%" in output.out
+    assert "best by" not in output.out
     assert "records of val or test hold" not in output.err
     folders = [tmp_path / "s" / str(fold) for fold in range(3)]
     tested = [row["record"] for of in folders for row in predicted(of) if row["part"] == "test"]
     assert sorted(map(int, tested)) == list(range(26))  # each of the 30 rows with a c, once
+
+
+def test_a_model_that_chooses_nothing_may_have_all_other_folds(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    own = [word for word in words(tmp_path) if not word.startswith(("model.", "trainer."))]
+    own += ["model=kernel", "data.split=kfold", "data.fractions=[0.8,0,0.2]", "data.num_folds=3"]
+    own += ["calibration.method=none", "data.fingerprint_size=64"]
+    assert run("train", "--all-folds", *own) == 0
+    rows = list(csv.DictReader((tmp_path / "s" / "0" / "split.csv").read_text().splitlines()))
+    assert {row["part"] for row in rows} == {"train", "test"}
+    assert sum(row["part"] == "train" for row in rows) == 17  # of 26 in three folds
 
 
 def predicted(folder: Path) -> list[dict[str, str]]:
@@ -42,7 +55,7 @@ def predicted(folder: Path) -> list[dict[str, str]]:
     [
         (["data.split=random"], "needs a split into folds, but data.split is 'random'. Add"),
         (["data.split=kfold", "data.fold=1"], "runs every fold, but data.fold names one"),
-        (["data.split=kfold", "data.num_folds=2"], "num_folds is 2. Ask for at least 3"),
+        (["data.split=kfold", "data.num_folds=1"], "num_folds is 1. Ask for at least 2"),
     ],
 )
 def test_splits_without_folds(

@@ -55,6 +55,13 @@ def test_the_best_is_the_least_error_or_the_largest_score(
     assert "mean" not in text
 
 
+@pytest.mark.parametrize("key", ["seed", "data.seed", "data.fold"])
+def test_no_seed_and_no_fold_is_the_best(key: str, tmp_path: Path) -> None:
+    text = write_table(runs("val/rmse", (f"{key}=0", 1.0), (f"{key}=1", 3.0)), tmp_path)
+    assert "best" not in text
+    assert "mean" in text
+
+
 def test_an_undefined_metric_has_no_mean(tmp_path: Path) -> None:
     write_table(runs("val/roc_auc", ("data.fold=0", 0.5), ("data.fold=1", None)), tmp_path)
     assert [row["val/roc_auc"] for row in table(tmp_path)] == ["0.5", "", "", ""]
