@@ -43,7 +43,44 @@ def test_yes_or_no(rng: np.random.Generator) -> None:
     assert found["roc_auc"] == pytest.approx(reference.roc_auc_score(target, probability), abs=1e-6)
     wanted = reference.average_precision_score(target, probability)
     assert found["pr_auc"] == pytest.approx(wanted, abs=1e-6)
-    assert found["mcc"] == pytest.approx(reference.matthews_corrcoef(target, probability > 0.5))
+    answer = probability > 0.5
+    assert found["mcc"] == pytest.approx(reference.matthews_corrcoef(target, answer))
+    assert found["accuracy"] == pytest.approx(reference.accuracy_score(target, answer))
+    assert found["f1"] == pytest.approx(reference.f1_score(target, answer))
+    assert found["macro_f1"] == pytest.approx(reference.f1_score(target, answer, average="macro"))
+
+
+@pytest.mark.parametrize("decimals", [1, 2, 9])
+def test_recall_at_a_false_positive_rate(decimals: int, rng: np.random.Generator) -> None:
+    target = rng.integers(0, 2, 300)
+    probability = np.round(rng.uniform(0, 1, 300) * 0.7 + target * 0.3, decimals)
+    false, true, _ = reference.roc_curve(target, probability, drop_intermediate=False)
+    found = values("binary", torch.tensor(probability), torch.tensor(target))
+    for percent in (1, 5, 10):
+        wanted = true[false <= percent / 100].max()
+        assert found[f"recall_at_fpr_{percent}"] == pytest.approx(wanted)
+
+
+def test_quantiles_of_the_q_error(rng: np.random.Generator) -> None:
+    target = rng.lognormal(0, 2, 99)
+    predicted = target * rng.lognormal(0, 1, 99)
+    found = values("regression", torch.tensor(predicted), torch.tensor(target))
+    ratio = np.maximum(predicted / target, target / predicted)
+    for name, share in {"q_error": 0.5, "q_error_90": 0.9, "q_error_95": 0.95}.items():
+        assert found[name] == pytest.approx(np.quantile(ratio, share))
+    negative = values("regression", torch.tensor([1.0, -1.0]), torch.tensor([1.0, 1.0]))
+    assert negative["q_error"] is None
+
+
+def test_positive_or_negative_roots_of_five_classes(rng: np.random.Generator) -> None:
+    probability = rng.dirichlet(np.ones(5), 100)
+    target = rng.integers(0, 5, 100)
+    clear = target != 2
+    positive = probability[:, 3] + probability[:, 4] > probability[:, 0] + probability[:, 1]
+    wanted = reference.accuracy_score(target[clear] > 2, positive[clear])
+    found = values("multiclass", torch.tensor(probability), torch.tensor(target))
+    assert found["root_binary_accuracy"] == pytest.approx(wanted)
+    assert found["root_accuracy"] == found["node_accuracy"] == found["accuracy"]
 
 
 def test_numbers(rng: np.random.Generator) -> None:
@@ -61,10 +98,18 @@ def test_numbers(rng: np.random.Generator) -> None:
 def test_one_class_only_has_no_areas() -> None:
     ones = values("binary", torch.tensor([0.2, 0.7]), torch.tensor([1, 1]))
     assert ones.pop("ece") == pytest.approx(0.55)
-    assert ones == {"roc_auc": None, "pr_auc": 1.0, "accuracy": 0.5, "mcc": None}
+    recall = dict.fromkeys(f"recall_at_fpr_{percent}" for percent in (1, 5, 10))
+    assert ones.pop("macro_f1") == pytest.approx(1 / 3)
+    assert ones.pop("f1") == pytest.approx(2 / 3)
+    assert ones == {"roc_auc": None, "pr_auc": 1.0, "accuracy": 0.5, "mcc": None, **recall}
     zeros = values("binary", torch.tensor([0.2, 0.7]), torch.tensor([0, 0]))
     assert zeros.pop("ece") == pytest.approx(0.45)
-    assert zeros == {"roc_auc": None, "pr_auc": None, "accuracy": 0.5, "mcc": None}
+    assert zeros.pop("macro_f1") == pytest.approx(1 / 3)
+    assert zeros.pop("f1") == 0
+    assert zeros == {"roc_auc": None, "pr_auc": None, "accuracy": 0.5, "mcc": None, **recall}
+    never = values("binary", torch.tensor([0.2, 0.4]), torch.tensor([0, 0]))
+    assert never["f1"] is None
+    assert never["macro_f1"] == 1
 
 
 def test_a_constant_prediction_has_no_correlation_with_classes() -> None:

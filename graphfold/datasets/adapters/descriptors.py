@@ -14,7 +14,7 @@ from graphfold.errors import ConfigError
 #: Options of `SmilesAdapter` that say which cells of a table are targets, and how they are read.
 _OF_CELLS = (
     *("target_columns", "atom_target_columns", "bond_target_columns", "task", "num_classes"),
-    *("class_names", "units", "bounded_targets"),
+    *("class_names", "positive", "units", "bounded_targets"),
 )
 
 

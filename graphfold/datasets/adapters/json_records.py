@@ -19,6 +19,12 @@ from graphfold.datasets.json_records.inference import infer_positions
 from graphfold.datasets.json_records.node_types import node_types
 from graphfold.datasets.json_records.positions import Fields, Position, from_dict, to_dict
 from graphfold.datasets.json_records.write_nodes import RecordWriter
+from graphfold.datasets.positive_class import (
+    Positive,
+    class_name,
+    positive_last,
+    refuse_unknown_targets,
+)
 from graphfold.errors import ConfigError, LeftOut, RecordError, count_of, did_you_mean
 
 #: The column that counts keys and values without a place in the schema.
@@ -39,6 +45,7 @@ class JsonAdapter(Adapter):
         task: "regression": the target is a number; "classification": it is one of some values.
             None takes classification unless all targets of the sample are numbers.
         class_names: the classes of the target, in order; by default those in the files.
+        positive: of two classes the one that areas, F1 and recall are about; None for the second.
         unit: the unit of a number.
         ignore: paths that are no features, such as an identifier.
         record_schema: what stands at each place: the mapping that `check-adapter` prints, or the
@@ -60,6 +67,7 @@ class JsonAdapter(Adapter):
         ignore: Sequence[str] = (),
         record_schema: Mapping[str, Any] | str | None = None,
         sample: int = 1_000,
+        positive: Positive = None,
     ) -> None:
         if sample < 1:
             raise ConfigError(f"sample is {sample}. Give at least 1.")
@@ -70,7 +78,8 @@ class JsonAdapter(Adapter):
             self.ignored.append(self.target)
         self.is_open = record_schema is None
         self.root = Fields({}) if record_schema is None else _positions(record_schema)
-        self.classes = [*(class_names or ())]
+        self.positive = positive
+        self.classes = self._named(class_names or ())
         self.schema = Schema(
             types=node_types(self.root),
             graph_features=(Column(UNSEEN, "int64"),),
@@ -78,6 +87,23 @@ class JsonAdapter(Adapter):
         )
         if self.target is not None and self.classes:
             self.class_names = {self.target.name: self.classes}
+
+    def _named(self, names: Sequence[str]) -> list[str]:
+        """The classes in their order, if they are known."""
+        if self.target is None:
+            if names or self.positive is not None:
+                raise ConfigError(
+                    "data.class_names and data.positive are about the classes of a target, but "
+                    "there is none. Set data.target."
+                )
+            return []
+        refuse_unknown_targets(self.positive, [self.target.name])
+        if self.task == "regression" and (names or self.positive is not None):
+            raise ConfigError(
+                "data.class_names and data.positive are for classes, but data.task is regression. "
+                "Leave them out, or set data.task=classification."
+            )
+        return [*positive_last(names, self.positive, self.target.name)] if names else []
 
     def _targets(self, unit: str | None) -> tuple[Column, ...]:
         if self.target is None:
@@ -105,19 +131,26 @@ class JsonAdapter(Adapter):
             sample = (r.content for r in self.records(paths[0]) if r.fault is None)
             kept = (self._features(value) for value in islice(sample, self.sample))
             found["record_schema"] = to_dict(infer_positions(kept))
-        if self.target is None or self.task == "regression" or self.classes:
+        if self.target is None or self.task == "regression":
             return found
+        if self.classes:
+            return {**found, "task": "classification"}
         values = [v for path in paths for v in self._target_values(path) if not _is_absent(v)]
         is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
         task = self.task or ("regression" if is_number else "classification")
         if task == "classification":
-            names = sorted(set(map(_class_name, values)))
+            names = sorted(set(map(class_name, values)))
             if len(names) < 2:
                 raise ConfigError(
                     f"the target '{self.target.text}' has {len(names)} different values in the "
                     "files. Give two or more classes, or set data.task=regression."
                 )
-            found["class_names"] = names
+            found["class_names"] = [*positive_last(names, self.positive, self.target.name)]
+        elif self.positive is not None:
+            raise ConfigError(
+                f"data.positive is for classes, but all values of '{self.target.text}' are "
+                "numbers. Leave it out, or set data.task=classification."
+            )
         return {**found, "task": task}
 
     def _target_values(self, path: Path) -> Iterator[Any]:
@@ -173,7 +206,7 @@ class JsonAdapter(Adapter):
         if _is_absent(found):
             raise LeftOut(f"there is no '{target.text}' in the record")
         if self.classes:
-            name = _class_name(found)
+            name = class_name(found)
             if isinstance(found, list | dict) or name not in self.classes:
                 hint = did_you_mean(name, self.classes)
                 raise RecordError(
@@ -189,12 +222,6 @@ class JsonAdapter(Adapter):
 
 def _is_absent(value: Any) -> bool:
     return value is None or value is ABSENT
-
-
-def _class_name(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # 1 and 1.0 are one number to JSON
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _without(value: Any, steps: Sequence[str | int]) -> Any:

@@ -24,6 +24,12 @@ from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
 from graphfold.datasets.molecules.molecule_columns import MoleculeColumns, MoleculeRow
 from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeGraphs
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
+from graphfold.datasets.positive_class import (
+    Positive,
+    positive_last,
+    positive_of,
+    refuse_unknown_targets,
+)
 from graphfold.errors import ConfigError, RecordError, did_you_mean
 
 
@@ -47,6 +53,8 @@ class SmilesAdapter(Adapter):
             in a column of text. Only for classification.
         class_names: target -> the names of its classes in the cells, in order; by default, the
             different cells of a column without numbers, in alphabetical order.
+        positive: of two classes the one that areas, F1 and recall are about, for all targets or
+            target -> class; None for class 1, or the second of the names.
         header: whether the first line of a CSV or TSV file names the columns; otherwise they are
             `column_1`, `column_2` and so on.
         explicit_hydrogens: whether hydrogens are atoms of the graph.
@@ -106,11 +114,25 @@ class SmilesAdapter(Adapter):
         standardize: Standardize = "none",
         atom_target_columns: Sequence[str] | str = (),
         bond_target_columns: Sequence[str] | str = (),
+        positive: Positive = None,
     ) -> None:
         names, of_atoms = _listed(target_columns), _listed(atom_target_columns)
         of_bonds = _listed(bond_target_columns)
         listed = (*names, *of_atoms, *of_bonds)
-        self.class_names = cells = _checked_names(class_names or {}, listed)
+        self.positive, self.task = positive, task
+        refuse_unknown_targets(positive, listed)
+        if positive is not None and task != "classification":
+            raise ConfigError(
+                "data.positive is for classes. Leave it out, or set data.task=classification."
+            )
+        cells = {
+            name: positive_last(names, positive, name)
+            for name, names in _checked_names(class_names or {}, listed).items()
+        }
+        for name in listed:
+            if num_classes in (None, 2) and positive_of(positive, name) == "0":
+                cells.setdefault(name, ("1", "0"))
+        self.class_names = cells
 
         def target(name: str) -> TableTarget:
             unit, own = (units or {}).get(name), cells.get(name, ())
@@ -164,6 +186,10 @@ class SmilesAdapter(Adapter):
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """`class_names` of the targets whose cells are text in all files; see `Adapter`."""
         found = self.columns.class_names(map(self.open_table, paths))
+        for target in self.columns.targets:
+            if target.name not in self.class_names:
+                numbers = [str(code) for code in range(target.num_classes or 2)]
+                positive_last(found.get(target.name, numbers), self.positive, target.name)
         return {"class_names": {**self.class_names, **found}} if found else {}
 
     def without_targets(self) -> SmilesAdapter:

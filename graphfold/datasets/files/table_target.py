@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from graphfold.dag import Column
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.datasets.files.json_documents import finite_number
+from graphfold.datasets.positive_class import class_name
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 
 #: Cells of a value that was not measured.
@@ -103,6 +104,8 @@ class TableTarget:
         if cell in MISSING_CELLS:
             return None
         if self.class_names:
+            if cell not in self.class_names and self.is_number(cell):
+                cell = class_name(float(cell))  # 1.0 is the class 1
             if cell not in self.class_names:
                 fault = f"is not one of the classes {', '.join(self.class_names)}"
                 raise self.refuse(cell, fault, "Correct the cell or class_names")

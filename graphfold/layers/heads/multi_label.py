@@ -74,7 +74,7 @@ class MultiLabelHead(Head):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Areas first, by which the field judges."""
-        return ("roc_auc", "pr_auc", "accuracy", "mcc", "ece")
+        return ("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc", "ece")
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:

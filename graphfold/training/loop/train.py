@@ -30,7 +30,7 @@ from graphfold.training.loop.fit_once import fit_once
 from graphfold.training.loop.learner import Learner
 from graphfold.training.process.process import prepare_process
 from graphfold.training.report.report import write_report
-from graphfold.training.report.tables import describe_data, metrics_table
+from graphfold.training.report.tables import describe_data, describe_positive, metrics_table
 from graphfold.training.run.best_and_last import write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
@@ -266,6 +266,9 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     write_report(folder, trained, data, rows, metrics, history)
     print(metrics_table(metrics))
+    positive = describe_positive(trained.model.head, data.source.spec().make().class_names)
+    if positive is not None:
+        print(positive)
     print(f"report: {folder.report}", flush=True)
     return metrics
 

@@ -18,6 +18,7 @@ from graphfold.training.report.tables import (
     MOST_CLASSES,
     by_part,
     describe_data,
+    describe_positive,
     format_confusion,
     format_value,
 )
@@ -74,6 +75,7 @@ def write_report(
         _tiles(str(config["monitor"]), metrics),
         _section("Curves", _card(draw_curves(history, config["monitor"]))),
         _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
+        *_positive(trained),
         *(_of_test(trained, data, rows["test"]) if "test" in rows else ()),
         _section("Data", _card(f"<pre>{escape(describe_data(data))}</pre>")),
         _folded("Config", yaml.safe_dump(config, sort_keys=False, allow_unicode=True)),
@@ -85,6 +87,13 @@ def write_report(
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
     write_text(folder.report, page)
+
+
+def _positive(trained: TrainedModel) -> Iterator[str]:
+    """The classes that metrics of yes or no are about."""
+    told = describe_positive(trained.model.head, Predictor(trained).adapter.class_names)
+    if told is not None:
+        yield f"<p class='note'>{escape(told)}</p>"
 
 
 def _of_test(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Iterator[str]:

@@ -8,6 +8,8 @@ from heapq import nlargest
 from graphfold.datasets.features.input_scaler import missing_inputs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import LeftOut, count_of
+from graphfold.layers.heads.head import Head
+from graphfold.layers.heads.target_prediction import ClassNames
 
 #: How many bad records are shown before "and N more".
 _SHOWN = 3
@@ -47,6 +49,18 @@ def describe_policy(calls: Mapping[str, float]) -> str:
 def metrics_table(metrics: Mapping[str, float | None]) -> str:
     """The metrics, a row for each name and a column for each part."""
     return format_table(by_part(metrics))
+
+
+def describe_positive(head: Head, names: ClassNames) -> str | None:
+    """The classes that areas, F1 and recall are about; None where no answer is yes or no."""
+    if head.task != "binary":
+        return None
+    labels = {column.name: head.labels(column, names) for column in head.columns}
+    positive = {name: str(both[1]) for name, both in labels.items() if len(both) == 2}
+    if len({*positive.values()}) == 1:
+        return f"positive class: {next(iter(positive.values()))}"
+    told = ", ".join(f"{label} of {name}" for name, label in positive.items())
+    return f"positive classes: {told}" if told else None
 
 
 def by_part(metrics: Mapping[str, float | None]) -> dict[str, dict[str, float | None]]:

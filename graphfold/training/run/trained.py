@@ -105,6 +105,12 @@ class TrainedModel:
                     f"data.{name} cannot be changed for a trained model, which keeps what training "
                     "made of it. Leave it out, or train again."
                 )
+        for name in ("class_names", "positive"):
+            if name in settings and settings[name] != config.get(name):
+                raise ConfigError(
+                    f"data.{name} cannot be changed for a trained model, whose classes have their "
+                    "order from training. Leave it out, or train again."
+                )
         return DataModule(**{**config, **settings})
 
     def score(self, data: DataModule, part: str) -> EvalRows:

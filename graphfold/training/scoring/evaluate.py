@@ -18,6 +18,7 @@ from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process
 from graphfold.training.report.tables import (
     describe_data,
+    describe_positive,
     format_confusion,
     format_table,
     metrics_table,
@@ -47,6 +48,8 @@ def evaluate_command(args: argparse.Namespace) -> int:
     if args.json is not None:
         write_json(args.json, found.flat())
     print(metrics_table(found.metrics))
+    if found.positive is not None:
+        print(found.positive)
     for part, scores in found.classes.items():
         print(f"\nclasses of {part}\n{format_table(scores)}")
         for target, counts in found.confusions[part].items():
@@ -94,6 +97,7 @@ class _Evaluation(NamedTuple):
     classes: dict[str, dict[str, Metrics]]  # part -> score -> class -> value
     # part -> target -> predicted class -> true class -> how many
     confusions: dict[str, dict[str, dict[str, Metrics]]]
+    positive: str | None  # which classes metrics of yes or no are about
 
     def flat(self) -> Metrics:
         """The metrics, PART/SCORE/CLASS, and PART/confusion/TRUE/PREDICTED."""
@@ -139,11 +143,11 @@ def _evaluate(
     if verbose:
         print(describe_data(data))
     classes, confusions = {}, {}
+    head, names = trained.model.head, data.source.spec().make().class_names
     if per_class:
-        head, names = trained.model.head, data.source.spec().make().class_names
         classes = {part: class_metrics(head, of, names) for part, of in rows.items()}
         confusions = {part: confusion_counts(head, of, names) for part, of in rows.items()}
-    found = _Evaluation(metrics, classes, confusions)
+    found = _Evaluation(metrics, classes, confusions, describe_positive(head, names))
     warn_of_undefined(found.flat())
     return found
 

@@ -1,0 +1,215 @@
+"""Which class is positive, and all that is said of classes, computed again from predictions.csv."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from training.tiny_runs import MOLECULES, read_json, run, train
+
+reference = pytest.importorskip("sklearn.metrics")
+
+SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "calibration.method=none"]
+PARTS = ("train", "train", "val", "test")
+METRICS = (
+    *("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc"),
+    *("recall_at_fpr_1", "recall_at_fpr_5", "recall_at_fpr_10"),
+)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def recomputed(y: Any, p: Any) -> dict[str, float | None]:
+    """`METRICS` of true answers and probabilities of yes."""
+    y, p = np.array(y, bool), np.array(p)
+    answer = p > 0.5
+    found: dict[str, float | None] = dict.fromkeys(METRICS)
+    found["accuracy"] = reference.accuracy_score(y, answer)
+    found["macro_f1"] = reference.f1_score(y, answer, average="macro")
+    if y.any() or answer.any():
+        found["f1"] = reference.f1_score(y, answer)
+    if y.any():
+        found["pr_auc"] = reference.average_precision_score(y, p)
+    if y.any() and not y.all():
+        found["roc_auc"] = reference.roc_auc_score(y, p)
+        found["mcc"] = reference.matthews_corrcoef(y, answer)
+        false, true, _ = reference.roc_curve(y, p, drop_intermediate=False)
+        for percent in (1, 5, 10):
+            found[f"recall_at_fpr_{percent}"] = true[false <= percent / 100].max()
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Molecules with three targets of two classes: of text, with holes, and one class alone."""
+    folder = tmp_path_factory.mktemp("classes")
+    lines = ["smiles,kind,active,rare,w,split"]
+    for row in range(120):
+        smiles, part = "C" * (row // 10) + MOLECULES[row % 10], PARTS[row % 4]
+        kind = ("blocked", "allowed")[row % 7 < 3]
+        active = "" if row % 5 == 3 else int(row % 3 == 0)
+        rare = int(part == "train" and row % 6 == 0)
+        lines.append(f"{smiles},{kind},{active},{rare},{row % 3},{part}")
+    (folder / "m.csv").write_text("\n".join(lines) + "\n")
+    records = [
+        json.dumps({"n": [row % 5, row % 3], "verdict": ("mal", "ok")[row % 3 > 0]})
+        for row in range(120)
+    ]
+    (folder / "r.jsonl").write_text("\n".join(records))
+    return folder
+
+
+def table(home: Path, name: str, *more: str) -> Path:
+    return train(
+        home / name, "data=smiles", "model=dmpnn", f"data.path={home}/m.csv", *SMALL,
+        "data.task=classification", "data.split=given", "data.split_column=split", *more,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def several(home: Path) -> Path:
+    return table(
+        home, "several", "data.target_columns=[kind,active,rare]", "data.weight_column=w",
+        "data.positive={kind: blocked, active: 0}", f"metrics=[{','.join(METRICS)}]",
+    )  # fmt: skip
+
+
+POSITIVE = {"kind": "blocked", "active": "0", "rare": "1"}
+
+
+def test_metrics_are_those_of_the_positive_class(several: Path) -> None:
+    metrics, rows = read_json(several / "metrics.json"), read(several / "predictions.csv")
+    for part in ("val", "test"):
+        found = {}
+        for name, positive in POSITIVE.items():
+            own = [r for r in rows if r["part"] == part and r[f"{name}_measured"]]
+            assert len(own) == (24 if name == "active" else 30)
+            y = [row[f"{name}_measured"] == positive for row in own]
+            found[name] = recomputed(y, [float(row[f"{name}_prob_{positive}"]) for row in own])
+        for metric in METRICS:
+            values = [found[name][metric] for name in POSITIVE]
+            for name, value in zip(POSITIVE, values, strict=True):
+                wanted = None if value is None else pytest.approx(value, abs=1e-6)
+                assert metrics[f"{part}/{metric}/{name}"] == wanted, (metric, name)
+            known = [value for value in values if value is not None]
+            mean = pytest.approx(np.mean(known), abs=1e-6) if known else None
+            assert metrics[f"{part}/{metric}"] == mean
+        assert found["rare"]["roc_auc"] is None
+
+
+def test_tables_and_report_name_the_positive_class(
+    several: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evaluate", several, "--split", "test") == 0
+    told = "positive classes: blocked of kind, 0 of active, 1 of rare"
+    assert told in capsys.readouterr().out
+    assert told in (several / "report.html").read_text()
+
+
+def test_scores_of_each_class_are_those_of_scikit_learn(
+    several: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = home / "classes.json"
+    assert run("evaluate", several, "--split", "test", "--per-class", "--json", out) == 0
+    found = read_json(out)
+    rows = [row for row in read(several / "predictions.csv") if row["part"] == "test"]
+    for name, labels in {"kind": ["allowed", "blocked"], "active": ["1", "0"]}.items():
+        own = [row for row in rows if row[f"{name}_measured"]]
+        y, answer = ([row[f"{name}_{what}"] for row in own] for what in ("measured", "pred"))
+        scores = reference.precision_recall_fscore_support(
+            y, answer, labels=labels, zero_division=np.nan
+        )
+        for score, values in zip(("precision", "recall", "f1", "support"), scores, strict=True):
+            for label, value in zip(labels, values, strict=True):
+                wanted = None if np.isnan(value) else pytest.approx(value)
+                assert found[f"test/{score}/{name}/{label}"] == wanted
+        counts = reference.confusion_matrix(y, answer, labels=labels)
+        for true, line in zip(labels, counts, strict=True):
+            for predicted, count in zip(labels, line, strict=True):
+                assert found.get(f"test/confusion/{name}/{true}/{predicted}", 0) == count
+
+
+def test_the_other_positive_class_turns_probabilities_round(home: Path) -> None:
+    """The same run but for the name of yes: areas of the other class."""
+    auc = {}
+    for positive in ("allowed", "blocked"):
+        more = ["data.target_columns=[kind]", f"data.positive={positive}"]
+        folder = table(home, positive, *more)
+        rows = [row for row in read(folder / "predictions.csv") if row["part"] == "test"]
+        y = [row["kind_measured"] == positive for row in rows]
+        p = [float(row[f"kind_prob_{positive}"]) for row in rows]
+        auc[positive] = reference.roc_auc_score(y, p)
+        assert read_json(folder / "metrics.json")["test/roc_auc"] == pytest.approx(auc[positive])
+    given = table(home, "given", "data.target_columns=[kind]",
+                  "data.class_names={kind: [blocked, allowed]}")  # fmt: skip
+    metrics = read_json(given / "metrics.json")
+    assert metrics == read_json(home / "allowed" / "metrics.json")
+
+
+def records(home: Path, name: str, *more: str) -> Path:
+    words = ["data=json", f"data.path={home}/r.jsonl", "data.target=$.verdict", *SMALL]
+    return train(home / name, *words, "data.fractions=[0.4,0.3,0.3]", *more)
+
+
+def test_the_positive_class_of_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which of the two is positive follows the option, however the classes are ordered."""
+    runs = {
+        "later": ((), "ok"),
+        "positive": (("data.positive=mal",), "mal"),
+        "named": (("data.class_names=[ok,mal]",), "mal"),
+        "both": (("data.class_names=[mal,ok]", "data.positive=mal"), "mal"),
+    }
+    for name, (more, positive) in runs.items():
+        folder = records(home, name, *more)
+        assert f"positive class: {positive}\n" in capsys.readouterr().out
+        rows = [row for row in read(folder / "predictions.csv") if row["part"] == "test"]
+        y = [row["verdict_measured"] == positive for row in rows]
+        found = recomputed(y, [float(row[f"verdict_prob_{positive}"]) for row in rows])
+        metrics = read_json(folder / "metrics.json")
+        for metric in ("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc"):
+            assert metrics[f"test/{metric}"] == pytest.approx(found[metric], abs=1e-6), metric
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("data.positive=alowed",), "classes of 'kind' are allowed and blocked. Did you mean"),
+        (("data.positive={kindd: allowed}",), "names 'kindd', which is no target. Did you mean"),
+        (("data.task=regression", "data.positive=1"), "data.positive is for classes"),
+        (("data.target_columns=[active]", "data.positive=yes"), "of 'active' are 0 and 1"),
+        (
+            ("data.class_names={kind: [a,b,c]}", "data.positive=a"),
+            "'kind' has 3 classes, of which none is the positive one",
+        ),
+    ],
+)
+def test_wrong_positive_classes_are_refused(
+    more: tuple[str, ...], message: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["data=smiles", f"data.path={home}/m.csv", "data.target_columns=[kind]"]
+    words += ["data.task=classification", f"data.cache_dir={home}/cache", *more]
+    assert run("train", *words, f"hydra.run.dir={home}/refused") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_classes_of_a_trained_model_keep_their_order(
+    several: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for setting in ("positive=allowed", "class_names={kind: [blocked,allowed]}"):
+        assert run("evaluate", several, "--data", home / "m.csv", "--set", setting) == 2
+        assert "cannot be changed for a trained model" in capsys.readouterr().err
+    words = ["data=json", f"data.path={home}/r.jsonl", "data.target='$.n[0]'"]
+    words += [f"data.cache_dir={home}/cache", f"hydra.run.dir={home}/refused"]
+    for more, message in {
+        "data.positive=1": "data.positive is for classes, but all values of",
+        "data.task=regression data.class_names=[a,b]": "but data.task is regression",
+    }.items():
+        assert run("train", *words, *more.split()) == 2
+        assert message in capsys.readouterr().err
