@@ -22,10 +22,13 @@ class Vocabulary:
     Args:
         words: the words in order of their ids.
         lowercase: whether words are looked up in lower case.
+        known: the share of the values of the training part that have an id of their own; None of a
+            vocabulary that was stored before this was counted.
     """
 
     words: tuple[str, ...]
     lowercase: bool = False
+    known: float | None = None
 
     def __len__(self) -> int:
         return len(self.words) + 1
@@ -56,12 +59,12 @@ class Vocabulary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and values, ready for JSON."""
-        return {"words": list(self.words), "lowercase": self.lowercase}
+        return {"words": list(self.words), "lowercase": self.lowercase, "known": self.known}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Vocabulary:
         """The vocabulary that `to_dict` describes."""
-        return Vocabulary(tuple(data["words"]), data["lowercase"])
+        return Vocabulary(tuple(data["words"]), data["lowercase"], data.get("known"))
 
 
 def fit_vocabulary(
@@ -83,7 +86,9 @@ def fit_vocabulary(
     counts = count_words(codes, words, lowercase)
     kept = [word for word, count in counts.items() if count >= min_count]
     kept.sort(key=lambda word: (-counts[word], word))
-    return Vocabulary(tuple(kept[:max_size]), lowercase)
+    kept = kept[:max_size]
+    known = sum(counts[word] for word in kept) / max(codes.numel(), 1)
+    return Vocabulary(tuple(kept), lowercase, known)
 
 
 def count_words(codes: Tensor, words: Sequence[str], lowercase: bool = False) -> Counter[str]:

@@ -14,6 +14,7 @@ from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
+from graphfold.datasets.features.unknown_values import UnknownValues
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file
 from graphfold.layers.heads.target_prediction import TargetPrediction
@@ -62,7 +63,9 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
         prepare_process(predictor.trained.checkpoint.config)
         if args.input.is_file() and args.input.stat().st_size < SMALL_FILE:
             predictor.trained.model.network.fuse = False
+        predictor.unknown = UnknownValues(predictor.trained.spec)
         good, bad = to_file(predictor, args.input)
+    predictor.unknown.warn()
     print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)

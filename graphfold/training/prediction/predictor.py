@@ -15,6 +15,7 @@ from graphfold.batching import Batch
 from graphfold.batching.scheduling.schedule_report import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
+from graphfold.datasets.features.unknown_values import UnknownValues
 from graphfold.datasets.parsing.parser import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
@@ -81,6 +82,7 @@ class Predictor:
             `BATCH_SIZE`, whichever is larger.
         num_workers: processes that read files, as in `read_chunks`.
         num_changed: how many records were changed before they were predicted, so far.
+        unknown: counts the values that the model has not learnt; None for no count.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Predictor:
         self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
         self.num_workers = data.num_workers
         self.num_changed = 0
+        self.unknown: UnknownValues | None = None
         self.share = data.share  # "auto" until there is a record to try it with
         self.policy = data.policy  # likewise
 
@@ -287,6 +290,8 @@ class Predictor:
         """A batch of some graphs, as the adapter reads them, on the device of the model."""
         trained = self.trained
         encoded = trained.spec.encode(dag)
+        if self.unknown is not None:
+            self.unknown.add(encoded)
         if self.share == "auto":
             self.share = can_share(trained.model)
         # In one graph few nodes are equal: to find them takes longer than to compute them.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from graphfold.datasets.features.unknown_values import UnknownValues
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, DataError
@@ -139,6 +140,7 @@ def _evaluate(
     else:
         data = trained.data({**settings, "path": str(path)})
         data.prepare_for_scoring(trained.spec)
+        _warn_of_unknown_values(data)
         metrics, rows = _score_new(trained, data)
     if verbose:
         print(describe_data(data))
@@ -150,6 +152,12 @@ def _evaluate(
     found = _Evaluation(metrics, classes, confusions, describe_positive(head, names))
     warn_of_undefined(found.flat())
     return found
+
+
+def _warn_of_unknown_values(data: DataModule) -> None:
+    unknown = UnknownValues(data.spec)
+    unknown.add(data.encoded())
+    unknown.warn()
 
 
 def score_part(trained: TrainedModel, data: DataModule, part: str) -> tuple[Metrics, EvalRows]:

@@ -90,6 +90,21 @@ def test_conllu_comes_back_byte_for_byte_but_for_the_column(tagger: Path, tmp_pa
         assert new.split("\t") == [*cells[:3], tag, *cells[4:]]
 
 
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_file_without_what_the_model_reads_is_warned_of(
+    command: str, tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.conllu"
+    path.write_text("1\tx\t_\tDET\t_\t_\t2\t_\t_\t_\n2\ty\t_\tX\t_\t_\t0\troot\t_\t_\n")
+    words = [path, "--output", tmp_path / "out"] if command == "predict" else ["--data", path]
+    assert run(command, tagger, *words) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "never seen" in line]
+    assert len(told) == 2
+    assert "training: 2 of 2 values of 'form' of word (100%" in told[0]
+    assert "training: 1 of 1 value of 'deprel' of inputs (100%" in told[1]
+    assert all("in 1 of 1 record." in line for line in told)
+
+
 def test_standard_output_takes_any_byte(
     tagger: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -1,0 +1,66 @@
+"""Counts of unknown values against a count by hand, and when a warning comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphfold.dag import TypedDAG, select
+from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapters.conllu import ConlluAdapter
+from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.datasets.features.unknown_values import UnknownValues
+
+
+def sentences(*relations: str) -> TypedDAG:
+    """Sentences of three words, whose two dependents have one relation, such as `det`."""
+    adapter = ConlluAdapter()
+    texts = [
+        f"1\ta\t_\tX\t_\t_\t2\t{name}\t_\t_\n2\tb\t_\tX\t_\t_\t0\troot\t_\t_\n"
+        f"3\tc\t_\tX\t_\t_\t2\t{name}\t_\t_\n"
+        for name in relations
+    ]
+    return read_records(adapter, Path(), map(adapter.record_of, texts)).dag
+
+
+def count(trained: TypedDAG, new: TypedDAG, batches: int = 1, **options: int) -> list[str]:
+    """What is said of some graphs, which come in batches, to a model of others."""
+    spec = FeatureSpec.fit(trained, **options)
+    unknown = UnknownValues(FeatureSpec.from_dict(spec.to_dict()))
+    for first in range(batches):
+        unknown.add(spec.encode(select(new, range(first, new.num_graphs, batches))))
+    return unknown.sentences()
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_missing_and_new_values_are_counted_by_record(batches: int) -> None:
+    trained = sentences("det", "obj")
+    assert count(trained, trained, batches) == []
+    (said,) = count(trained, sentences("det", "_", "new"), batches)
+    assert said.startswith("missing or never seen in training: 4 of 6 values of 'deprel' of inputs")
+    assert "(67%; in training 0%), in 2 of 3 records." in said
+
+
+def test_few_new_values_are_ordinary() -> None:
+    trained = sentences("det", "obj")
+    assert count(trained, sentences(*["det"] * 4, "new")) == []  # a fifth
+    assert count(trained, sentences(*["det"] * 3, "new"))  # a quarter
+
+
+def test_what_training_lacked_may_be_absent() -> None:
+    half = sentences("det", "_")
+    assert count(half, sentences("_", "det")) == []
+    assert count(half, sentences("_", "_"))
+    rare = sentences("det", "det", "obj")
+    assert count(rare, sentences("obj", "det"), min_count=3) == []  # a third had no id there
+    assert count(sentences("_"), sentences("_")) == []
+
+
+def test_a_spec_of_before_says_nothing() -> None:
+    spec = FeatureSpec.fit(sentences("det"))
+    old = {key: replace(v, known=None) for key, v in spec.vocabularies.items()}
+    unknown = UnknownValues(replace(spec, vocabularies=old))
+    unknown.add(spec.encode(sentences("new")))
+    assert unknown.sentences() == []
