@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -66,7 +67,8 @@ def read_chunks(
         chunk_size: how many records are parsed together.
 
     Raises:
-        DataError: if the file cannot be used, or a worker process dies.
+        DataError: if the file cannot be used, a worker process dies, or the adapter or its records
+            cannot be pickled for the workers.
         RecordError: for a bad record under "raise".
     """
     job = Job(adapter, path, on_error, finish)
@@ -106,16 +108,18 @@ def _read_in_parallel(
         initargs=(os.getpid(),),
     )
     waiting: deque[Future[Result]] = deque()
+    is_done = False
     try:
         for chunk in _until_it_breaks_off(chunks):
             if isinstance(chunk, GraphfoldError):
                 # A bad record before the place where the file breaks off is reported first.
                 yield from (future.result() for future in waiting)
                 raise chunk
-            waiting.append(executor.submit(job.read, chunk))
+            waiting.append(executor.submit(_read_pickled, _pickled(job, chunk)))
             if len(waiting) > 2 * workers:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
+        is_done = True
     except BrokenProcessPool as error:
         raise DataError(
             f"{job.path}: a process that was reading it died; it may have run out of memory. "
@@ -123,7 +127,31 @@ def _read_in_parallel(
             path=str(job.path),
         ) from error
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        # An error is reported at once, whatever the workers are still busy with.
+        executor.shutdown(wait=is_done, cancel_futures=True)
+
+
+def _pickled(job: Job[Result], records: list[Record]) -> bytes:
+    """What a worker gets, pickled here: what fails in the executor's own thread may stop it.
+
+    Raises:
+        DataError: if the adapter or a record cannot be pickled.
+    """
+    try:
+        return pickle.dumps((job, records))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise DataError(
+            f"{job.path}: {type(job.adapter).__name__} or its records cannot be sent to other "
+            f"processes ({error}). Set data.num_workers=0, or keep lambdas, open files and locks "
+            "out of them.",
+            path=str(job.path),
+        ) from error
+
+
+def _read_pickled(job_and_records: bytes) -> Any:
+    """`Job.read` in a worker."""
+    job, records = pickle.loads(job_and_records)
+    return job.read(records)
 
 
 def _until_it_breaks_off(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -19,6 +20,12 @@ from graphfold.errors import ConfigError
 @pytest.mark.parametrize("name", sorted(ADAPTERS))
 def test_every_adapter_can_be_made(name: str) -> None:
     assert make_adapter(name).schema.types
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTERS))
+def test_every_adapter_goes_to_other_processes(name: str) -> None:
+    adapter = make_adapter(name)
+    assert pickle.loads(pickle.dumps(adapter)).schema == adapter.schema
 
 
 def test_options_reach_the_adapter() -> None:

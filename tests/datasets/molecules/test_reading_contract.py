@@ -282,3 +282,21 @@ def test_the_processes_do_not_matter(
     assert [r.kept for r in here] == [r.kept for r in there]
     assert [str(e) for r in here for e in r.skipped] == [str(e) for r in there for e in r.skipped]
     assert difference(collate([r.dag for r in here]), collate([r.dag for r in there])) is None
+
+
+@pytest.mark.parametrize("features", FEATURE_SETS)
+def test_every_feature_set_goes_to_other_processes(features: str, tmp_path: Path) -> None:
+    adapter = SmilesAdapter(features=features, directed_bonds=True)
+    file = tmp_path / "m.csv"
+    file.write_text("smiles\n" + "\n".join(STRANGE) + "\n")
+    here, there = (
+        collate(
+            [
+                chunk.unpack(adapter.schema).dag
+                for chunk in read_chunks(adapter, file, carry, "skip", workers, chunk_size=16)
+            ]
+        )
+        for workers in (0, 1)
+    )
+    assert here.num_graphs > 16
+    assert difference(here, there) is None

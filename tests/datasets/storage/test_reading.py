@@ -100,6 +100,57 @@ def test_a_worker_that_dies_is_reported(file: Path) -> None:
         list(read_chunks(Dies(), file, identity, "skip", 2))
 
 
+class HoldsLambda(PostfixAdapter):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = lambda number: number + 1
+
+
+class LambdaRecords(PostfixAdapter):
+    """Its records cannot be pickled from the third chunk on."""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        for number, record in enumerate(super().records(path)):
+            yield record if number < 2 * CHUNK_SIZE else Record(record.line, lambda: record)
+
+
+@pytest.mark.parametrize("adapter", [HoldsLambda, LambdaRecords])
+def test_what_cannot_be_pickled_is_reported(adapter: type[PostfixAdapter], file: Path) -> None:
+    match = rf"f\.txt: {adapter.__name__} or its records cannot be sent to other processes .*lambda"
+    with pytest.raises(DataError, match=match):
+        list(read_chunks(adapter(), file, identity, "skip", 2))
+
+
+class WaitsForTheParent(PostfixAdapter):
+    """Has a bad first record; the second chunk is busy until the parent has reported it."""
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        if record.line == 1:
+            raise RecordError("the first record is bad")
+        if record.line == CHUNK_SIZE + 1:
+            wait_for(self.folder / "reported") or (self.folder / "gave up").touch()
+        super().parse(record, graph)
+
+
+def test_an_error_waits_for_no_worker(file: Path, tmp_path: Path) -> None:
+    adapter = WaitsForTheParent()
+    adapter.folder = tmp_path
+    with pytest.raises(RecordError, match="the first record is bad"):
+        next(read_chunks(adapter, file, identity, "raise", 2))
+    (tmp_path / "reported").touch()
+    assert not (tmp_path / "gave up").exists()
+
+
+def wait_for(path: Path) -> bool:
+    for _ in range(300):
+        if path.exists():
+            return True
+        time.sleep(0.1)
+    return False
+
+
 class CountsRecords(PostfixAdapter):
     """Remembers, in this process, which records were cut."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from rdkit.Chem.rdchem import Atom, BondType, HybridizationType
 
 from graphfold.dag import Column
-from graphfold.datasets.molecules.features.facts import AtomFacts
+from graphfold.datasets.molecules.features.facts import AtomFacts, BondFacts
 from graphfold.datasets.molecules.features.feature_set import FeatureSet
 
 
@@ -90,9 +90,19 @@ def _atom(elements: Iterable[int], hybrids: Iterable[Hashable]) -> tuple[OneHot 
     )
 
 
+class NoBond:
+    """0 for every bond: the place that chemprop sets where there is no bond."""
+
+    column = Column("no_bond", "bool")
+
+    def value(self, facts: BondFacts) -> bool:
+        """0."""
+        return False
+
+
 _ORDERS = (BondType.SINGLE, BondType.DOUBLE, BondType.TRIPLE, BondType.AROMATIC)
 _BOND = (
-    Flag("no_bond", lambda bond: False),  # what chemprop sets where there is no bond
+    NoBond(),
     OneHot("order", attrgetter("order"), _ORDERS, has_other=False),
     Flag("conjugated", attrgetter("conjugated")),
     Flag("in_ring", attrgetter("in_ring")),
