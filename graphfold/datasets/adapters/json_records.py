@@ -51,6 +51,7 @@ class JsonAdapter(Adapter):
         record_schema: what stands at each place: the mapping that `check-adapter` prints, or the
             name of a YAML or JSON file with it. None infers it.
         sample: how many records it is inferred from.
+        most_values: the most values of a record, inner ones and keys counted: each may be a node.
 
     Raises:
         ConfigError: if a path or the schema cannot be read, or an option has no use.
@@ -68,11 +69,12 @@ class JsonAdapter(Adapter):
         record_schema: Mapping[str, Any] | str | None = None,
         sample: int = 1_000,
         positive: Positive = None,
+        most_values: int = 200_000,
     ) -> None:
         if sample < 1:
             raise ConfigError(f"sample is {sample}. Give at least 1.")
         self.target = None if target is None else JsonPath(target)
-        self.task, self.sample = task, sample
+        self.task, self.sample, self.most_values = task, sample, most_values
         self.ignored = [JsonPath(path) for path in ignore]
         if self.target is not None:
             self.ignored.append(self.target)
@@ -118,11 +120,21 @@ class JsonAdapter(Adapter):
 
     def _cut(self, path: Path) -> Iterator[Record]:
         for file in self.sources(path):
-            yield from (Record(*document) for document in scan_documents(file))
+            yield from (self._record(*document) for document in scan_documents(file))
 
     def record_of(self, item: Any) -> Record:
         """A string holds JSON; anything else is taken as the value itself."""
-        return super().record_of(item) if isinstance(item, str) else Record(1, item)
+        return super().record_of(item) if isinstance(item, str) else self._record(1, item)
+
+    def _record(self, line: int, value: Any, fault: RecordError | None = None) -> Record:
+        """The record of a value; without it, where there are too many values in it."""
+        if fault is None and _has_more_values(value, self.most_values):
+            fault = RecordError(
+                f"the record has more than {self.most_values:,} values",
+                "Set data.most_values to read larger ones, or data.on_error=skip.",
+            )
+            value = None
+        return Record(line, value, fault)
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """The schema from the first records of the first file, the classes from all files."""
@@ -222,6 +234,21 @@ class JsonAdapter(Adapter):
 
 def _is_absent(value: Any) -> bool:
     return value is None or value is ABSENT
+
+
+def _has_more_values(value: Any, most: int) -> bool:
+    """Whether there are more than so many values in a value, itself and keys counted."""
+    waiting = [value]
+    count = 1
+    while waiting and count <= most:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            count += 2 * len(item)
+            waiting += item.values()
+        elif isinstance(item, Sequence) and not isinstance(item, str):
+            count += len(item)
+            waiting += item
+    return count > most
 
 
 def _without(value: Any, steps: Sequence[str | int]) -> Any:

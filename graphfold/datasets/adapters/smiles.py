@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rdkit import Chem
 
-from graphfold.dag import Column, GraphBuilder, Schema
+from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
 from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record
 from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import TableTarget
@@ -30,7 +30,7 @@ from graphfold.datasets.positive_class import (
     positive_of,
     refuse_unknown_targets,
 )
-from graphfold.errors import ConfigError, RecordError, did_you_mean
+from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean, shortened
 
 
 class SmilesAdapter(Adapter):
@@ -79,6 +79,8 @@ class SmilesAdapter(Adapter):
             `target_columns`.
         bond_target_columns: the columns of targets of bonds, likewise. The outputs are then nodes
             of type `bond_ends`, one for each bond, whose inputs are its two atoms.
+        longest_smiles: the most characters of a SMILES; RDKit takes time that grows with the square
+            of the atoms and more.
 
     Raises:
         ConfigError: if a column is asked for twice, or options contradict each other.
@@ -115,6 +117,7 @@ class SmilesAdapter(Adapter):
         atom_target_columns: Sequence[str] | str = (),
         bond_target_columns: Sequence[str] | str = (),
         positive: Positive = None,
+        longest_smiles: int = 20_000,
     ) -> None:
         names, of_atoms = _listed(target_columns), _listed(atom_target_columns)
         of_bonds = _listed(bond_target_columns)
@@ -150,6 +153,7 @@ class SmilesAdapter(Adapter):
             split=split_column,
         )
         self.header = header
+        self.longest_smiles = longest_smiles
         self.reads_targets = True
         self.descriptors = Descriptors(descriptors or (), morgan_radius, fingerprint_size)
         self.explicit_hydrogens = explicit_hydrogens
@@ -191,6 +195,17 @@ class SmilesAdapter(Adapter):
                 numbers = [str(code) for code in range(target.num_classes or 2)]
                 positive_last(found.get(target.name, numbers), self.positive, target.name)
         return {"class_names": {**self.class_names, **found}} if found else {}
+
+    def notes(self, dag: TypedDAG) -> list[str]:
+        """The number of molecules with dummy atoms, which are read as atoms of no element."""
+        texts = dag.strings("graph", "smiles")
+        count = sum("*" in text.partition("|")[0] for text in texts if text is not None)
+        if not count:
+            return []
+        return [
+            f"dummy atoms, as of polymers or attachment points: '*' stands in "
+            f"{count_of(count, 'molecule')}, and is read as an atom of unknown element"
+        ]
 
     def without_targets(self) -> SmilesAdapter:
         """A copy for prediction: the same schema, but targets are neither needed nor read."""
@@ -249,6 +264,7 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
+        self._refuse_long(row.smiles)
         molecule = read_in_silence(row.smiles, self.explicit_hydrogens, self.computes_more)
         columns: dict[str, Any] = {"smiles": row.smiles.strip(), **inputs, **values}
         if not self.computes_more:
@@ -258,6 +274,15 @@ class SmilesAdapter(Adapter):
             if changed is not None:
                 molecule = read_in_silence(changed, self.explicit_hydrogens, True)
         return molecule, {**columns, **self._computed(molecule)}
+
+    def _refuse_long(self, smiles: str) -> None:
+        length = len(smiles.strip())
+        if length > self.longest_smiles:
+            raise RecordError(
+                f"the SMILES '{shortened(smiles)}' has {length:,} characters, and "
+                f"{self.longest_smiles:,} are read",
+                f"Set data.longest_smiles={length} to read it, or data.on_error=skip.",
+            )
 
     def _computed(self, molecule: Chem.Mol) -> dict[str, Any]:
         """The columns that are computed of the molecule that the graph is made of."""

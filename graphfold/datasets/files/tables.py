@@ -44,6 +44,7 @@ class Table:
         read: begins a new reading of its rows.
         header_line: the line of the header; None where no line is one.
         smiles_column: the column of SMILES, where the kind of file says which one it is.
+        name_column: the column of the names of records, likewise.
 
     Raises:
         DataError: if there are more than `MOST_COLUMNS` columns.
@@ -56,6 +57,7 @@ class Table:
         read: Callable[[], Iterator[Row]],
         header_line: int | None = None,
         smiles_column: str | None = None,
+        name_column: str | None = None,
     ) -> None:
         if len(columns) > MOST_COLUMNS:
             raise DataError(
@@ -68,6 +70,7 @@ class Table:
         self.columns = tuple(columns)
         self.header_line = header_line
         self.smiles_column = smiles_column
+        self.name_column = name_column
         self._read = read
 
     def rows(self) -> Iterator[Row]:
@@ -121,7 +124,8 @@ def open_table(path: Path, has_header: bool = True) -> Table:
     - `.smi`: a SMILES, then blank or tab, then a name; the columns are `smiles` and `name`. There
       is no header, and blank lines are no records.
     - `.parquet`: values become text: missing ones are empty, booleans 1 and 0.
-    - `.sdf`, `.mol`: the column `smiles` is that of the structure, the others are its properties.
+    - `.sdf`, `.mol`: the column `smiles` is that of the structure, `title` the first line of its
+      record, the others are its properties.
     - what other packages read, see `READERS`.
 
     All but Parquet may be gzipped and then end in `.gz`.
@@ -213,7 +217,8 @@ def _fit(row: Row, num_columns: int, first_row: str) -> Row:
 def open_smi(path: Path, _: bool = True) -> Table:
     """Opens a file of SMILES and names."""
     columns = ("smiles", "name")
-    return Table(path, columns, lambda: _smi_rows(path), smiles_column=columns[0])
+    smiles, name = columns
+    return Table(path, columns, lambda: _smi_rows(path), smiles_column=smiles, name_column=name)
 
 
 def _smi_rows(path: Path) -> Iterator[Row]:

@@ -199,6 +199,10 @@ def _reason(smiles: str, explicit_hydrogens: bool) -> str:
     num_open = smiles.count("(") - smiles.count(")")
     if num_open * len(smiles) > _LONGEST_LOG:
         return f"{num_open} parentheses are never closed"
+    if ">" in smiles.replace("->", ""):
+        return "it is a reaction; only molecules are read, such as its product in another column"
+    if "{" in smiles:
+        return "it is BigSMILES of a polymer; only molecules are read, such as its repeat unit"
     with rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
         _parse(smiles, explicit_hydrogens)
     return explain(log.messages)

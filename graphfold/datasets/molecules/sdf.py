@@ -17,7 +17,15 @@ from graphfold.errors import RecordError
 
 SMILES = "smiles"
 
+TITLE = "title"
+
+#: RDKit takes time that grows with the square of the atoms and more.
+MOST_ATOMS = 10_000
+
 _END = "$$$$"
+
+#: The atoms of a structure of V3000; one of V2000 has 999 at most.
+_COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
 
 #: The first line of a property, such as `>  <logS> (1)`.
 _PROPERTY = re.compile(r">[^<]*<(.+)>")
@@ -27,15 +35,17 @@ def open_sdf(path: Path, _: bool = True) -> Table:
     """Opens an SDF file (https://en.wikipedia.org/wiki/Chemical_table_file).
 
     The first column is the canonical SMILES of each structure, as RDKit writes it, stereo centres
-    included; the others are the properties of all records in order of their first occurrence, empty
-    where a record lacks one. A property called `smiles` becomes `smiles_2`.
+    included; the second one, `title` (`title_2` where a property has that name), is the first line
+    of each record. The others are the properties of all records in order of their first occurrence,
+    empty where a record lacks one. A property called `smiles` becomes `smiles_2`.
 
     Raises:
         DataError: if the file cannot be read.
     """
     names = list(dict.fromkeys(n for lines in _records(path) for n, _ in _properties(lines)))
-    columns = (SMILES, *(f"{SMILES}_2" if name == SMILES else name for name in names))
-    return Table(path, columns, lambda: _rows(path, names), smiles_column=SMILES)
+    title = f"{TITLE}_2" if TITLE in names else TITLE
+    columns = (SMILES, title, *(f"{SMILES}_2" if name == SMILES else name for name in names))
+    return Table(path, columns, lambda: _rows(path, names), smiles_column=SMILES, name_column=title)
 
 
 def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
@@ -43,7 +53,7 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
         faults = (line.fault.fault for line in lines if line.fault is not None)
         fault, smiles = next(faults, None), ""
         try:
-            smiles = Chem.MolToSmiles(read_mol_block(_structure(lines)))
+            smiles = _smiles(_structure(lines))
         except RecordError as error:
             fault = fault or error.fault
         pairs = _properties(lines)
@@ -51,7 +61,18 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
         if len(values) < len(pairs):
             [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
             fault = fault or f"the record has the property '{twice}' twice"
-        yield Row(lines[0].number, (smiles, *(values.get(name, "") for name in names)), fault)
+        cells = (smiles, lines[0].text.strip(), *(values.get(name, "") for name in names))
+        yield Row(lines[0].number, cells, fault)
+
+
+def _smiles(block: str) -> str:
+    counts = _COUNTS.search(block)
+    if counts is not None and int(counts[1]) > MOST_ATOMS:
+        raise RecordError(
+            f"the structure has {int(counts[1]):,} atoms, and {MOST_ATOMS:,} are the most in SDF; "
+            "a table of SMILES with data.longest_smiles has no such limit"
+        )
+    return str(Chem.MolToSmiles(read_mol_block(block)))
 
 
 def _records(path: Path) -> Iterator[list[Line]]:

@@ -52,7 +52,11 @@ def in_words_of_set() -> Iterator[None]:
     try:
         yield
     except GraphfoldError as error:
-        error.message = re.sub(r"\bSet data\.(\w+)", r"Add --set \1=VALUE", error.message)
+        error.message = re.sub(
+            r"\bSet data\.(\w+)(=[\w.-]*\w)?",
+            lambda match: f"Add --set {match[1]}{match[2] or '=VALUE'}",
+            error.message,
+        )
         raise
 
 

@@ -166,3 +166,21 @@ def test_true_and_false_stand_beside_strings_and_all_other_kinds(tmp_path: Path)
         "$/x:object/k": 1,
     }
     assert dag.columns["graph"]["unseen"].tolist() == [0] * 9
+
+
+def test_a_record_of_too_many_values_is_refused(tmp_path: Path) -> None:
+    """Inner values and keys count; the limit is said, and can be changed."""
+    small, large = {"a": [1, 2]}, {"a": [1, 2, 3]}  # 5 and 6 values
+    path = write(tmp_path / "r.jsonl", [small, large])
+    adapter = JsonAdapter(most_values=5)
+    (error,) = read(adapter, path, "skip").skipped
+    assert error.reason == (
+        "the record has more than 5 values. Set data.most_values to read larger ones, or "
+        "data.on_error=skip."
+    )
+    assert error.line == 2
+    assert adapter.record_of(large).fault is not None
+    wider = JsonAdapter(most_values=6)
+    assert wider.record_of(large).fault is None
+    assert JsonAdapter().record_of({f"k{k}": k for k in range(100_000)}).fault is not None
+    assert JsonAdapter().record_of({f"k{k}": k for k in range(99_000)}).fault is None

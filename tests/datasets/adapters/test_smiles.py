@@ -15,6 +15,7 @@ from rdkit import Chem
 
 from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
+from graphfold.datasets.adapters import smiles as smiles_adapter
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
@@ -220,7 +221,13 @@ def test_symmetry_that_is_too_large_for_labels_is_no_slow_path():
         ("CCO |bad", "(RDKit gives no reason)"),
         ("Cé", "('é' is not an ASCII character)"),
         ("C\0C", "(syntax error around position 2)"),
-        ("C>>O", "(syntax error around position 2)"),
+        (
+            "CCO>>CC=O",
+            "'CCO>>CC=O' (it is a reaction; only molecules are read, such as its product",
+        ),
+        ("CCO>[Na+]>CC=O", "(it is a reaction; only"),
+        ("C->[Fe", "(syntax error around position 6)"),
+        ("CC{[$]CC[$]}O", "(it is BigSMILES of a polymer; only molecules are read"),
         ("nan", "RDKit cannot read SMILES 'nan'"),
         ("(" * 200, f"SMILES '{'(' * 80}...' (syntax error"),
     ],
@@ -235,7 +242,34 @@ def test_a_bad_smiles_is_refused_with_rdkit_s_reason(smiles, message, explicit_h
 
 def test_a_long_smiles_of_open_brackets_does_not_fill_the_memory():
     with pytest.raises(RecordError, match=r"\(50000 parentheses are never closed\)"):
-        molecule("C(" * 50_000)
+        molecule("C(" * 50_000, longest_smiles=100_000)
+
+
+def test_a_longer_smiles_than_the_limit_never_meets_rdkit(monkeypatch):
+    """RDKit would take minutes; the limit is said, and can be changed."""
+    with pytest.raises(RecordError) as caught:
+        molecule("C" * 20_001)
+    assert caught.value.reason == (
+        f"the SMILES '{'C' * 80}...' has 20,001 characters, and 20,000 are read. "
+        "Set data.longest_smiles=20001 to read it, or data.on_error=skip."
+    )
+    assert molecule("C" * 20_001, longest_smiles=20_001).num_nodes == 20_001
+    monkeypatch.setattr(smiles_adapter, "read_in_silence", None)
+    with pytest.raises(RecordError, match="has 4 characters, and 3 are read"):
+        molecule(" CCCC ", longest_smiles=3)
+
+
+def test_dummy_atoms_are_noted(tmp_path):
+    path = write(tmp_path, "smiles\n*CC(C)*\nCC[1*]\nCC |$*;$|\n[*:1]C\nC\n", "m.csv")
+    adapter = SmilesAdapter()
+    dag = read(adapter, path).dag
+    assert dag.num_nodes == 5 + 3 + 2 + 2 + 1
+    assert adapter.notes(dag) == [
+        "dummy atoms, as of polymers or attachment points: '*' stands in 3 molecules, and is read "
+        "as an atom of unknown element"
+    ]
+    none = read(adapter, write(tmp_path, "smiles\nCC\n", "n.csv")).dag
+    assert adapter.notes(none) == []
 
 
 def test_the_bonds_of_a_large_molecule_are_in_the_order_of_the_smiles():

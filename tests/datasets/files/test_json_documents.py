@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from graphfold.datasets.files.json_documents import finite_number, parse_json, scan_documents
+from graphfold.datasets.files.json_documents import (
+    _documents,
+    finite_number,
+    parse_json,
+    scan_documents,
+)
 from graphfold.errors import DataError
 
 BAD = [
@@ -38,6 +43,25 @@ def test_a_document_of_many_lines_names_the_line(tmp_path: Path) -> None:
     path.write_text('{\n"a": 1}\n\n{"b": 1,\n"b": 2}\n')
     with pytest.raises(DataError, match=r"r\.json:4: is no JSON \(the key 'b' stands twice"):
         list(scan_documents(path))
+
+
+class CountsReading(str):
+    """Counts the characters that are searched for line ends."""
+
+    read = 0
+
+    def count(self, what: str, begin: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+        end = len(self) if end is None else end
+        self.read += end - begin
+        return super().count(what, begin, end)
+
+
+def test_documents_of_many_lines_take_linear_time() -> None:
+    text = CountsReading('{\n"a": 1\n}\n\n' * 500)
+    found = list(_documents(text, Path("r.json")))
+    assert [document.line for document in found] == list(range(1, 2001, 4))
+    assert [document.value for document in found] == [{"a": 1}] * 500
+    assert text.read <= len(text)
 
 
 def test_finite_numbers_fit_a_column() -> None:

@@ -12,6 +12,7 @@ from rdkit.Chem import rdDepictor
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files.tables import open_table
+from graphfold.datasets.molecules import sdf
 from graphfold.errors import DataError, RecordError
 
 CHIRAL = "C[C@H](O)c1ccccc1"
@@ -23,8 +24,14 @@ def write_sdf(path: Path, records: list[tuple[str, dict[str, str]]]) -> Path:
     for smiles, properties in records:
         molecule = Chem.MolFromSmiles(smiles)
         rdDepictor.Compute2DCoords(molecule)
+        title = properties.get("first line", "")
+        molecule.SetProp("_Name", title)
         text += Chem.MolToMolBlock(molecule)
-        text += "".join(f">  <{name}>  (1)\n{value}\n\n" for name, value in properties.items())
+        text += "".join(
+            f">  <{name}>  (1)\n{value}\n\n"
+            for name, value in properties.items()
+            if name != "first line"
+        )
         text += "$$$$\n"
     packed = path.suffix == ".gz"
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
@@ -32,7 +39,7 @@ def write_sdf(path: Path, records: list[tuple[str, dict[str, str]]]) -> Path:
 
 
 RECORDS = [
-    (CHIRAL, {"logS": "-1.5", "note": "first\nsecond"}),
+    (CHIRAL, {"logS": "-1.5", "note": "first\nsecond", "first line": " a chiral, small one"}),
     ("CCO", {"smiles": "own", "logS": "0.5"}),
     ("[Na+].[Cl-]", {"note": ""}),
 ]
@@ -41,12 +48,12 @@ RECORDS = [
 @pytest.mark.parametrize("name", ["m.sdf", "m.sdf.gz", "m.SDF"])
 def test_columns_and_rows(tmp_path: Path, name: str) -> None:
     table = open_table(write_sdf(tmp_path / name, RECORDS))
-    assert table.columns == ("smiles", "logS", "note", "smiles_2")
+    assert table.columns == ("smiles", "title", "logS", "note", "smiles_2")
     rows = list(table.rows())
     assert [row.cells for row in rows] == [
-        (CHIRAL, "-1.5", "first second", ""),
-        ("CCO", "0.5", "", "own"),
-        ("[Cl-].[Na+]", "", "", ""),
+        (CHIRAL, "a chiral, small one", "-1.5", "first second", ""),
+        ("CCO", "", "0.5", "", "own"),
+        ("[Cl-].[Na+]", "", "", "", ""),
     ]
     assert [row.fault for row in rows] == [None] * 3
     assert rows[0].line == 1
@@ -108,3 +115,23 @@ def test_a_property_that_a_record_has_twice_is_a_fault(tmp_path: Path) -> None:
     good, bad = open_table(path).rows()
     assert good.fault is None
     assert bad.fault == "the record has the property 'logS' twice"
+
+
+def test_a_property_called_title_keeps_its_name(tmp_path: Path) -> None:
+    path = write_sdf(tmp_path / "t.sdf", [("CCO", {"title": "2.5", "first line": "ethanol"})])
+    table = open_table(path)
+    assert table.columns == ("smiles", "title_2", "title")
+    assert [row.cells for row in table.rows()] == [("CCO", "ethanol", "2.5")]
+
+
+def test_a_huge_structure_never_meets_rdkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.sdf"
+    path.write_text(Chem.MolToV3KMolBlock(Chem.MolFromSmiles("CCCC")) + "$$$$\n")
+    assert next(open_table(path).rows()).cells == ("CCCC", "")
+    monkeypatch.setattr(sdf, "MOST_ATOMS", 3)
+    monkeypatch.setattr(sdf, "read_mol_block", None)
+    fault = next(open_table(path).rows()).fault
+    assert fault is not None
+    assert fault.startswith("the structure has 4 atoms, and 3 are the most in SDF; a table of SMI")
