@@ -237,7 +237,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _has_more_values(value: Any, most: int) -> bool:
-    """Whether there are more than so many values in a value, itself and keys counted."""
+    """True if there are more than so many values in a value, itself and keys counted."""
     waiting = [value]
     count = 1
     while waiting and count <= most:

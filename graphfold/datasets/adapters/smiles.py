@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from graphfold.datasets.molecules.molecule import read_in_silence, silence
 from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
 from graphfold.datasets.molecules.molecule_columns import MoleculeColumns, MoleculeRow
 from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeGraphs
+from graphfold.datasets.molecules.open_targets import open_targets
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
 from graphfold.datasets.positive_class import (
     Positive,
@@ -47,7 +49,9 @@ class SmilesAdapter(Adapter):
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
-        target_columns: the columns of the targets; one name, or several.
+        target_columns: the columns of the targets: one name, or a list of them; or "all", or a name
+            with `*` for any text, such as "SR-*", which the files make a list of.
+        ignore_columns: columns that are no targets under "all" or `*`, with or without a `*`.
         task: "regression": targets are finite numbers; "classification": they are classes.
         num_classes: how many classes there are (0, 1, ...); None for 2, or for as many as there are
             in a column of text. Only for classification.
@@ -118,19 +122,25 @@ class SmilesAdapter(Adapter):
         bond_target_columns: Sequence[str] | str = (),
         positive: Positive = None,
         longest_smiles: int = 20_000,
+        ignore_columns: Sequence[str] | str = (),
     ) -> None:
-        names, of_atoms = _listed(target_columns), _listed(atom_target_columns)
+        self.open_targets = open_targets(target_columns, _listed(ignore_columns))
+        names = () if self.open_targets is not None else _listed(target_columns)
+        of_atoms = _listed(atom_target_columns)
         of_bonds = _listed(bond_target_columns)
         listed = (*names, *of_atoms, *of_bonds)
         self.positive, self.task = positive, task
-        refuse_unknown_targets(positive, listed)
+        if self.open_targets is None:
+            refuse_unknown_targets(positive, listed)
         if positive is not None and task != "classification":
             raise ConfigError(
                 "data.positive is for classes. Leave it out, or set data.task=classification."
             )
         cells = {
             name: positive_last(names, positive, name)
-            for name, names in _checked_names(class_names or {}, listed).items()
+            for name, names in _checked_names(
+                class_names or {}, listed if self.open_targets is None else None
+            ).items()
         }
         for name in listed:
             if num_classes in (None, 2) and positive_of(positive, name) == "0":
@@ -159,7 +169,10 @@ class SmilesAdapter(Adapter):
         self.explicit_hydrogens = explicit_hydrogens
         self.preparation = Preparation(salts, standardize)
         self.graphs = MoleculeGraphs(
-            find_features(features), directed_bonds, fragments, self.columns.measures
+            replace(find_features(features), taken=frozenset((*of_atoms, *of_bonds))),
+            directed_bonds,
+            fragments,
+            self.columns.measures,
         )
         if self.columns.list_targets:
             _check_list_targets(self, bounded_targets)
@@ -188,7 +201,15 @@ class SmilesAdapter(Adapter):
         return open_table(path, self.header)
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
-        """`class_names` of the targets whose cells are text in all files; see `Adapter`."""
+        """The targets, and `class_names` of those whose cells are text in all files; see `Adapter`.
+
+        Only targets that are listed may be text.
+        """
+        if self.open_targets is not None:
+            tables = map(self.open_table, paths)
+            names = self.open_targets.find(tables, self.columns, self.class_names)
+            refuse_unknown_targets(self.positive, names)
+            return {"target_columns": names}
         found = self.columns.class_names(map(self.open_table, paths))
         for target in self.columns.targets:
             if target.name not in self.class_names:
@@ -260,6 +281,11 @@ class SmilesAdapter(Adapter):
 
     def _read(self, row: MoleculeRow) -> tuple[Chem.Mol, dict[str, Any]]:
         """The molecule of a row, and the columns of its graph; within `silence`."""
+        if self.open_targets is not None and self.reads_targets:
+            raise ConfigError(
+                f"the files decide what target_columns={self.open_targets.pattern} is. Set "
+                "target_columns to what infer_options finds in them."
+            )
         if row.fault is not None:
             raise RecordError(row.fault)
         values = self.columns.values(row)
@@ -309,25 +335,18 @@ def _check_list_targets(adapter: SmilesAdapter, bounded: bool) -> None:
         raise ConfigError(
             f"{option} cannot be read together with {' and '.join(found)}. Leave one of them out."
         )
-    features = {column.name for column in adapter.graphs.features.atom_columns}
-    taken = [item.name for item in adapter.columns.list_targets if item.name in features]
-    if taken:
-        raise ConfigError(
-            f"the column '{taken[0]}' of {option} has the name of a feature of atoms. "
-            "Rename it in the table."
-        )
 
 
 def _checked_names(
-    class_names: Mapping[str, Any], targets: Sequence[str]
+    class_names: Mapping[str, Any], targets: Sequence[str] | None
 ) -> dict[str, tuple[str, ...]]:
-    """Target -> the names of its classes."""
+    """Target -> the names of its classes; the targets are None while they are open."""
     for name, cells in class_names.items():
         if isinstance(cells, str) or not isinstance(cells, Sequence) or len({*cells}) < 2:
             raise ConfigError(
                 f"class_names gives '{name}' {cells!r}. Give a list of two or more different names."
             )
-        if name not in targets:
+        if targets is not None and name not in targets:
             raise ConfigError(
                 f"class_names names '{name}', which is no target.{did_you_mean(name, targets)} The "
                 f"targets are: {', '.join(targets) or 'none'}."

@@ -78,6 +78,12 @@ class MoleculeColumns:
         """The columns that prediction reads."""
         return replace(self, targets=(), list_targets=(), weight=None, split=None)
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the columns, whatever they are for."""
+        others = (*self.measured, *self.list_targets, *self.inputs)
+        return {self.smiles, *_names(others), *([] if self.split is None else [self.split])}
+
     @cached_property
     def measured(self) -> tuple[TableTarget | TableWeight, ...]:
         """Targets, and the weight if there is one, as `MoleculeRow.targets` has their cells."""

@@ -118,8 +118,32 @@ def test_options_that_move_or_change_atoms_are_refused() -> None:
             SmilesAdapter(bond_target_columns="q", **option)
     with pytest.raises(ConfigError, match=r"bond_target_columns. Leave one"):
         SmilesAdapter(atom_target_columns="q", bond_target_columns="r")
-    with pytest.raises(ConfigError, match="'charge' .* feature of atoms"):
-        SmilesAdapter(atom_target_columns="charge")
+
+
+@pytest.mark.parametrize("directed_bonds", [False, True])
+@pytest.mark.parametrize(
+    ("of", "name"), [("atom", "charge"), ("atom", "order"), ("bond", "order"), ("bond", "charge")]
+)
+def test_a_target_may_have_the_name_of_a_feature(
+    tmp_path: Path, of: str, name: str, directed_bonds: bool
+) -> None:
+    """The feature stays, beside it and as it was."""
+    measured = atoms if of == "atom" else bonds
+    rows = [(s, json.dumps([0.5 + k for k in range(len(measured(s)))])) for s in SMILES if s != "C"]
+    path = write(tmp_path / "q.csv", rows, name)
+    options = {"directed_bonds": directed_bonds}
+    adapter = SmilesAdapter(**{f"{of}_target_columns": name}, **options)
+    dag = read_records(adapter, path, adapter.records(path)).dag
+    values = dag.node_targets[name][dag.output_index].tolist()
+    assert values == [q for _, cell in rows for q in json.loads(cell)]
+    path = write(tmp_path / "p.csv", rows, "q")
+    plain = SmilesAdapter(**{f"{of}_target_columns": "q"}, **options)
+    other = read_records(plain, path, plain.records(path)).dag
+    for space, columns in other.columns.items():
+        for feature, column in columns.items():
+            if feature != "q":
+                renamed = feature.replace(name, f"{name}_feature")
+                assert dag.columns[space][renamed].equal(column)
 
 
 def test_a_model_learns_partial_charges_and_predicts_lists(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from graphfold.dag import Column
@@ -29,22 +29,29 @@ class FeatureSet:
         atom: the features of an atom.
         bond: the features of a bond, the same in both directions.
         labels: whether some feature is made of CIP labels, which take time to find.
+        taken: names of targets of atoms or bonds; a feature NAME is NAME_feature beside such a one.
     """
 
     name: str
     atom: tuple[Feature, ...]
     bond: tuple[Feature, ...]
     labels: bool = False
+    taken: frozenset[str] = frozenset()
 
     @property
     def atom_columns(self) -> tuple[Column, ...]:
         """The feature columns of an atom."""
-        return tuple(feature.column for feature in self.atom)
+        return tuple(map(self._column, self.atom))
 
     @property
     def bond_columns(self) -> tuple[Column, ...]:
         """The feature columns of a bond."""
-        return tuple(feature.column for feature in self.bond)
+        return tuple(map(self._column, self.bond))
+
+    def _column(self, feature: Feature) -> Column:
+        column = feature.column
+        is_taken = column.name in self.taken
+        return replace(column, name=f"{column.name}_feature") if is_taken else column
 
     def atom_row(self, facts: AtomFacts) -> tuple[Any, ...]:
         """The value of each feature of an atom."""
