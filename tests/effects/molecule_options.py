@@ -69,6 +69,33 @@ def _(graphs):
     assert dag.graph_column("w").tolist() == [1, 2, 1]
 
 
+@row.changes("smiles.ignore_columns", "these columns are no targets under target_columns=all")
+def _(graphs):
+    for ignored, targets in ((["kind"], ["y", "w"]), (["kind", "w"], ["y"]), (["[kw]*"], None)):
+        options = {"target_columns": "all", "ignore_columns": ignored}
+        if targets is None:
+            with pytest.raises(DataError, match="'kind': no cell there is a number"):
+                graphs("smiles", TABLE, "a.csv", **options)
+        else:
+            dag = graphs("smiles", TABLE, "a.csv", **options)
+            assert [c.name for c in dag.schema.graph_targets] == targets
+
+
+@row.nothing("descriptors.ignore_columns", "the targets are computed, so no column is one")
+def _(graphs):
+    plain = graphs("descriptors", TABLE, "a.csv")
+    assert equal(plain, graphs("descriptors", TABLE, "a.csv", ignore_columns=["y"]))
+
+
+@row.refused(both("longest_smiles"), "a SMILES of more characters")
+def _(graphs, option):
+    longest = max(len(line.partition(",")[0]) for line in TABLE.splitlines())
+    plain = graphs(adapter_of(option), TABLE, "a.csv")
+    assert equal(plain, graphs(adapter_of(option), TABLE, "a.csv", longest_smiles=longest))
+    with pytest.raises(RecordError, match=f"has {longest} characters, and {longest - 1} are read"):
+        graphs(adapter_of(option), TABLE, "a.csv", longest_smiles=longest - 1)
+
+
 @row.changes("smiles.task", "cells are numbers, or classes")
 def _(graphs):
     options = {"target_columns": ["w"], "num_classes": 3}

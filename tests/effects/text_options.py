@@ -8,6 +8,7 @@ import pytest
 from effects.lab import counts, read
 from effects.table import Rows
 
+from graphfold.dag.compare import equal
 from graphfold.datasets.adapters.conllu import UPOS
 from graphfold.errors import ConfigError, RecordError
 
@@ -284,6 +285,14 @@ def _(graphs):
     dag = graphs("json", RECORDS, record_schema={"kind": "object", "fields": numbers})
     assert len(places(graphs("json", RECORDS)) - places(dag)) == 2
     assert dag.graph_column("unseen").tolist() == [2] * 6
+
+
+@row.refused("json.most_values", "a record with more values in it, keys counted")
+def _(graphs):
+    number = 1 + 2 * 4  # the record, and its keys with their values
+    assert equal(graphs("json", RECORDS), graphs("json", RECORDS, most_values=number))
+    with pytest.raises(RecordError, match=f"the record has more than {number - 1} values"):
+        graphs("json", RECORDS, most_values=number - 1, record_schema={"kind": "text"})
 
 
 @row.changes("json.sample", "a key that only later records have is unknown")

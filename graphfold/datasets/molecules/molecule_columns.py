@@ -212,7 +212,7 @@ class MoleculeColumns:
         return molecule, tuple("" if value is None else str(value) for value in values)
 
 
-def _names(items: Sequence[TableTarget | ListTarget | TableInput]) -> list[str]:
+def _names(items: Sequence[TableTarget | TableWeight | ListTarget | TableInput]) -> list[str]:
     return [item.name for item in items]
 
 
