@@ -149,7 +149,7 @@ def _pickled(job: Job[Result], records: list[Record]) -> bytes:
 
 
 def _read_pickled(job_and_records: bytes) -> Any:
-    """`Job.read` in a worker."""
+    """Calls `Job.read` in a worker."""
     job, records = pickle.loads(job_and_records)
     return job.read(records)
 
