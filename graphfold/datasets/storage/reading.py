@@ -132,7 +132,7 @@ def _read_in_parallel(
 
 
 def _pickled(job: Job[Result], records: list[Record]) -> bytes:
-    """What a worker gets, pickled here: what fails in the executor's own thread may stop it.
+    """A worker's input, pickled here: a failure in the executor's own thread may stop it.
 
     Raises:
         DataError: if the adapter or a record cannot be pickled.
