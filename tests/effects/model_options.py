@@ -152,6 +152,17 @@ def _(lab, option):
     assert not torch.allclose(dropping.predict(True, draw=0), dropping.predict(True, draw=1))
 
 
+@row.changes(shared("depth"), "the rounds of messages over bonds, or the depth of trees of blocks")
+def _(lab, option):
+    name = model_of(option)
+    two, three = (Made(lab, name, hidden_size=8, depth=n) for n in (2, 3))
+    if name != "block_neighbourhood":  # its trees are as deep
+        rounds = [sum(getattr(p, "rounds", 0) for p in made.model.passes) for made in (two, three)]
+        assert rounds == [2, 3]
+    if name != "dmpnn":  # no path of the test molecules has three bonds, and messages never go back
+        assert not torch.allclose(two.predict(), three.predict())
+
+
 @row.changes(shared("layers"), "so many passes, each over the h of the one before")
 def _(lab, option):
     one, two = (Made(lab, model_of(option), hidden_size=8, layers=n).model for n in (1, 2))

@@ -17,7 +17,7 @@ from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.layers.uncertainty.calibrated import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
-from graphfold.training.config.model import AUTO, SHARED
+from graphfold.training.config.model import AUTO, shared_keys
 from graphfold.training.config.overrides import adapter_name
 from graphfold.training.process.quiet import quiet_lightning
 
@@ -33,7 +33,7 @@ def check_parts(config: Mapping[str, Any]) -> None:
     Args:
         config: a whole config.
     """
-    faults = check_targets(_without(config["model"], SHARED), "model")
+    faults = check_targets(_without(config["model"], shared_keys(config["model"])), "model")
     for name in ("optimizer", "lr_scheduler"):
         faults += check_targets(_without(config[name], ()), name)
     with _collected(faults):

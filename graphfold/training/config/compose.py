@@ -314,6 +314,7 @@ def _readable_errors() -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException) as error:
         line = str(error).strip().splitlines()[0].rstrip(".")
+        line = line.removeprefix("ValueError raised while resolving interpolation: ")
         key = getattr(error, "full_key", None)
         place = f"{key}: " if key else ""
         raise ConfigError(f"{place}{line}. See graphfold train --cfg job.") from error

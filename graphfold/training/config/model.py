@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from graphfold.dag import Schema, TypedDAG
+from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.molecules.bond_ends import BOND_ENDS
 from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
@@ -28,8 +29,11 @@ AUTO = "auto"
 BALANCED = "balanced"
 
 #: Values that several parts of a model share, its wishes of the data, and the file that its weights
-#: begin with; no arguments of its own.
-SHARED = ("hidden_size", "dropout", "needs_data", "layers", "data_defaults", "encoder_from")
+#: begin with; no arguments of its own, unless its class takes one of that name.
+SHARED = (
+    *("hidden_size", "depth", "dropout", "layers"),
+    *("needs_data", "data_defaults", "encoder_from"),
+)
 
 _LAYERS = "graphfold.layers"
 
@@ -58,7 +62,8 @@ def complete_model_config(
     Raises:
         ConfigError: if no readout or head fits the targets, or the model has no place for vectors.
     """
-    own = {key: value for key, value in config.items() if key not in SHARED}
+    shared = shared_keys(config)
+    own = {key: value for key, value in config.items() if key not in shared}
     for name in ("head", "readout"):
         if name in own and not isinstance(own[name], Mapping):
             raise ConfigError(
@@ -80,6 +85,15 @@ def complete_model_config(
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
     return {**own, "head": _complete_head(config["head"], schema, dag, is_pair, task)}
+
+
+def shared_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the config of a model that are no arguments of its class, see `SHARED`."""
+    try:
+        taken = parameters(find_target(config["_target_"], "model"))
+    except (KeyError, ConfigError):  # a fault that is reported where classes are checked
+        taken = {}
+    return tuple(key for key in SHARED if key not in taken)
 
 
 def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) -> dict[str, Any]:

@@ -199,10 +199,16 @@ def _adapter_options(config: DictConfig) -> list[str]:
 
 def suggest_key(key: str, keys: Sequence[str], groups: Sequence[str] = ()) -> str:
     """The sentence that suggests a key: one spelt alike, or one of that name elsewhere."""
-    hint = did_you_mean(key, [*keys, *groups])
-    last = key.rpartition(".")[2]
+    section, _, last = key.rpartition(".")
     elsewhere = [known for known in keys if known.rpartition(".")[2] == last]
-    return f" Did you mean '{elsewhere[0]}'?" if elsewhere else hint
+    if elsewhere:
+        return f" Did you mean '{elsewhere[0]}'?"
+    hint = did_you_mean(key, [*keys, *groups])
+    meant = hint.removeprefix(" Did you mean '").removesuffix("'?")
+    if not section or meant.rpartition(".")[0] != section:
+        return hint
+    # The same section makes any two keys look alike: the names themselves have to.
+    return hint if did_you_mean(last, [meant.rpartition(".")[2]]) else ""
 
 
 def dotted_keys(node: Any, prefix: str = "") -> Iterator[str]:

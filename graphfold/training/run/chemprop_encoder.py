@@ -209,7 +209,7 @@ def _misfits(
     rounds = next(p.rounds for p in model.passes if isinstance(p, Rounds))
     depth = options.get("depth")
     if depth is not None and depth != rounds + 1:
-        yield f"Its depth is {depth}, not {rounds + 1}: set model.passes.0.rounds={depth - 1}."
+        yield f"Its depth is {depth}, not {rounds + 1}: set model.depth={depth}."
     sizes = (width - hidden, weights["W_i.weight"].shape[1] - width + hidden)
     own = (of_atom.in_features, of_bond.in_features - of_atom.in_features)
     if sizes != own:

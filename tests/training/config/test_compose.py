@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from graphfold.errors import ConfigError
 from graphfold.training.config.compose import compose, split_sweep
-from graphfold.training.config.overrides import parse_settings
+from graphfold.training.config.folder import config_folder
+from graphfold.training.config.model import shared_keys
+from graphfold.training.config.overrides import parse_settings, suggest_key
 
 
 def test_nothing_given_is_the_default_experiment() -> None:
@@ -96,3 +99,72 @@ def test_what_a_model_would_like_of_the_data_is_set_unless_it_is_given() -> None
     assert descriptors(*forest) == ["morgan"]
     assert descriptors(*forest, "data.descriptors=[rdkit2d]") == ["rdkit2d"]
     assert descriptors("experiment=moleculeace_forest") == ["rdkit2d", "morgan"]
+
+
+ROUNDS = ["gcn", "gat", "gatv2", "gin", "gine", "ggnn", "mpnn", "pna", "weave", "fingerprint"]
+
+
+@pytest.mark.parametrize("model", [*ROUNDS, "fragments", "attentive_fp", "dmpnn"])
+def test_depth_is_the_rounds_over_bonds_of_every_model_that_has_some(model: str) -> None:
+    def rounds(*overrides: str) -> int:
+        passes = compose(["data=esol", f"model={model}", *overrides]).config["model"]["passes"]
+        return sum(item.get("rounds", 0) for item in passes)
+
+    depth = compose(["data=esol", f"model={model}"]).config["model"]["depth"]
+    assert rounds() == depth
+    assert rounds("model.depth=5") == 5
+
+
+def test_depth_of_blocks() -> None:
+    config = compose(["data=esol", "model=block_neighbourhood", "model.depth=1"]).config
+    assert config["model"]["root"]["radius"] == 1
+
+
+def test_every_model_with_rounds_over_bonds_has_a_depth() -> None:
+    """So that `model.depth` and `tune=molecules` fit all of them."""
+    for path in sorted((config_folder() / "model").glob("*.yaml")):
+        config = OmegaConf.to_container(OmegaConf.load(path))
+        assert isinstance(config, dict)
+        relations = {item.get("relation") for item in config.get("passes", ())}
+        if relations & {"bond", "continues", "weave"}:
+            assert "depth" in config, path.name
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.depth=1", r"rounds: the depth is 1; this model needs a whole number from 2 on\."),
+        ("model.depth=x", r"rounds: the depth is 'x'; this model needs a whole number from 2 on"),
+        ("model.dept=3", r"no key 'model.dept' in the config\. Did you mean 'model.depth'\?"),
+    ],
+)
+def test_what_is_no_depth(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compose(["data=esol", "model=dmpnn", override])
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("model.depth", ""),  # nothing but the section is like model.dropout
+        ("model.hiden_size", " Did you mean 'model.hidden_size'?"),
+        ("modl.dropout", " Did you mean 'model.dropout'?"),
+        ("optimizer.dropout", " Did you mean 'model.dropout'?"),
+        ("model.droput", " Did you mean 'model.dropout'?"),
+        ("data.pth", " Did you mean 'data.path'?"),
+        ("trainer.max_epoch", " Did you mean 'trainer.max_epochs'?"),
+        ("sed", " Did you mean 'seed'?"),
+        ("model.cells.0.activation", ""),
+    ],
+)
+def test_a_key_is_suggested_that_is_spelt_alike(key: str, hint: str) -> None:
+    keys = ["seed", "model.dropout", "model.hidden_size", "data.path", "trainer.max_epochs"]
+    assert suggest_key(key, keys) == hint
+
+
+def test_a_key_that_parts_share_is_an_argument_of_a_class_that_takes_it() -> None:
+    shared = shared_keys({"_target_": "graphfold.layers.GraphModel", "depth": 3})
+    assert {"depth", "hidden_size", "dropout"} <= {*shared}
+    own = shared_keys({"_target_": "graphfold.layers.BagCell", "hidden_size": 3})
+    assert "hidden_size" not in own
+    assert "depth" in own

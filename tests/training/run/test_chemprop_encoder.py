@@ -109,7 +109,7 @@ def test_all_that_does_not_fit_is_told_at_once(tmp_path: Path) -> None:
         take_encoder(model(width=7, bias=True), path)
     for said in (
         "Its width is 5, not 7: set model.hidden_size=5.",
-        "Its depth is 6, not 4: set model.passes.0.rounds=5.",
+        "Its depth is 6, not 4: set model.depth=6.",
         "Its activation is tanh",
         "Its messages have no bias",
     ):
