@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -36,6 +38,14 @@ def full(lonely: bool = False) -> TypedDAG:
     return builder.build()
 
 
+@functools.lru_cache
+def made_once(width: int) -> Tensor:
+    return torch.linspace(0.5, 1.5, width, dtype=torch.float64)
+
+
+KEPT: list[Tensor] = []
+
+
 class Part(nn.Module):
     """One way to make [group_size, SIZE] numbers; has what any of them may need."""
 
@@ -50,6 +60,8 @@ class Part(nn.Module):
         self.table = nn.Embedding(NUM_CODES, SIZE)
         self.tied = nn.Linear(SIZE, SIZE)
         self.tied.weight = self.linear.weight
+        self.register_buffer("factors", torch.tensor([0.5, 2.0, -1.0], dtype=torch.float64))
+        self.cache: dict[object, Tensor] = {}
 
     def forward(self, x: dict[str, Tensor], children: Children) -> Tensor:
         found: Tensor = getattr(self, f"_{self.kind}")(x, children)
@@ -125,6 +137,101 @@ class Part(nn.Module):
     def _previous(self, x, children):
         return self.linear(children.previous("h")) + self.narrow(children.previous("c"))
 
+    # Unusual ways to read: without gradients first, by numbers, row by row, from caches, by size.
+
+    def _sum_without_gradient_first(self, x, children):
+        with torch.no_grad():
+            largest = children.sum("h").abs().amax(1, keepdim=True) + 1
+        return children.sum("h") / largest
+
+    def _rows_without_gradient_first(self, x, children):
+        with torch.no_grad():
+            mean = children.mean("c")
+        return self.narrow(children.sum(children.rows("c") * children.expand(mean)))
+
+    def _rows_without_gradient(self, x, children):
+        with torch.no_grad():
+            rows, x = children.rows("h"), self.linear(x["x"])
+        return children.sum(rows * children.expand(x)) * self.scale
+
+    def _edge_without_gradient_first(self, x, children):
+        with torch.no_grad():
+            total = children.sum(children.edge["weight"].unsqueeze(1))
+        return x["x"] * total + children.sum("h", children.edge["weight"])
+
+    def _previous_without_gradient_first(self, x, children):
+        with torch.no_grad():
+            gate = torch.sigmoid(children.previous("h"))
+        return gate * children.previous("h") + self.narrow(children.previous("c"))
+
+    def _in_inference_mode_first(self, x, children):
+        with torch.inference_mode():
+            children.sum("h"), children.rows("c"), children.edge["weight"]
+        return children.sum("h") + self.narrow(children.sum(children.rows("c")))
+
+    def _twice_and_partly(self, x, children):
+        one, other = children.rows("h")[:, :1], children.rows("h")[:, 1:]
+        return children.sum(torch.cat([other, one], 1)) + children.sum("h") * x["x"][:, 1:2]
+
+    def _numbers(self, x, children):
+        first, *_ = self.factors.tolist()
+        return x["x"] * first
+
+    def _item(self, x, children):
+        return x["x"] * self.factors[0].item() * float(self.factors[1])
+
+    def _array(self, x, children):
+        return x["x"] * torch.from_numpy(np.tanh(self.factors.numpy()))
+
+    def _text(self, x, children):
+        return x["x"] * float(f"{self.factors[1]:.3f}")
+
+    def _row_by_row(self, x, children):
+        return torch.stack([self.linear(row) for row in x["x"]])
+
+    def _numbered_rows(self, x, children):
+        return torch.stack([self.linear(x["x"][n]) for n in range(len(x["x"]))])
+
+    def _cached(self, x, children):
+        if "ones" not in self.cache:
+            self.cache["ones"] = torch.full((SIZE,), 2.0, dtype=torch.float64)
+        return x["x"] * self.cache["ones"]
+
+    def _cached_by_function(self, x, children):
+        return x["x"] * made_once(SIZE)
+
+    def _remembered(self, x, children):
+        KEPT.append(x["x"].detach())
+        del KEPT[:-2]
+        self.last = x["x"].sum(1)
+        return x["x"] * self.scale
+
+    def _halves(self, x, children):
+        half = children.group_size // 2
+        return torch.cat([self.linear(x["x"][:half]), self.linear(x["x"][half:])])
+
+    def _divided_by_size(self, x, children):
+        return x["x"] / x["x"].shape[0] * len(x["x"])
+
+    def _branch_on_size(self, x, children):
+        if 2 <= children.group_size < 500:
+            return self.linear(x["x"] * 2)
+        return self.linear(x["x"] + x["x"])
+
+    def _heads(self, x, children):
+        heads = torch.stack([x["x"], self.linear(x["x"]), x["x"] @ self.matrix])
+        return (torch.softmax(heads, 0) * heads).mean(0)
+
+
+UNUSUAL_OWN = (
+    *("numbers", "item", "array", "text", "row_by_row", "numbered_rows", "cached", "remembered"),
+    *("cached_by_function", "halves", "divided_by_size", "branch_on_size", "heads"),
+)
+UNUSUAL_READS = (
+    *("sum_without_gradient_first", "rows_without_gradient_first", "rows_without_gradient"),
+    *("edge_without_gradient_first", "in_inference_mode_first", "twice_and_partly"),
+)
+UNUSUAL_DOWN = (*UNUSUAL_READS, "previous_without_gradient_first")
 
 OWN = ("linear", "twice", "tied", "plain", "product", "both", "embedding", "index")
 SUMS = ("sum", "two_sums")  # of fields

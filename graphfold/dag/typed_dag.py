@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,24 @@ from graphfold.dag.schema import Schema
 
 #: (space, column) -> the strings that the codes of that column stand for.
 Dictionaries = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+if TYPE_CHECKING:
+    kept_property = cached_property
+else:
+
+    class kept_property(cached_property):
+        """A cached property of tensors that outlive the mode in which they are first read.
+
+        A tensor that is made under `torch.inference_mode()` is of no use to autograd later on, when
+        a batch that was evaluated is trained on.
+        """
+
+        def __get__(self, instance, owner=None):
+            if not torch.is_inference_mode_enabled():
+                return super().__get__(instance, owner)
+            with torch.inference_mode(False):
+                return super().__get__(instance, owner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +77,7 @@ class TypedDAG:
     def num_inputs(self) -> int:
         return self.input_index.shape[0]
 
-    @cached_property
+    @kept_property
     def node_ptr(self) -> Tensor:
         """[num_graphs + 1] where the nodes of each graph begin."""
         counts = torch.bincount(self.batch, minlength=self.num_graphs)

@@ -51,18 +51,19 @@ _GRADIENTS = {
 }
 
 
-def compile_cell(cell: Cell, signature: Signature, is_known: bool = False) -> CompiledCell:
+def compile_cell(cell: Cell, signature: Signature) -> CompiledCell:
     """The programs of a cell.
 
     Args:
         cell: the cell.
         signature: what it may read.
-        is_known: see `trace`.
 
     Raises:
         Untraceable: if it cannot be traced, or does something that native code does not.
     """
-    lowered = lower(cell, trace(cell, signature, is_known), signature)
+    traced = trace(cell, signature)
+    lowered = lower(cell, traced, signature)
+    traced.release()
     places = _group_places(lowered.values)
     for value in lowered.values:
         if value.operation in _SOURCES:

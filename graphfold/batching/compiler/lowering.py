@@ -73,6 +73,7 @@ class Lowered:
         learned: the numbers of the constants that depend on what requires a gradient.
         running: what is kept of the means over groups.
         counters: tensors of the cell that count its calls, each with what a call adds.
+        assumes_more: whether it holds only for groups of more than one node.
     """
 
     values: list[Value]
@@ -84,6 +85,7 @@ class Lowered:
     learned: frozenset[int]
     running: tuple[RunningStatistics, ...] = ()
     counters: tuple[tuple[TensorOf, int], ...] = ()
+    assumes_more: bool = False
 
 
 def lower(cell: Cell, trace: Trace, signature: Signature) -> Lowered:
@@ -115,10 +117,11 @@ class _Lowering:
         """The views that the graph returns."""
         for node in self._trace.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                raise Untraceable(
+                reason = (
                     "it draws random numbers; what is drawn in `before`, such as the masks of "
                     "dropout, does not depend on the schedule"
                 )
+                raise Untraceable(f"{reason} ({_described(node)})")
         names = iter(self._trace.arguments)
         for node in self._trace.graph.nodes:
             if node.op == "placeholder":
@@ -126,7 +129,10 @@ class _Lowering:
             elif node.op == "get_attr":
                 self._nodes.fixed[node] = None
             elif node.op == "call_function":
-                self._nodes.note(node, self._call(node))
+                try:
+                    self._nodes.note(node, self._call(node))
+                except Untraceable as reason:
+                    raise Untraceable(f"{reason} ({_described(node)})") from None
         (returned,) = self._trace.graph.output_node().args
         views: list[View] = []
         for node in returned:  # type: ignore[union-attr]
@@ -163,6 +169,7 @@ class _Lowering:
             ),
             running=tuple(self._find_running(cell)),
             counters=tuple(zip(counters, added, strict=True)),
+            assumes_more=self._trace.assumes_more,
         )
 
     def _place(self, node: fx.Node, how: str, name: str) -> None:
@@ -231,11 +238,11 @@ class _Lowering:
         self._changed.add(node)
 
     def _operands(self, node: fx.Node) -> list[Any]:
-        return [self._nodes.operand(argument) for argument in node.args]
+        return [self._nodes.operand(argument, node) for argument in node.args]
 
     def _options(self, node: fx.Node) -> dict[str, Any]:
         names = ("alpha", "value", "min", "max", "rounding_mode", "approximate")
-        return {k: self._nodes.operand(v) for k, v in node.kwargs.items() if k in names}
+        return {k: self._nodes.operand(v, node) for k, v in node.kwargs.items() if k in names}
 
     def _output(self, node: Any) -> View:
         if not isinstance(node, fx.Node) or self._nodes.space(node) != NODES:
@@ -246,7 +253,7 @@ class _Lowering:
         return self._nodes.of(node)
 
     def _handle(self, node: fx.Node) -> View:
-        view, value = self._nodes.of(node.args[0]), node.meta["val"]
+        view, value = self._nodes.of(node.args[0], anywhere=True), node.meta["val"]
         source: Any = node.args[0]
         is_cut = source.meta["val"].is_floating_point() and not value.is_floating_point()
         if is_cut or value.dtype not in (self._signature.dtype, torch.int64, torch.bool):
@@ -257,7 +264,7 @@ class _Lowering:
         if number == "fill_value":
             place = {aten.full_like: 1, aten.full: 1, aten.new_full: 2}[self._packet(node)]
             number = node.args[place]  # type: ignore[assignment]
-        shape = node.meta["val"].shape[1:]
+        shape = self._nodes.row_shape(node)
         return self._to.add(
             "fill", self._nodes.space(node), shape, [self._to.number(float(number)).expanded(shape)]
         )
@@ -282,6 +289,7 @@ def _function(
         copies[node] = graph.placeholder(node.name)
     for node in calls:
         copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].meta.clear()  # which would keep the tensors of the trace alive
     graph.output([copies[node] for node in results])
     return fx.GraphModule(torch.nn.Module(), graph).forward
 
@@ -302,3 +310,10 @@ def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
             found.add(node)
             stack += node.all_input_nodes
     return found
+
+
+def _described(node: fx.Node) -> str:
+    """The operation of a node and the line of the cell that calls it, for messages."""
+    packet = getattr(node.target, "overloadpacket", node.target)
+    name, place = getattr(packet, "__name__", str(packet)), node.meta.get("place")
+    return f"{name} in {place}" if place else name

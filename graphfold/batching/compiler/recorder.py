@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,15 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
 from graphfold._torch import handling_operations, is_fake
+from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.values import Untraceable
+
+aten = torch.ops.aten
+
+#: More operations than any cell needs that does not loop over rows.
+MAX_OPERATIONS = 10_000
+#: Views that cut a tensor along a dimension.
+_CUTS = ("select", "unbind", "split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes")
 
 
 class Recorder:
@@ -22,22 +31,34 @@ class Recorder:
 
     Args:
         arguments: the tensors that stand for the graph's arguments.
-        num_rows: the first sizes of what has a row for each node or edge. It is contiguous, unless
-            it is a view, so views are told by their strides.
+        row_dim: gives the dimension of a tensor that has a row for each node or edge, or None. Such
+            a tensor has its rows one after the other, unless it is a view, so views are told by
+            their strides.
+        guard: what keeps numbers from the code that is recorded.
+        differentiate: whether gradients are wanted, so that it matters where they are off.
 
     Attributes:
         graph: what has been recorded.
         constants: name in the graph -> the tensor itself.
         counted: tensors of the code that count its calls, each with what a call adds.
+        made: all that has been computed.
     """
 
-    def __init__(self, arguments: Sequence[Tensor], num_rows: Collection[int]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[Tensor],
+        row_dim: Callable[[Tensor], int | None],
+        guard: Guard,
+        differentiate: bool,
+    ) -> None:
         self.graph = fx.Graph()
         self.constants: dict[str, Tensor] = {}
         self.counted: list[tuple[Tensor, int]] = []
+        self.made: list[weakref.ref[Tensor]] = []
         self._held: list[Tensor] = []  # so that no other tensor gets the identity of one
         self._nodes: dict[int, fx.Node] = {}
-        self._num_rows = num_rows
+        self._row_dim, self._guard, self._differentiate = row_dim, guard, differentiate
+        self._num_operations = 0
         for number, tensor in enumerate(arguments):
             self._note(tensor, self.graph.placeholder(f"argument_{number}"))
 
@@ -45,26 +66,63 @@ class Recorder:
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls an operation and notes the call."""
+        was_paused, self._guard.is_paused = self._guard.is_paused, True
+        try:
+            return self._record(func, args, kwargs)
+        finally:
+            self._guard.is_paused = was_paused
+
+    def _record(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         changed = args[0] if args and func._schema.is_mutable else None  # type: ignore[attr-defined]
         if isinstance(changed, Tensor) and not is_fake(changed):
             return self._count(func, changed, args[1:])
         map_aggregate((args, kwargs), self._refuse_computed)
+        self._refuse_cut(func, args)
         result = func(*args, **kwargs)
         if changed is None and not gives_views(func):
-            result = map_aggregate(result, self._contiguous)
+            result = map_aggregate(result, self._rows_in_order)
         parts = result if isinstance(result, (list, tuple)) else [result]
         if not any(isinstance(part, Tensor) for part in parts):
             return result  # a size, a device
         given: Any = [map_aggregate(each, self._node_or_value) for each in (args, kwargs)]
-        node = self.graph.call_function(func, given[0], given[1])
-        node.meta["val"] = result
+        node = self._call(func, given[0], given[1], result)
+        without_grad = self._differentiate and not torch.is_grad_enabled()
+        if without_grad and changed is not None:
+            raise Untraceable("it changes a tensor in place where gradients are off")
         if isinstance(result, Tensor):
-            self._note(result, node)
+            self._note_result(result, node, without_grad)
         elif isinstance(result, (list, tuple)):
             for number, part in enumerate(result):
                 if isinstance(part, Tensor):
-                    self._note(part, self.graph.call_function(operator.getitem, (node, number)))
+                    one = self._call(operator.getitem, (node, number), {}, part)
+                    self._note_result(part, one, without_grad)
         return result
+
+    def _call(self, func: Any, args: Any, kwargs: Any, result: Any) -> fx.Node:
+        """A node for a call."""
+        self._num_operations += 1
+        if self._num_operations > MAX_OPERATIONS:
+            raise Untraceable(f"it calls more than {MAX_OPERATIONS:,} operations, as in a loop")
+        node = self.graph.call_function(func, args, kwargs)
+        node.meta["val"], node.meta["place"] = result, self._guard.find_place()
+        return node
+
+    def _note_result(self, tensor: Tensor, node: fx.Node, without_grad: bool) -> None:
+        """Notes what a node gives; what is computed under `torch.no_grad()` has no gradient."""
+        if without_grad and tensor.is_floating_point():
+            node = self._call(aten.detach.default, (node,), {}, tensor)
+        self._note(tensor, node)
+
+    def _refuse_cut(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Refuses single rows at once: who loops over them would do so for very long."""
+        name = func.overloadpacket.__name__
+        if name not in _CUTS or not is_fake(args[0]):
+            return
+        dim = dict(zip((a.name for a in func._schema.arguments), args, strict=False)).get("dim", 0)
+        if dim % args[0].dim() == self._row_dim(args[0]):
+            raise Untraceable("it works across the nodes of a group, or takes single ones of them")
 
     def _count(self, func: Any, counter: Tensor, given: tuple[Any, ...]) -> Tensor:
         """Notes a count of calls, which is all that may happen to a tensor of the code."""
@@ -72,6 +130,7 @@ class Recorder:
         if not is_count or counter.is_floating_point() or [type(n) for n in given] != [int]:
             raise Untraceable("it changes a tensor of its own in place, such as a buffer")
         self.counted.append((counter, given[0]))
+        self._guard.counters.append(counter)
         return counter
 
     def _refuse_computed(self, value: Any) -> Any:
@@ -85,9 +144,12 @@ class Recorder:
             )
         return value
 
-    def _contiguous(self, value: Any) -> Any:
-        has_rows = isinstance(value, Tensor) and value.dim() and value.shape[0] in self._num_rows
-        return value.contiguous() if has_rows else value
+    def _rows_in_order(self, value: Any) -> Any:
+        """The same with its rows one after the other, whatever dimension counts them."""
+        dim = self._row_dim(value) if isinstance(value, Tensor) else None
+        if dim is None:
+            return value
+        return value.movedim(dim, 0).contiguous().movedim(0, dim)
 
     @property
     def has_hooks(self) -> bool:
@@ -109,6 +171,8 @@ class Recorder:
 
     def _note(self, tensor: Tensor, node: fx.Node) -> None:
         self._held.append(tensor)
+        if is_fake(tensor):
+            self.made.append(weakref.ref(tensor))
         self._nodes[id(tensor)] = node
         node.meta["val"] = tensor
 
@@ -116,10 +180,12 @@ class Recorder:
 def record(
     function: Callable[..., Sequence[Tensor]],
     arguments: Sequence[Tensor],
-    num_rows: Collection[int],
+    row_dim: Callable[[Tensor], int | None],
+    guard: Guard,
+    differentiate: bool,
 ) -> Recorder:
     """The graph of a function of tensors without numbers; see `Recorder`."""
-    recorder = Recorder(arguments, num_rows)
+    recorder = Recorder(arguments, row_dim, guard, differentiate)
     with handling_operations(recorder.record):
         returned = function(*arguments)
     recorder.graph.output([recorder.node_of(tensor) for tensor in returned])

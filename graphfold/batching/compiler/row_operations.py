@@ -55,12 +55,15 @@ class RowOperations:
         num_dims = node.meta["val"].dim()
         parts: Any = node.args[0]
         parts = [part for part in parts if part.meta["val"].dim() == num_dims]
-        return self._joined(node, [self._nodes.of(part) for part in parts])
+        self._require_like(parts)
+        return self._joined(node, [self._nodes.of(part, anywhere=True) for part in parts])
 
     def stack(self, node: fx.Node) -> View:
         """Rows side by side, each with a dimension of its own."""
-        at, parts = self._nodes.axis(node, _dim(node)), node.args[0]
-        views = [self._nodes.of(part) for part in parts]  # type: ignore[union-attr]
+        parts: Any = node.args[0]
+        self._require_like(parts)
+        at = self._nodes.axis(node, _dim(node))
+        views = [self._nodes.of(part, anywhere=True) for part in parts]
         views = [
             view.arranged(
                 (*view.shape[:at], 1, *view.shape[at:]), (*view.steps[:at], 1, *view.steps[at:])
@@ -69,11 +72,16 @@ class RowOperations:
         ]
         return self._joined(node, views)
 
+    def _require_like(self, parts: Sequence[fx.Node]) -> None:
+        """Raises unless tensors have their rows in the same dimension."""
+        if len({self._nodes.row_dim(part) for part in parts}) > 1:
+            raise Untraceable("it joins rows with a parameter, or with rows of another dimension")
+
     def _joined(self, node: fx.Node, views: Sequence[View]) -> View:
         at, space = self._nodes.axis(node, _dim(node)), self._nodes.space(node)
         if any(view.space != space for view in views):
             raise Untraceable("it joins rows with a parameter")
-        return self._to.add(f"cat:{at}", space, node.meta["val"].shape[1:], views)
+        return self._to.add(f"cat:{at}", space, self._nodes.row_shape(node), views)
 
     def mm(self, node: fx.Node) -> View:
         """x @ weight; the weight depends on parameters alone."""
@@ -110,17 +118,18 @@ class RowOperations:
 
     def mean(self, node: fx.Node) -> View:
         total = self._reduce(node, "reduce_sum")
-        count = math.prod(self._nodes.of(node.args[0]).shape)
+        count = math.prod(self._nodes.of(node.args[0], anywhere=True).shape)
         return self._to.apply("mul", total, math.prod(total.shape) / max(count, 1))
 
     def _reduce(self, node: fx.Node, operation: str) -> View:
         """A sum or maximum over some dimensions of a row."""
-        view = self._nodes.of(node.args[0])
+        view = self._nodes.of(node.args[0], anywhere=True)
         dims: Any = node.args[1] if len(node.args) > 1 else ()
         if not dims:
             raise Untraceable("it works across the nodes of a group")
         dims = [self._nodes.axis(node.args[0], dim) for dim in dims]
-        return self._to.reshape(self._reduced(view, dims, operation), node.meta["val"].shape[1:])
+        reduced = self._reduced(view, dims, operation)
+        return self._to.reshape(reduced, self._nodes.row_shape(node))
 
     def _reduced(self, view: View, dims: Sequence[int], operation: str) -> View:
         """Reduced over dimensions, which stay as ones."""
@@ -128,7 +137,8 @@ class RowOperations:
         return self._to.add(operation, view.space, shape, [view])
 
     def softmax(self, node: fx.Node) -> View:
-        view, dim, to = self._nodes.of(node.args[0]), self._nodes.axis(*node.args[:2]), self._to
+        view, to = self._nodes.of(node.args[0], anywhere=True), self._to
+        dim = self._nodes.axis(*node.args[:2])
         highest = self._reduced(view, [dim], "reduce_max")
         highest = to.add("detach", highest.space, highest.shape, [highest])
         weight = to.apply("exp", to.apply("sub", view, highest))
@@ -136,7 +146,8 @@ class RowOperations:
 
     def log_sigmoid_forward(self, node: fx.Node) -> list[Any]:
         """With what torch keeps for backward, which nobody reads here."""
-        return [Composed(self._to).log_sigmoid(self._nodes.of(node.args[0])), None]
+        x = self._nodes.of(node.args[0], anywhere=True)
+        return [Composed(self._to).log_sigmoid(x), None]
 
     def native_layer_norm(self, node: fx.Node) -> list[View]:
         """Ba et al. (2016), https://arxiv.org/abs/1607.06450, equation 3."""
@@ -207,6 +218,8 @@ class RowOperations:
 
     def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
         view = self._nodes.of(node.args[0])
+        if self._to.arity == 1:  # of one child the sum and the maximum are the child
+            return view
         view = self._to.contiguous(self._to.in_space(view, EDGES if space == NODES else NODES))
         return self._to.add(operation, space, view.shape, [view])
 

@@ -1,14 +1,16 @@
 """Tracing: from the code of a cell to a graph of torch's operations.
 
 The cell runs once on tensors without numbers, of so many nodes and edges as no other size is. Where
-one of these sizes appears in the graph, it stands for the number of nodes or edges. The cell runs a
-second time with other sizes: if the graphs differ in more than that, its code depends on how many
-nodes there are. The cell itself is left as it is, parameters too, so any thread may use it.
+one of these sizes appears in the graph, it stands for the number of nodes or edges. The code of the
+cell sees neither numbers nor these sizes (see `Guard`), so what it does is the same for all groups.
+The cell itself is left as it is, parameters too, so any thread may use it.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +22,10 @@ from torch import Tensor, fx
 from graphfold._torch import fake_tensors
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
+from graphfold.batching.compiler.guard import Guard
+from graphfold.batching.compiler.places import find_place, place_of_error
 from graphfold.batching.compiler.recorder import record
+from graphfold.batching.compiler.row_count import counted_len
 from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.errors import GraphfoldError
@@ -35,7 +40,7 @@ class Sizes:
 
 
 #: Primes, so that a product with one of them is told from all others.
-SIZES = (Sizes(1_000_003, 2_000_003), Sizes(1_000_033, 3_000_017))
+SIZES = Sizes(1_000_003, 2_000_003)
 
 
 class Signature(NamedTuple):
@@ -82,6 +87,8 @@ class Trace:
         constants: name of an attribute in the graph -> the tensor of the cell that it is.
         counted: tensors of the cell that count its calls, each with what a call adds.
         sizes: of the trace.
+        made: the tensors that the cell has computed.
+        assumes_more: whether the graph holds only for groups of more than one node.
     """
 
     graph: fx.Graph
@@ -89,26 +96,38 @@ class Trace:
     constants: Mapping[str, Tensor]
     counted: Sequence[tuple[Tensor, int]]
     sizes: Sizes
+    made: Sequence[weakref.ref[Tensor]] = ()
+    assumes_more: bool = False
+
+    def release(self) -> None:
+        """Lets go of all that has been computed.
+
+        Raises:
+            Untraceable: if something else holds on to it, such as a cache of the cell.
+        """
+        for node in self.graph.nodes:
+            node.meta.clear()
+        if any(tensor() is not None for tensor in self.made):
+            gc.collect()  # those that are only held by each other
+        kept = [tensor for tensor in (made() for made in self.made) if tensor is not None]
+        if kept:
+            raise Untraceable(
+                f"it keeps a tensor of {kept[0].dim()} dimensions that it computes, as in a cache "
+                "or an attribute. Compute such tensors in __init__ and register them as buffers"
+            )
 
 
-def trace(cell: Cell, signature: Signature, is_known: bool = False) -> Trace:
+def trace(cell: Cell, signature: Signature) -> Trace:
     """The graph of a cell.
 
     Args:
         cell: the cell.
         signature: what it may read.
-        is_known: whether its code is known not to depend on how many nodes there are.
 
     Raises:
         Untraceable: if its code depends on numbers in tensors or on how many nodes there are.
     """
-    first = _trace(cell, signature, SIZES[0])
-    if is_known:
-        return first
-    second = _trace(cell, signature, SIZES[1])
-    if _spelled(first, signature) != _spelled(second, signature):
-        raise Untraceable("its code depends on how many nodes are in a group")
-    return first
+    return _trace(cell, signature, SIZES)
 
 
 def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
@@ -121,26 +140,58 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
             key: torch.empty(shape, dtype=dtype, requires_grad=dtype.is_floating_point).clone()
             for key, (shape, dtype) in _arguments(signature, sizes).items()
         }
+    guard = Guard(
+        sizes.nodes,
+        sizes.edges,
+        signature.arity is not None,
+        signature.in_rounds,
+        functools.partial(find_place, _call.__code__),
+    )
 
     def run(*tensors: Tensor) -> list[Tensor]:
         read = dict(zip(given, tensors, strict=True))
         x: NodeInput = {name: t for (how, name), t in read.items() if how == "x"}
+        x = x[""] if list(x) == [""] else x  # type: ignore[index]
         edge, shared = (
             {name: t for (how, name), t in read.items() if how == wanted}
             for wanted in ("edge", "shared")
         )
-        children = Children(TracedReader(read), sizes.nodes, signature.arity, edge, shared, _KERNEL)
-        state = cell.forward(x[""] if list(x) == [""] else x, children)  # type: ignore[index]
+        reader = TracedReader(read, signature.differentiate)
+        size: Any = guard.counted(sizes.nodes)
+        children = Children(reader, size, signature.arity, edge, shared, _KERNEL)
+        state = _call(cell, x, children, guard)
         returned = [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
         _refuse_own_derivatives(returned)
         return returned
 
     _operations()
     with torch.set_grad_enabled(signature.differentiate), _as_untraceable(), mode:
-        found = record(run, list(given.values()), (sizes.nodes, signature.count_edges(sizes)))
+        row_dim = functools.partial(find_row_dim, signature, sizes)
+        found = record(run, list(given.values()), row_dim, guard, signature.differentiate)
         if found.has_hooks:
             raise Untraceable("it registers hooks on tensors")
-    return Trace(found.graph, tuple(given), found.constants, found.counted, sizes)
+    made, assumes_more = found.made, guard.assumes_more
+    return Trace(
+        found.graph, tuple(given), found.constants, found.counted, sizes, made, assumes_more
+    )
+
+
+def _call(cell: Cell, x: NodeInput, children: Children, guard: Guard) -> Mapping[str, Tensor]:
+    """Runs the code of a cell; messages name its lines, which are those below this function."""
+    with guard, counted_len():
+        state: Mapping[str, Tensor] = cell.forward(x, children)
+    if guard.refused is not None:  # the cell has caught it
+        raise guard.refused
+    return state
+
+
+def find_row_dim(signature: Signature, sizes: Sizes, tensor: Tensor) -> int | None:
+    """The dimension of a tensor that has a row for each node or edge, or one more; else None."""
+    edges = signature.count_edges(sizes)
+    for dim, size in enumerate(tensor.shape):
+        if size in (sizes.nodes, sizes.nodes + 1) or (size == edges and (size or dim == 0)):
+            return dim
+    return None
 
 
 def _arguments(
@@ -194,32 +245,17 @@ def _as_untraceable() -> Iterator[None]:
     """Tracing runs foreign code on tensors without numbers, which may raise anything."""
     try:
         yield
-    except (Untraceable, GraphfoldError):
+    except GraphfoldError:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines()
         reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
+        if isinstance(error, Untraceable):
+            reason = str(error)
+        place = place_of_error(error, _call.__code__)
+        if place is not None and str(place) not in reason:
+            reason = f"{reason} ({place})"
         raise Untraceable(reason) from None  # what is kept of it holds no tensors
-
-
-def _spelled(trace: Trace, signature: Signature) -> list[str]:
-    """The graph as text, with names for the sizes that a trace may have."""
-    named = {trace.sizes.nodes: "N", trace.sizes.nodes + 1: "N+1"}
-    named[signature.count_edges(trace.sizes)] = "E"
-
-    def spell(value: Any) -> str:
-        if isinstance(value, (list, tuple)):
-            return f"[{', '.join(map(spell, value))}]"
-        if isinstance(value, int) and not isinstance(value, bool):
-            for size, name in named.items():
-                if value == size:
-                    return name
-        return str(value)
-
-    return [
-        f"{node.op} {node.target} {spell(node.args)} {spell(list(node.kwargs.items()))}"
-        for node in trace.graph.nodes
-    ]
 
 
 @functools.cache
@@ -242,10 +278,11 @@ class TracedReader(StateReader):
 
     Args:
         given: (how, name) -> what stands for it.
+        differentiate: whether gradients are wanted.
     """
 
-    def __init__(self, given: Mapping[tuple[str, str], Tensor]) -> None:
-        self._given = given
+    def __init__(self, given: Mapping[tuple[str, str], Tensor], differentiate: bool) -> None:
+        self._given, self._differentiate = given, differentiate
         self.ptr, self.parent = given["ptr", ""], given["parent", ""]
 
     def rows(self, field: str) -> Tensor:
@@ -271,7 +308,9 @@ class TracedReader(StateReader):
     def _read(self, how: str, field: str) -> Tensor:
         if (how, field) not in self._given:
             raise Untraceable(f"it reads the field '{field}', which is not there")
-        return self._given[how, field]
+        given = self._given[how, field]
+        # Children are fetched when they are read; where gradients are off, there is none for them.
+        return given if torch.is_grad_enabled() or not self._differentiate else given.detach()
 
 
 #: Reductions that a trace names.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.pass_inputs import PassInputs
+from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
 from graphfold.batching.kernels.segment import segment_sum, use_plain
@@ -36,6 +36,7 @@ class GroupStates(ABC):
         # Row 0, what absent children read, stands there like a group that came first.
         self._fields = {name: {0: row} for name, row in absent.items()}
         self._pieces: dict[tuple[str, int], Parts] = {}
+        self._mode = EngineMode()  # of all that is kept for later reads
 
     @abstractmethod
     def before(self, field: str, group: Group) -> Tensor | None:
@@ -95,7 +96,8 @@ class GroupStates(ABC):
         """First row of a reader -> [num_read, width] what it reads of a source."""
         if (field, source) not in self._pieces:
             counts = self._routes.counts[source]
-            pieces = self._gather(field, source).split_with_sizes(list(counts.values()))
+            with self._mode.on():
+                pieces = self._gather(field, source).split_with_sizes(list(counts.values()))
             self._pieces[field, source] = dict(zip(counts, pieces, strict=True))
         return self._pieces[field, source]
 
@@ -133,15 +135,17 @@ class LevelStates(GroupStates):
         if field not in self._inputs.given:
             return None
         if field not in self._own:
-            self._own[field] = self._plan.split_rows(self._inputs.given[field])
+            with self._mode.on():
+                self._own[field] = self._plan.split_rows(self._inputs.given[field])
         return self._own[field][group.start]
 
     def children(self, field: str, group: Group) -> Tensor:
         if field in self._fields:
             return super().children(field, group)
         if field not in self._given:  # this pass does not write it
-            rows = select_rows(self._inputs.given[field], self._plan.child_row)
-            self._given[field] = self._plan.split_edges(rows)
+            with self._mode.on():
+                rows = select_rows(self._inputs.given[field], self._plan.child_row)
+                self._given[field] = self._plan.split_edges(rows)
         return self._given[field][group.start].clone()
 
     def _absent_rows(self) -> Iterator[tuple[str, Tensor]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -165,21 +166,42 @@ def describe(cell: Cell) -> str:
     return f"{type(cell).__name__}({widths})"
 
 
+class EngineMode:
+    """The autograd mode of the engine, whatever mode a cell has chosen meanwhile.
+
+    The engine computes some tensors when a cell first reads them, and keeps them for later reads.
+    A cell may read them under `torch.no_grad()` first and outside of it afterwards, so they are
+    computed in the mode that was on when this object was made.
+    """
+
+    def __init__(self) -> None:
+        self._inference = torch.is_inference_mode_enabled()
+        self._grad = torch.is_grad_enabled()
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Inside, autograd is as it was when this object was made."""
+        with torch.inference_mode(self._inference), torch.set_grad_enabled(self._grad):
+            yield
+
+
 class LazyColumns(Mapping[str, Tensor]):
     """Columns by name; what a cell does not read costs nothing.
 
     Args:
         names: of the columns.
-        find: gives a column by its name, once.
+        find: gives a column by its name, once; it is called in the mode of the engine.
     """
 
     def __init__(self, names: Collection[str], find: Callable[[str], Tensor]) -> None:
         self._names, self._find = names, find
         self._known: dict[str, Tensor] = {}
+        self._mode = EngineMode()
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._known:
-            self._known[name] = self._find(name)
+            with self._mode.on():
+                self._known[name] = self._find(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

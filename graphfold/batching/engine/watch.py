@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphfold._torch import has_global_hooks
 from graphfold.batching.engine.watched.kinds import is_same
+from graphfold.batching.engine.watched.snapshot import Snapshot
 from graphfold.batching.engine.watched.walk import Unwatchable, Walk
 
 __all__ = ["Unwatchable", "Watch"]
@@ -60,6 +61,10 @@ class Watch:
             return is_equal and self._compared() == self._found
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
             return False  # something is gone, or changes at this moment
+
+    def snapshot(self) -> Snapshot:
+        """All of it that code can change, for a short time."""
+        return Snapshot(value for value in (get() for get in self._held) if value is not None)
 
     def _compared(self) -> list[object]:
         """All that is compared by value."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphfold.batching.kernels.gather import parents, sort_readers
 from graphfold.batching.scheduling.routes import Routes, find_routes
+from graphfold.dag.typed_dag import kept_property
 
 
 class Group(NamedTuple):
@@ -91,31 +92,31 @@ class PassSchedule:
     neighbor_count: Tensor | None = None
     previous_row: Tensor | None = None
 
-    @cached_property
+    @kept_property
     def reader_edge(self) -> Tensor:
         """[num_edges] the edges' positions, sorted by the row they read."""
         return self._readers[0]
 
-    @cached_property
+    @kept_property
     def reader_ptr(self) -> Tensor:
         """[num_rows + 2] where the readers of each row begin; row 0 first."""
         return self._readers[1]
 
-    @cached_property
+    @kept_property
     def _readers(self) -> tuple[Tensor, Tensor]:
         return sort_readers(self.child_row, self.num_rows + 1)
 
-    @cached_property
+    @kept_property
     def reader(self) -> Tensor:
         """[num_edges] the position of the row that reads, in the order of `reader_edge`."""
         return self._reading.index_select(0, self.reader_edge)
 
-    @cached_property
+    @kept_property
     def _reading(self) -> Tensor:
         """[num_edges] the position of the row that reads."""
         return parents(self.child_ptr, self.child_row.shape[0])
 
-    @cached_property
+    @kept_property
     def parent(self) -> Tensor:
         """[num_edges] the reading node's position in its group."""
         ordered = self._in_row_order
@@ -124,7 +125,7 @@ class PassSchedule:
         first = first.repeat_interleave(size, output_size=self.num_rows)
         return self._reading - first.index_select(0, self._reading)
 
-    @cached_property
+    @kept_property
     def following(self) -> tuple[Tensor, Tensor] | None:
         """The rows that follow each in the next round, as positions; see `reader_ptr`."""
         if self.previous_row is None:
@@ -163,20 +164,20 @@ class PassSchedule:
         """The groups; those of unrolled rounds run in another order."""
         return sorted(self.groups, key=lambda group: group.start)
 
-    @cached_property
+    @kept_property
     def routes(self) -> Routes:
         """The groups that each group reads."""
         groups = [(g.start, g.edge_start, g.num_edges) for g in self._in_row_order]
         return find_routes(groups, self.child_row, self.reader_edge)
 
-    @cached_property
+    @kept_property
     def child_counts(self) -> Tensor:
         """[num_edges] how many children the child of each edge has; in rounds, its degree."""
         if self.neighbor_count is not None:
             return self.neighbor_count
         return self.child_count(self.child_row)
 
-    @cached_property
+    @kept_property
     def child_positions(self) -> Tensor:
         """[num_edges] the place of each edge among those of the row that reads."""
         first = self.child_ptr[:-1].repeat_interleave(self.child_ptr.diff())
@@ -198,21 +199,21 @@ class PassSchedule:
         """[num_child_edges] the row that each edge reads."""
         return self._child_rows[group.start]
 
-    @cached_property
+    @kept_property
     def _child_rows(self) -> dict[int, Tensor]:
         return self.split_edges(self.child_row)
 
-    @cached_property
+    @kept_property
     def group_table(self) -> Tensor:
         """[num_groups, 7] the groups, for native code."""
         return torch.tensor(self.groups, dtype=torch.int64).view(-1, len(Group._fields))
 
-    @cached_property
+    @kept_property
     def forward_links(self) -> Links:
         """The links that forward needs."""
         return Links.of(self.child_ptr)
 
-    @cached_property
+    @kept_property
     def backward_links(self) -> Links:
         """The links that backward needs."""
         following = self.following or ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sour
 from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray
+from graphfold.dag.typed_dag import kept_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Schedule:
         """True if equal nodes are computed once, if there are any."""
         return self.sources is not None
 
-    @cached_property
+    @kept_property
     def unrolled(self) -> tuple[UnrolledRounds | None, ...]:
         """The passes that are rounds of message passing, each as one pass."""
         return tuple(unroll(plan) if plan.rounds else None for plan in self.passes)

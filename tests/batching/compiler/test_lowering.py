@@ -16,7 +16,12 @@ from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, Type
 
 WIDTH = 6
 SCHEMA = Schema(
-    types=(NodeType("word", 0), NodeType("phrase", None), NodeType("triple", 3)),
+    types=(
+        NodeType("word", 0),
+        NodeType("phrase", None),
+        NodeType("triple", 3),
+        NodeType("single", 1),
+    ),
     inputs=EdgeType("inputs", (Column("weight", "float64"), Column("vector", "float64", (WIDTH,)))),
 )
 Function = Callable[["Trial", Tensor, Children], Tensor]
@@ -43,6 +48,11 @@ def graph() -> TypedDAG:
                 vector=[None if i is None else torch.randn(WIDTH).tolist() for i in inputs],
             )
             made.append(node)
+        for number in range(0, count, 3):
+            child = None if number % 7 == 0 else below[number % len(below)]
+            weight, vector = (None, None) if child is None else (0.5, torch.randn(WIDTH).tolist())
+            made.append(builder.node("single"))
+            builder.inputs(made[-1], [child], weight=[weight], vector=[vector])
         below = [*below[:20], *made]
     builder.output(below[-1])
     builder.finish()
@@ -152,6 +162,25 @@ ROWS: dict[str, Function] = {
     "ones": lambda p, x, c: torch.ones_like(x) * x + torch.ones(len(x), 1, dtype=x.dtype),
     "group_size": lambda p, x, c: x.new_zeros(c.group_size, WIDTH) + x,
     "x itself": lambda p, x, c: x,
+    "mean over heads": lambda p, x, c: torch.stack([x, p.linear(x), x * p.vector]).mean(0),
+    "softmax over heads": lambda p, x, c: (lambda h: (F.softmax(h, 0) * h).sum(0))(
+        torch.stack([x, p.linear(x)])
+    ),
+    "heads times weights": lambda p, x, c: (
+        torch.stack([x, p.linear(x)]) * p.vector[:2].view(2, 1, 1) + x
+    ).amax(0),
+    "heads joined": lambda p, x, c: torch.cat([x[None], torch.stack([x, 2 * x])]).sum(0),
+    "first of heads": lambda p, x, c: torch.stack([x, p.linear(x)])[1] + x,
+    "heads apart": lambda p, x, c: sum(torch.stack([x, p.linear(x)]).unbind(0), x),
+    "heads side by side": lambda p, x, c: (
+        torch.stack([x[:, :3], p.linear(x)[:, 3:]]).permute(1, 0, 2).flatten(1)
+    ),
+    "columns first": lambda p, x, c: (x.t() * p.vector.view(-1, 1)).t(),
+    "shape": lambda p, x, c: x.view(*x.shape[:-1], 2, 3).sum(1) @ p.matrix[:3],
+    "sizes in comparisons": lambda p, x, c: (
+        x * 2 if x.shape[0] == c.group_size >= 1 and len(x) and max(len(x), 1) > 0 else x
+    ),
+    "without a gradient": lambda p, x, c: x * torch.no_grad()(p.linear)(x),
 }
 CHILDREN: dict[str, Function] = {
     "rows": lambda p, x, c: c.sum(c.rows("h") * 2),
@@ -224,8 +253,9 @@ def check(function: Function, dag: TypedDAG, kind: str) -> None:
     plain: Function = lambda p, x, c: p.linear(x)  # noqa: E731
     cells = {
         "word": Word(),
-        "phrase": Trial(plain if kind == "triple" else function, None),
-        "triple": Trial(function if kind != "phrase" else plain, 3),
+        "phrase": Trial(function if kind == "phrase" else plain, None),
+        "triple": Trial(function if kind == "triple" else plain, 3),
+        "single": Trial(function if kind == "single" else plain, 1),
     }
     network = Network(SCHEMA, [Up()], [cells], learned_absent=["h"]).double()
     nn.init.normal_(network.absent["h"])
@@ -241,7 +271,7 @@ def test_rows_of_nodes(name, dag):
     check(ROWS[name], dag, "triple")
 
 
-@pytest.mark.parametrize("kind", ["phrase", "triple"])
+@pytest.mark.parametrize("kind", ["phrase", "triple", "single"])
 @pytest.mark.parametrize("name", CHILDREN)
 def test_any_number_of_children(name, kind, dag):
     check(CHILDREN[name], dag, kind)
@@ -250,3 +280,20 @@ def test_any_number_of_children(name, kind, dag):
 @pytest.mark.parametrize("name", STACKS)
 def test_a_fixed_number_of_children(name, dag):
     check(STACKS[name], dag, "triple")
+
+
+#: Of one child.
+SINGLES: dict[str, Function] = {
+    "rows": lambda p, x, c: c.rows("h") * x,
+    "rows and stack": lambda p, x, c: p.linear(c.rows("h")) + c.stack("h")[:, 0],
+    "rows as a stack": lambda p, x, c: c.rows("h").view(len(x), 1, WIDTH).sum(1) + x,
+    "edge": lambda p, x, c: known(c.edge["vector"]) * c.rows("h") + c.position.unsqueeze(1),
+    "expand": lambda p, x, c: torch.relu(p.linear(c.rows("h")) + c.expand(x)),
+    "sum of rows": lambda p, x, c: c.sum(c.rows("h") * x) + c.max(c.rows("h")) + c.mean("h"),
+    "heads": lambda p, x, c: torch.stack([c.rows("h"), c.sum("h"), x]).mean(0),
+}
+
+
+@pytest.mark.parametrize("name", SINGLES)
+def test_one_child(name, dag):
+    check(SINGLES[name], dag, "single")

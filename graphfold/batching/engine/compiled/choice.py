@@ -30,12 +30,17 @@ from graphfold.errors import EngineError
 MAX_KNOWN = 8
 
 
+#: A cell that changes itself whenever it runs is traced anew so many times, and then no more.
+MAX_RETRIES = 3
+
+
 class Known(NamedTuple):
     """The result of compiling a cell: its programs, or the reason why it has none."""
 
     compiled: CompiledCell | None
     reason: str = ""
-    watch: Watch | None = None
+    watch: Watch | None = None  # None if no change could alter the result
+    retries: int = 0  # how often in a row it was changed, and refused for the same reason
 
 
 _KNOWN: WeakKeyDictionary[Cell, dict[Signature, Known]] = WeakKeyDictionary()
@@ -78,8 +83,9 @@ def find_compiled(
         known = _find(cell, signatures.of(op_type), trial)
         if known.compiled is None:
             return refuse(type(cell).__name__, known.reason, fuse)
-        if known.compiled.takes_means and inputs.plan.count_rows(op_type) == 1:
-            return "a node alone has no variance"  # what cells do then, they shall say themselves
+        needs_more = known.compiled.takes_means or known.compiled.lowered.assumes_more
+        if needs_more and inputs.plan.count_rows(op_type) == 1:
+            return "a node alone has no variance"  # the cell itself knows what to do then
         found[op_type] = known.compiled
     return found
 
@@ -118,6 +124,10 @@ def _find(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
         return known
     with _COMPILING:
         found = _compile(cell, signature, trial)
+        if known is not None and found.compiled is None and found.reason == known.reason:
+            found = found._replace(retries=known.retries + 1)
+            if found.retries >= MAX_RETRIES:
+                found = found._replace(watch=None)
         own = _KNOWN.setdefault(cell, {})
         own.pop(signature, None)
         while len(own) >= MAX_KNOWN:
@@ -177,17 +187,24 @@ class _Signatures:
 
 
 def _compile(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
-    watch = None
     # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
             watch = Watch(cell)
+        except Unwatchable as reason:
+            return Known(None, str(reason))
+        before = watch.snapshot()
+        try:
             compiled = compile_cell(cell, signature)
             check(cell, compiled, signature, trial)
             if not watch.is_unchanged():
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")
-        except (Untraceable, Unwatchable) as reason:
+        except Untraceable as reason:
+            before.restore()
             return Known(None, str(reason), watch)
+        except BaseException:
+            before.restore()
+            raise
     return Known(compiled, "", watch)
 
 

@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleT
 
 import numpy as np
 import torch
+from torch.utils import dlpack
 
 from graphfold.batching.engine.watched.kinds import is_constant
 from graphfold.batching.engine.watched.parts import ABSENT, Parts
@@ -22,6 +23,7 @@ from graphfold.batching.engine.watched.parts import ABSENT, Parts
 _BUILTINS = frozenset(vars(builtins))
 #: Of functions, and of the bodies of classes within them.
 _LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,13 @@ class CodeNames:
         loaded: names looked up among the globals of its module, then among Python's own.
         imported: modules that it imports when it runs.
         named: all of them, the names of attributes, and strings, which may be given to `getattr`.
+        stored: globals of its module that it sets.
     """
 
     loaded: frozenset[str]
     imported: frozenset[str]
     named: frozenset[str]
+    stored: frozenset[str]
 
     def builtins_of(self, function: FunctionType) -> frozenset[str]:
         """Those among the loaded that no global of the function's module hides at present."""
@@ -60,16 +64,17 @@ class CodeNames:
 @lru_cache(maxsize=1024)
 def names_of(code: CodeType) -> CodeNames:
     """The names in a function's code."""
-    loaded, imported, named = set[str](), set[str](), set[str]()
+    loaded, imported, named, stored = set[str](), set[str](), set[str](), set[str]()
     stack = [code]
     while stack:
         code = stack.pop()
         steps = list(dis.get_instructions(code))
         loaded.update(step.argval for step in steps if step.opname in _LOADS)
         imported.update(step.argval for step in steps if step.opname == "IMPORT_NAME")
+        stored.update(step.argval for step in steps if step.opname in _STORES)
         named.update(code.co_names, (const for const in code.co_consts if isinstance(const, str)))
         stack += [const for const in code.co_consts if isinstance(const, CodeType)]
-    return CodeNames(frozenset(loaded), frozenset(imported), frozenset(named))
+    return CodeNames(*map(frozenset, (loaded, imported, named, stored)))
 
 
 #: What gives other results from call to call, though nothing in the program changes.
@@ -78,6 +83,7 @@ _CHANGING: Mapping[str, Sequence[object]] = {
     "the clock": (datetime.datetime, datetime.date),
     "files": (io.open, torch.load, np.load, np.loadtxt, np.fromfile),
     "random numbers of the system": (os.urandom,),
+    "the memory of a tensor": (dlpack.to_dlpack,),  # type: ignore[attr-defined]
 }
 _CHANGING_MODULES = {
     "time": "the clock",
@@ -113,6 +119,8 @@ _NOTES |= {
 
 def why_changing(value: object) -> str | None:
     """The name of a thing that changes unseen, if a cell uses the value."""
+    if isinstance(value, (torch.jit.ScriptFunction, torch.jit.ScriptModule)):
+        return "code in TorchScript, which may depend on how many nodes there are,"
     if issubclass(type(value), ModuleType):
         return _CHANGING_MODULES.get(value.__name__)  # type: ignore[attr-defined]
     if type(value) is BuiltinFunctionType and value.__module__ == "time":

@@ -1,0 +1,177 @@
+"""Guard: no number of a tensor, and no number of nodes, reaches the Python of a traced cell.
+
+A program is made once and serves every batch. What Python has read from a tensor, or from the size
+of a group, would be part of it for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from graphfold.batching.compiler.places import Place
+from graphfold.batching.compiler.row_count import RowCount, RowShape, without_counts
+from graphfold.batching.compiler.values import Untraceable
+
+#: What Python may ask of a tensor: its kind. The program is made anew when a kind changes.
+KIND = frozenset(
+    {
+        *("dim", "ndim", "ndimension", "dtype", "device", "layout", "element_size", "itemsize"),
+        *("requires_grad", "is_floating_point", "is_complex", "is_signed", "is_contiguous"),
+        *("is_cuda", "is_cpu", "is_meta", "is_mps", "is_sparse", "is_quantized", "get_device"),
+        *("is_conj", "is_neg", "is_nested", "__hash__", "register_hook", "can_cast"),
+    }
+)
+#: What gives sizes.
+SIZES = frozenset({"shape", "size", "stride", "numel", "nelement", "__len__"})
+#: Functions that may be given a number of nodes as a size.
+TAKE_SIZES = frozenset(
+    {
+        *("view", "reshape", "expand", "broadcast_to", "unflatten", "narrow", "split", "repeat"),
+        *("tile", "zeros", "ones", "empty", "full", "rand", "randn", "randint", "__getitem__"),
+        *("new_zeros", "new_ones", "new_empty", "new_full"),
+    }
+)
+#: Where the numbers stand that fill a tensor: the first argument that is no size.
+_FILLS = {"full": 1, "new_full": 2}
+#: What gives Python the numbers of a tensor, the memory where they are, or a copy that is made by
+#: no operation; other functions that give anything else than tensors are refused afterwards.
+NUMBERS = frozenset(
+    {
+        *("tolist", "item", "numpy", "data_ptr", "untyped_storage", "storage", "storage_offset"),
+        *("__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__repr__", "__format__"),
+        *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__"),
+        *("is_nonzero", "equal", "allclose", "__deepcopy__", "__reduce_ex__", "grad"),
+    }
+)
+_PLAIN = (Tensor, torch.dtype, torch.device, torch.layout)
+
+
+class Guard(TorchFunctionMode):
+    """Inside, functions of torch give Python tensors and their kinds only.
+
+    Sizes that count nodes or edges come as `RowCount`, where plain numbers would tell how many
+    there are in the trace.
+
+    Args:
+        num_nodes: in the trace.
+        num_edges: in the trace.
+        has_arity: whether each node has the same number of edges.
+        in_rounds: whether it may be assumed that there is more than one node.
+        find_place: gives the line of the cell that is running.
+
+    Attributes:
+        is_paused: set while an operation runs, whose own code may read what it wants.
+        refused: the first refusal, so that no code of a cell can catch it unseen.
+        assumes_more: whether the trace holds only for more than one node.
+        counters: tensors of the cell that count its calls.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        num_edges: int,
+        has_arity: bool,
+        in_rounds: bool,
+        find_place: Callable[[], Place | None],
+    ) -> None:
+        super().__init__()
+        self.is_paused = self.assumes_more = False
+        self.refused: Untraceable | None = None
+        self.counters: list[Tensor] = []
+        self._num_nodes, self._num_edges = num_nodes, num_edges
+        self._has_arity, self._in_rounds = has_arity, in_rounds
+        self.find_place = find_place
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.is_paused:
+            return func(*args, **kwargs)
+        name = _name_of(func)
+        if name in SIZES:
+            return self.counted(func(*args, **kwargs))
+        plain, named = without_counts(args), {k: without_counts(v) for k, v in kwargs.items()}
+        if plain is not args or any(named[key] is not kwargs[key] for key in kwargs):
+            self._check_sizes(name, args, kwargs)
+        if name in NUMBERS and any(args[0] is counter for counter in self.counters):
+            self.refuse("it reads how often it has been called")
+        if name in NUMBERS or name.startswith("__array"):
+            self.refuse(
+                f"it is data-dependent: {_shown(name)} gives Python the numbers of a tensor"
+            )
+        if name.endswith("="):
+            self.refuse(f"it sets .{name} of a tensor")
+        result = func(*plain, **named)
+        if name not in KIND and not _is_plain(result):
+            kind = type(result).__name__
+            self.refuse(f"it is data-dependent: {_shown(name)} gives Python a {kind}")
+        return result
+
+    def counted(self, sizes: Any) -> Any:
+        """Sizes as code may see them."""
+        if isinstance(sizes, int):
+            return self._counted(sizes)
+        found = [self._counted(size) for size in sizes]
+        return RowShape(found) if any(isinstance(size, RowCount) for size in found) else sizes
+
+    def _counted(self, size: int) -> int | RowCount:
+        nodes, edges = self._num_nodes, self._num_edges
+        if size and size % nodes == 0:
+            assume = self._note_more if self._in_rounds else None
+            return RowCount(size, size // nodes, self._refuse_nodes, assume)
+        if size == nodes + 1:
+            return RowCount(size, 2, self._refuse_nodes, is_multiple=False)
+        if size and not self._has_arity and size % edges == 0:
+            return RowCount(size, 0, self._refuse_edges)
+        return size
+
+    def _check_sizes(self, name: str, args: Any, kwargs: Any) -> None:
+        """Refuses a number of nodes that is no size."""
+        numbers = args[_FILLS[name] :] if name in _FILLS else ()
+        numbers = (*numbers, kwargs.get("fill_value"))
+        if name not in TAKE_SIZES or any(isinstance(number, RowCount) for number in numbers):
+            self._refuse_nodes(f"gives it to {name} as a number")
+
+    def _note_more(self) -> None:
+        self.assumes_more = True
+
+    def _refuse_nodes(self, use: str) -> NoReturn:
+        self.refuse(f"its code depends on how many nodes are in a group: it {use}")
+
+    def _refuse_edges(self, use: str) -> NoReturn:
+        self.refuse(f"its code depends on how many children a group has: it {use}")
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raises Untraceable with the line of the cell."""
+        place = self.find_place()
+        error = Untraceable(f"{reason} ({place})" if place else reason)
+        self.refused = self.refused or error
+        raise error
+
+
+def _name_of(func: Callable[..., Any]) -> str:
+    """A function as users call it; of a property its own name."""
+    name = str(getattr(func, "__name__", func))
+    if name in ("__get__", "__set__"):
+        owner = getattr(func, "__self__", None)
+        own = str(getattr(owner, "__name__", name))
+        return own if name == "__get__" else f"{own}="
+    return name
+
+
+def _is_plain(result: Any) -> bool:
+    """True if there are only tensors in what a function gives, or their kinds."""
+    if isinstance(result, (tuple, list)):
+        return all(map(_is_plain, result))
+    return result is None or isinstance(result, _PLAIN)
+
+
+def _shown(name: str) -> str:
+    """A function as messages name it."""
+    return f"{name.strip('_')}()"
