@@ -53,11 +53,10 @@ def learn_words(
 def find_word_vectors(
     spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], path: Path
 ) -> WordVectors:
-    """The vectors of all words of the data, as the vocabulary spells them."""
+    """The vectors of all words of the data, under the words as the vocabulary spells them."""
     key = (f"type:{words[0]}", words[1])
-    column, strings = dag.columns[key[0]][key[1]], dag.dictionaries[key]
-    counts = count_words(column, strings, spec.vocabularies[key].lowercase)
-    return read_vectors(path.expanduser(), counts)
+    written = count_words(dag.columns[key[0]][key[1]], dag.dictionaries[key])
+    return read_vectors(path.expanduser(), written, spec.vocabularies[key].lowercase)
 
 
 def context_options(settings: WordSettings) -> ContextOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from graphfold.errors import DataError, count_of
 
 #: Words without a vector begin anywhere from -0.05 to 0.05: Tai et al. (2015), section 5.2.
 UNKNOWN_RANGE = 0.05
+
+#: A remark about words whose capitals cost them a vector of their own.
+MERGED = "that data.lowercase=true merges though the file tells their capitals apart"
 
 
 @dataclass(frozen=True)
@@ -48,33 +52,41 @@ class WordVectors:
         return table
 
 
-def read_vectors(path: Path, counts: Mapping[str, int]) -> WordVectors:
+def read_vectors(path: Path, written: Mapping[str, int], lowercase: bool = False) -> WordVectors:
     """The vectors of the words of a corpus.
 
-    A word is looked up as it is, then without the Penn Treebank's escapes, then in lower case.
+    A word is looked up as it is written, then without the Penn Treebank's escapes, then in lower
+    case. Where words are one in lower case, the most frequent way to write them comes first.
 
     Args:
         path: a file as `find_vectors` reads it.
-        counts: word -> how often the corpus has it.
+        written: word, as it is written -> how often the corpus has it.
+        lowercase: whether the words of the result are in lower case.
 
     Raises:
         DataError: if the file cannot be used, or has none of the words.
     """
-    asked = {spelling for word in counts for spelling in spellings(word)}
-    found = find_vectors(path, asked)
-    vectors, num_respelt = {}, 0
-    for word in counts:
-        known = next((s for s in spellings(word) if s in found.vectors), None)
-        if known is not None:
-            vectors[word] = found.vectors[known]
-            num_respelt += known != word
+    found = find_vectors(path, {spelling for word in written for spelling in spellings(word)})
+    ways: dict[str, list[str]] = {}  # of a word, the ways to write it, the most frequent first
+    for way in sorted(written, key=lambda way: -written[way]):
+        ways.setdefault(way.lower() if lowercase else way, []).append(way)
+    counts = {word: sum(written[way] for way in own) for word, own in ways.items()}
+    vectors, remarks = {}, Counter[str]()
+    for word, own in ways.items():
+        known = [s for way in own for s in spellings(way) if s in found.vectors]
+        if known:
+            vectors[word] = found.vectors[known[0]]
+            remarks["found in another spelling"] += known[0] != word
+            remarks[MERGED] += len({way for way in own if way in found.vectors}) > 1
     if not vectors:
         raise DataError(
             f"{path}: none of the {len(counts)} words of the data is among its {found.num_words}. "
             "Give vectors of the same language.",
             path=str(path),
         )
-    return WordVectors(path, found.size, vectors, _note(path, found, vectors, counts, num_respelt))
+    remarks["given again, and the first one taken"] = found.num_repeated
+    remarks["not UTF-8 in the file"] = found.num_undecodable
+    return WordVectors(path, found.size, vectors, _note(path, found, vectors, counts, remarks))
 
 
 def _note(
@@ -82,17 +94,12 @@ def _note(
     found: FoundVectors,
     vectors: Mapping[str, Vector],
     counts: Mapping[str, int],
-    num_respelt: int,
+    remarks: Mapping[str, int],
 ) -> str:
     tokens = sum(counts[word] for word in vectors) / max(sum(counts.values()), 1)
     text = (
         f"vectors of {found.size} numbers for {len(vectors)} of {count_of(len(counts), 'word')} "
         f"({len(vectors) / len(counts):.1%}), which are {tokens:.1%} of the tokens, from {path}"
     )
-    remarks = {
-        "found in another spelling": num_respelt,
-        "given again, and the first one taken": found.num_repeated,
-        "not UTF-8 in the file": found.num_undecodable,
-    }
     told = [f"{count} {what}" for what, count in remarks.items() if count]
     return f"{text} ({', '.join(told)})" if told else text

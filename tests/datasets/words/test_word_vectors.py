@@ -48,6 +48,22 @@ def test_a_word_is_looked_up_as_it_is_then_unescaped_then_in_lower_case() -> Non
     assert list(spellings("1\\/2")) == ["1\\/2", "1/2"]
 
 
+def test_words_in_lower_case_are_looked_up_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("Paris 1 0\nUS 2 0\nus 3 0\nthe 4 0\nThe 5 0\nfilm 6 0\n")
+    written = {"Paris": 2, "us": 1, "US": 3, "the": 9, "The": 2, "FILM": 1}
+    found = read_vectors(path, written, lowercase=True)
+    assert {word: vector.tolist() for word, vector in found.vectors.items()} == {
+        "paris": [1, 0],  # only with a capital in the file
+        "us": [2, 0],  # more often US
+        "the": [4, 0],
+        "film": [6, 0],
+    }
+    assert "for 4 of 4 words (100.0%), which are 100.0% of the tokens" in found.note
+    assert "2 that data.lowercase=true merges though the file tells their capitals" in found.note
+    assert "merges" not in read_vectors(path, written).note
+
+
 def test_the_nearest_spelling_counts_and_the_share_is_told(tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
     path.write_text(VECTORS)
@@ -96,7 +112,7 @@ def test_the_vocabulary_is_training_words_and_all_words_with_a_vector(tmp_path: 
 def test_words_in_lower_case_find_their_vectors(tmp_path: Path) -> None:
     made = data(tmp_path, lowercase=True)
     assert made.word_vectors is not None
-    assert made.word_vectors.vectors["the"].tolist() == [1, 0]
+    assert made.word_vectors.vectors["the"].tolist() == [5, 0]  # it is written The
     assert made.word_vectors.vectors["-lrb-"].tolist() == [4, 0]
 
 
