@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,12 @@ from torch import Tensor
 
 from graphfold.dag import Column, TypedDAG
 from graphfold.datasets.corpora.corpus import known_hashes
+from graphfold.datasets.features.vocabulary import count_words
 from graphfold.datasets.storage.fingerprint import file_hash
+from graphfold.errors import shortened
+
+#: So many words of each string feature are shown with their counts.
+MOST_FREQUENT = 12
 
 
 def describe_graphs(
@@ -26,11 +32,12 @@ def describe_graphs(
     Returns:
         Plain values: `node_types` (type -> nodes), `inputs`, `relations` (relation -> edges),
         `nodes_per_graph` and `depth` (the least, the mean and the most of a graph), `vocabularies`
-        (string feature -> different words) and `targets` (see `describe_target`).
+        (string feature -> different words), `frequent` (string feature -> its `MOST_FREQUENT` words
+        -> how often they occur) and `targets` (see `describe_target`).
     """
     node_types: dict[str, int] = {}
     relations: dict[str, int] = {}
-    words: dict[str, set[str]] = {}
+    words: dict[str, Counter[str]] = {}
     targets: dict[str, tuple[Column, list[Tensor]]] = {}
     for dag in dags:
         for node_type, count in zip(dag.schema.types, dag.num_nodes_by_type, strict=True):
@@ -39,7 +46,8 @@ def describe_graphs(
             relations[name] = relations.get(name, 0) + len(relation.index)
         for (space, name), dictionary in dag.dictionaries.items():
             if space != "graph":
-                words.setdefault(f"{space}/{name}", set()).update(dictionary)
+                counts = count_words(dag.columns[space][name], dictionary)
+                words.setdefault(f"{space}/{name}", Counter()).update(counts)
         for space, column in _targets(dag):
             values = dag.columns[space][column.name]
             targets.setdefault(column.name, (column, []))[1].append(values)
@@ -49,7 +57,8 @@ def describe_graphs(
         "relations": relations,
         "nodes_per_graph": _spread([dag.node_ptr.diff() for dag in dags]),
         "depth": _spread([_graph_depth(dag) for dag in dags]),
-        "vocabularies": {name: len(found) for name, found in words.items()},
+        "vocabularies": {name: len(counts) for name, counts in words.items()},
+        "frequent": {name: _most_frequent(counts) for name, counts in words.items()},
         "targets": {
             name: describe_target(column, torch.cat(values), (class_names or {}).get(name, ()))
             for name, (column, values) in targets.items()
@@ -131,7 +140,7 @@ def _lines(card: Mapping[str, Any]) -> Iterator[str]:
     yield f"nodes/record  {_range(card['nodes_per_graph'])}"
     yield f"depth         {_range(card['depth'])}"
     for name, count in card["vocabularies"].items():
-        yield f"words         {name}: {count} different"
+        yield f"words         {name}: {count} different: {_listed(card['frequent'][name], count)}"
     for name, facts in card["targets"].items():
         yield f"target        {name}: {_distribution(facts)}"
     if "repeated_molecules" in card:
@@ -149,6 +158,18 @@ def _lines(card: Mapping[str, Any]) -> Iterator[str]:
     )
     if card["description"]:
         yield card["description"]
+
+
+def _most_frequent(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent words; of equal ones the first in the alphabet."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return dict(ordered[:MOST_FREQUENT])
+
+
+def _listed(frequent: Mapping[str, int], count: int) -> str:
+    """The most frequent words as they are printed."""
+    words = ", ".join(f"{shortened(word)} {times}" for word, times in frequent.items())
+    return words + (", ..." if count > len(frequent) else "")
 
 
 def _range(spread: Mapping[str, float]) -> str:

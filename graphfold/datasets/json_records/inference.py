@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
 
 from graphfold.datasets.json_records.positions import (
+    Address,
     Category,
     Entries,
     Fields,
@@ -16,7 +19,11 @@ from graphfold.datasets.json_records.positions import (
     Number,
     Position,
     Text,
+    Time,
 )
+from graphfold.datasets.json_records.times_and_addresses import read_address, read_time
+
+T = TypeVar("T")
 
 #: A string with so many different values at most, each seen twice on average, is a category.
 MOST_CATEGORIES = 100
@@ -72,7 +79,7 @@ class Gathered:
 
     def _of_kind(self, kind: str) -> Position:
         if kind == "number":
-            return _standardise(self.numbers)
+            return Number(*_standardise(self.numbers))
         if kind == "list":
             return Items((self.items or Gathered()).position())
         if kind == "object":
@@ -82,7 +89,7 @@ class Gathered:
         strings = {v: n for v, n in self.strings.items() if isinstance(v, str)}
         if len(strings) <= MOST_CATEGORIES and sum(strings.values()) >= 2 * len(strings):
             return Category(tuple(sorted(strings)))
-        return Text()
+        return _of_texts(strings)
 
     def _object(self) -> Position:
         if len(self.keys) <= MOST_KEYS and not _are_numbered(self.keys):
@@ -109,10 +116,14 @@ class Gathered:
 def infer_positions(records: Iterable[Any]) -> Position:
     """The position of the root, from a sample of records.
 
-    A category is a string that repeats (see `MOST_CATEGORIES`), an object with very many keys a map
+    A category is a string that repeats (see `MOST_CATEGORIES`); other strings that are all times,
+    or all IP addresses, are such. An object with very many keys a map
     (see `MOST_KEYS`), and so is one whose keys differ in their digits alone. Where values of
     several kinds stand, the place is mixed. Keys are in alphabetical order, so the order of the
     records does not matter.
+
+    Numbers and times are standardised by mean and deviation, without what lies far outside: one
+    value of 1e300 would make all others alike.
     """
     root = Gathered()
     for record in records:
@@ -151,7 +162,36 @@ def to_float(value: float) -> float:
 _LARGEST = 1e30  # its square is still a float
 
 
-def _standardise(numbers: list[float]) -> Number:
-    mean = math.fsum(numbers) / len(numbers)
-    variance = math.fsum((number - mean) ** 2 for number in numbers) / len(numbers)
-    return Number(mean, math.sqrt(variance) or 1.0)
+#: Values farther from the middle half than so many times its width are moved to there.
+FAR = 10.0
+
+
+def _standardise(numbers: list[float]) -> tuple[float, float]:
+    """Mean and deviation of numbers, those far outside moved nearer; the deviation is not 0."""
+    lower, middle, upper = np.quantile(numbers, (0.25, 0.5, 0.75), method="nearest").tolist()
+    width = upper - lower
+    if width == 0:  # half of them are equal: the others say what is near
+        others = [abs(number - middle) for number in numbers if number != middle]
+        width = float(np.quantile(others, 0.5, method="lower")) if others else 0.0
+    near = np.clip(numbers, lower - FAR * width, upper + FAR * width)
+    return float(near.mean()), float(near.std()) or 1.0
+
+
+def _of_texts(texts: Iterable[str]) -> Position:
+    """A time or an address if all the different strings are such, else text."""
+    texts = list(texts)
+    times = _all_read(read_time, texts)
+    if times:
+        return Time(*_standardise(times))
+    return Address() if _all_read(read_address, texts) else Text()
+
+
+def _all_read(read: Callable[[str], T | None], texts: Sequence[str]) -> list[T]:
+    """What all texts are read as; nothing if one cannot be read."""
+    found: list[T] = []
+    for text in texts:
+        value = read(text)
+        if value is None:
+            return []
+        found.append(value)
+    return found

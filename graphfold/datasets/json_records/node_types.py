@@ -11,6 +11,7 @@ import numpy as np
 from graphfold.dag import Column, NodeType
 from graphfold.datasets.json_records.inference import to_float
 from graphfold.datasets.json_records.positions import (
+    Address,
     Category,
     Entries,
     Fields,
@@ -19,7 +20,13 @@ from graphfold.datasets.json_records.positions import (
     Number,
     Position,
     Text,
+    Time,
     children,
+)
+from graphfold.datasets.json_records.times_and_addresses import (
+    ADDRESS_BITS,
+    ADDRESS_FACTS,
+    TIME_FACTS,
 )
 
 #: Character trigrams are counted in so many buckets.
@@ -32,6 +39,8 @@ def node_types(root: Position) -> tuple[NodeType, ...]:
     - a number: its standardised `value`, and `log`, sign and logarithm, which survives outliers;
     - a category: its `code`; the last one is for values that the sample lacks;
     - text: `trigrams`, and `length` as a logarithm;
+    - a time: its standardised `value`, and `cycle`, the hour and the day of the week;
+    - an IP address: its leading `bits`, and `facts`: the version, and whether it is a special one;
     - a list: any number of inputs, its items, and its `length` as a logarithm;
     - an object: an input for each key, in order; absent where the key is;
     - a map: any number of inputs, PATH{entry}: a key (PATH{key}, as text) and its value; and
@@ -51,6 +60,10 @@ def node_types(root: Position) -> tuple[NodeType, ...]:
             found.append(NodeType(path, 0, (Column("code", "int64", size=size),)))
         elif isinstance(position, Text):
             found.append(NodeType(path, 0, _TEXT))
+        elif isinstance(position, Time):
+            found.append(NodeType(path, 0, (Column("value"), Column("cycle", shape=(TIME_FACTS,)))))
+        elif isinstance(position, Address):
+            found.append(NodeType(path, 0, _ADDRESS))
         elif isinstance(position, Fields):
             found.append(NodeType(path, len(position.fields)))
         elif isinstance(position, Items):
@@ -66,6 +79,7 @@ def node_types(root: Position) -> tuple[NodeType, ...]:
 
 _LENGTH = Column("length")
 _TEXT = (Column("trigrams", shape=(BUCKETS,)), _LENGTH)
+_ADDRESS = (Column("bits", shape=(ADDRESS_BITS,)), Column("facts", shape=(ADDRESS_FACTS,)))
 
 
 def number_features(position: Number, value: float) -> dict[str, Any]:

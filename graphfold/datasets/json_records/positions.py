@@ -1,7 +1,7 @@
 """Positions: what stands at each place of a JSON record, as a tree that people can edit.
 
-A place is one of: a number, a category, text, a list whose items are alike, an object with known
-keys, a map whose keys are data, or several of these.
+A place is one of: a number, a category, text, a time, an IP address, a list whose items are alike,
+an object with known keys, a map whose keys are data, or several of these.
 """
 
 from __future__ import annotations
@@ -36,6 +36,19 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Time:
+    """A date and time as text; `mean` and `std`, in seconds since 1970, bring it near zero."""
+
+    mean: float = 0.0
+    std: float = 1.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """An IP address as text."""
+
+
+@dataclass(frozen=True)
 class Items:
     """A list of any length, whose items are alike."""
 
@@ -63,13 +76,15 @@ class Mixed:
     kinds: tuple[Position, ...]
 
 
-Position: TypeAlias = Number | Category | Text | Items | Fields | Entries | Mixed
+Position: TypeAlias = Number | Category | Text | Time | Address | Items | Fields | Entries | Mixed
 
 #: The kind of a position in the editable form.
 KINDS: Mapping[type, str] = {
     Number: "number",
     Category: "category",
     Text: "text",
+    Time: "time",
+    Address: "address",
     Items: "list",
     Fields: "object",
     Entries: "map",
@@ -117,7 +132,7 @@ _DOT = "\N{ONE DOT LEADER}"
 def to_dict(position: Position) -> dict[str, Any]:
     """The editable form: objects with `kind`, ready for JSON or YAML."""
     form: dict[str, Any] = {"kind": kind_of(position)}
-    if isinstance(position, Number):
+    if isinstance(position, Number | Time):
         form |= {"mean": position.mean, "std": position.std}
     elif isinstance(position, Category):
         form["values"] = list(position.values)
@@ -153,7 +168,7 @@ def from_dict(form: Any, path: str = "$") -> Position:
             + "; ".join(f"{name} ({', '.join(keys) or 'no keys'})" for name, keys in _KEYS.items())
             + "."
         )
-    absent = [key for key in _KEYS[kind] if key not in form and kind != "number"]
+    absent = [key for key in _KEYS[kind] if key not in form and kind not in ("number", "time")]
     if absent:
         raise ConfigError(f"the schema of records has a {kind} without '{absent[0]}' at {path}.")
     return _make(kind, form, path)
@@ -163,6 +178,8 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "number": ("mean", "std"),
     "category": ("values",),
     "text": (),
+    "time": ("mean", "std"),
+    "address": (),
     "list": ("items",),
     "object": ("fields",),
     "map": ("values",),
@@ -171,12 +188,13 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def _make(kind: str, form: Mapping[str, Any], path: str) -> Position:
-    if kind == "number":
-        return Number(*(_number(form.get(k, v), k, path) for k, v in (("mean", 0), ("std", 1))))
+    if kind in ("number", "time"):
+        scale = (_number(form.get(k, v), k, path) for k, v in (("mean", 0), ("std", 1)))
+        return Number(*scale) if kind == "number" else Time(*scale)
     if kind == "category":
         return Category(tuple(_list(form["values"], "values", path, str | bool)))
-    if kind == "text":
-        return Text()
+    if kind in ("text", "address"):
+        return Text() if kind == "text" else Address()
     if kind == "list":
         return Items(from_dict(form["items"], f"{path}[*]"))
     if kind == "map":

@@ -11,6 +11,7 @@ from graphfold.dag import GraphBuilder
 from graphfold.datasets.json_records.inference import json_kind
 from graphfold.datasets.json_records.node_types import number_features, text_features
 from graphfold.datasets.json_records.positions import (
+    Address,
     Category,
     Entries,
     Fields,
@@ -19,8 +20,15 @@ from graphfold.datasets.json_records.positions import (
     Number,
     Position,
     Text,
+    Time,
     name_in_mixed,
     place_of_key,
+)
+from graphfold.datasets.json_records.times_and_addresses import (
+    address_features,
+    read_address,
+    read_time,
+    time_features,
 )
 
 _KINDS: Mapping[type, str] = {Number: "number", Items: "list", Fields: "object", Entries: "object"}
@@ -65,7 +73,7 @@ class RecordWriter:
             return self._entries(value, position, path, depth)
         return self._leaf(value, position, path)
 
-    def _leaf(self, value: Any, position: Position, path: str) -> int:
+    def _leaf(self, value: Any, position: Position, path: str) -> int | None:
         if isinstance(position, Number):
             return self.graph.node(path, **number_features(position, value))
         if isinstance(position, Category):
@@ -74,7 +82,13 @@ class RecordWriter:
             self.unseen += not is_known
             return self.graph.node(path, code=known.index(value) if is_known else len(known))
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return self.graph.node(path, **text_features(text))
+        if isinstance(position, Text):
+            return self.graph.node(path, **text_features(text))
+        features = _features_of_kind(text, position)
+        if features is None:
+            self.unseen += 1
+            return None
+        return self.graph.node(path, **features)
 
     def _fields(self, value: Mapping[str, Any], position: Fields, path: str, depth: int) -> int:
         self.unseen += sum(key not in position.fields for key in value)
@@ -93,8 +107,17 @@ class RecordWriter:
         return self.graph.node(path, entries, length=math.log1p(len(value)))
 
 
+def _features_of_kind(text: str, position: Position) -> dict[str, Any] | None:
+    """The features of a time or an address; None of a text that is none."""
+    if isinstance(position, Time):
+        seconds = read_time(text)
+        return None if seconds is None else time_features(seconds, position.mean, position.std)
+    address = read_address(text)
+    return None if address is None else address_features(address)
+
+
 def _fits(position: Position, kind: str) -> bool:
-    if isinstance(position, Text):
+    if isinstance(position, Text | Time | Address):
         return kind == "string"
     if isinstance(position, Category):
         is_bool = isinstance(position.values[0], bool)
