@@ -47,3 +47,32 @@ def test_another_file_and_other_settings_come_first(folder: Path) -> None:
 def test_a_config_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(folder, "won") == 2
     assert "no data 'won'. Did you mean 'own'?" in capsys.readouterr().err
+
+
+def test_the_schema_of_records_goes_to_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records, schema = folder / "r.jsonl", folder / "schema.yaml"
+    records.write_text('{"a": 1, "b": "x y"}\n{"a": 2, "b": "z"}\n')
+    words = ("check-adapter", "json", "--data", records, "--set", f"cache_dir={folder}/cache")
+    assert run(*words) == 0
+    printed = capsys.readouterr().out
+    assert run(*words, "--schema", schema) == 0
+    card = capsys.readouterr().out
+    assert "kind: object" not in card
+    assert schema.read_text().rstrip() in printed
+    assert run(*words, "--set", f"record_schema={schema}") == 0
+    assert run("check-adapter", "own", "--config-dir", folder / "conf", "--schema", schema) == 2
+    assert "infers no schema. Leave --schema out" in capsys.readouterr().err
+
+
+def test_the_most_frequent_labels_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trees = tmp_path / "t.txt"
+    trees.write_text("(S (NP a) (VP (V b) (NP c)))\n(NP d)\n")
+    card = tmp_path / "card.json"
+    words = ("check-adapter", "brackets", "--data", trees, "--json", card)
+    assert run(*words, "--set", f"cache_dir={tmp_path}/cache") == 0
+    assert "type:word/label: 2 different: NP 3, V 1\n" in capsys.readouterr().out
+    assert read_json(card)["frequent"]["type:phrase/label"] == {"S": 1, "VP": 1}

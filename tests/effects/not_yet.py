@@ -25,6 +25,7 @@ NOT_YET = {
     "check-adapter --debug",
     "check-adapter --json",
     "check-adapter --on-error",
+    "check-adapter --schema",
     "check-adapter --set",
     "check-adapter --trust",
     "check-adapter NAME",
