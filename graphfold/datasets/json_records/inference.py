@@ -187,7 +187,7 @@ def _of_texts(texts: Iterable[str]) -> Position:
 
 
 def _all_read(read: Callable[[str], T | None], texts: Sequence[str]) -> list[T]:
-    """What all texts are read as; nothing if one cannot be read."""
+    """The values of all texts; none if one of them cannot be read."""
     found: list[T] = []
     for text in texts:
         value = read(text)
