@@ -147,7 +147,7 @@ class Recorder:
     def _rows_in_order(self, value: Any) -> Any:
         """The same with its rows one after the other, whatever dimension counts them."""
         dim = self._row_dim(value) if isinstance(value, Tensor) else None
-        if dim is None:
+        if dim is None or (dim == 0 and value.is_contiguous()):  # nearly all: no operation
             return value
         return value.movedim(dim, 0).contiguous().movedim(0, dim)
 
