@@ -134,7 +134,7 @@ class Plan:
     fuse: bool | None = None
 
 
-def results(problem: Problem, plan: Plan) -> list[Tensor]:
+def results(problem: Problem, plan: Plan) -> list[Tensor | None]:
     """Every state, then the gradients of weights and inputs, all in float64 on the CPU."""
     network = copy.deepcopy(problem.network).to(plan.device, plan.dtype)
     network.engine, network.fuse = plan.engine, plan.fuse
@@ -149,12 +149,12 @@ def results(problem: Problem, plan: Plan) -> list[Tensor]:
         loss = sum((weighted_sum(value) for value in values), torch.zeros(()))
     wanted = [*network.parameters(), *x.values()]
     grads = torch.autograd.grad(loss, wanted, allow_unused=True)
-    zeros = (torch.zeros_like(t) if g is None else g for g, t in zip(grads, wanted, strict=True))
-    return [tensor.detach().double().cpu() for tensor in (*values, *zeros)]
+    found = (*values, *grads)
+    return [None if tensor is None else tensor.detach().double().cpu() for tensor in found]
 
 
 @cache
-def reference(name: str) -> list[Tensor]:
+def reference(name: str) -> list[Tensor | None]:
     """One node at a time, on the CPU."""
     return results(make_problem(name), Plan(engine="reference"))
 

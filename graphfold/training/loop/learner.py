@@ -345,11 +345,16 @@ def _divergence(fault: str) -> DivergenceError:
 
 
 def add_over_processes(parameters: list[torch.nn.Parameter]) -> None:
-    """Replaces every gradient by its sum over all processes; an absent one counts as zero."""
-    flat = torch.cat(
-        [torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in parameters]
-    )
+    """Replaces every gradient by its sum over all processes.
+
+    An absent one counts as zero, and stays absent if no process has one: then no graph of the step
+    used the parameter, and the optimizer leaves it as it is, as it does in one process.
+    """
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    has_grad = flat.new_tensor([p.grad is not None for p in parameters])
+    flat = torch.cat([flat, has_grad])
     torch.distributed.all_reduce(flat)
-    parts = torch.split(flat, [p.numel() for p in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
+    *parts, counts = torch.split(flat, [*(p.numel() for p in parameters), len(parameters)])
+    for parameter, part, count in zip(parameters, parts, counts.tolist(), strict=True):
+        parameter.grad = part.view_as(parameter) if count else None

@@ -10,6 +10,7 @@ import torch
 from engine_cells import (
     SCHEMA,
     SIZE,
+    MessageCell,
     PairCell,
     PhraseCell,
     WordCell,
@@ -24,7 +25,7 @@ from engine_cells import (
 )
 from torch import Tensor, nn
 
-from graphfold.batching import Down, Network, Up
+from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
 from graphfold.batching.kernels import segment
 from graphfold.dag import GraphBuilder
@@ -46,12 +47,19 @@ def values_and_gradients(network: Network, dag, x, policy="depth", **options) ->
     states = network(make_batch(dag, network, policy), x, **options)
     tensors = [*network.parameters(), *x.values()]
     grads = torch.autograd.grad(weighted_sum(states), tensors, allow_unused=True)
-    zeros = [torch.zeros_like(t) if g is None else g for g, t in zip(grads, tensors, strict=True)]
-    return [*(states[name] for name in sorted(states)), *zeros]
+    return [*(states[name] for name in sorted(states)), *grads]
+
+
+class OnceMoreCell(PhraseCell):
+    """Adds to what an earlier pass has computed."""
+
+    def forward(self, x, children):
+        new = super().forward(x, children)
+        return {name: rows + 0.5 * children.previous(name) for name, rows in new.items()}
 
 
 def all_passes() -> tuple[list, list]:
-    down = {name: PhraseCell() for name in ("word", "phrase", "pair")}
+    down = {name: OnceMoreCell() for name in ("word", "phrase", "pair")}
     return [rounds(), Up(), Down()], [message_cells(), tree_cells(), down]
 
 
@@ -146,11 +154,96 @@ def test_tied_weights_within_a_cell_between_cells_and_outside():
     torch.testing.assert_close(gradient("fast"), gradient("reference"))
 
 
-def test_a_type_that_is_absent_from_the_batch_returns_zeros():
-    dag, network = chain(2), make_network()
-    weighted_sum(network(make_batch(dag, network), make_x(dag))).backward()
-    for parameter in network.cells[0]["pair"].parameters():
-        assert torch.equal(parameter.grad, torch.zeros_like(parameter))
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("engine", [*ENGINES, "reference"])
+def test_parameters_of_a_type_that_the_batch_lacks_have_no_gradient(engine, fuse, share):
+    passes, cells = all_passes()
+    cells[0] = {name: MessageCell() for name in cells[0]}
+    fuse = fuse if engine == "fast" else None
+    network, dag = make_network(passes, cells, engine, fuse=fuse, learned_absent=["h"]), chain(2)
+    x = make_x(dag)
+    batch = Batch(dag, build_schedule(dag, passes, share=share))
+    weighted_sum(network(batch, x)).backward()
+    without = {name for name, parameter in network.named_parameters() if parameter.grad is None}
+    assert without == {name for name, _ in network.named_parameters() if ".pair." in name}
+    assert {name for name, rows in x.items() if rows.grad is None} == {"pair"}
+    before = {name: p.detach().clone() for name, p in network.named_parameters()}
+    torch.optim.AdamW(network.parameters(), lr=0.1, weight_decay=0.1).step()
+    kept = {name for name, p in network.named_parameters() if torch.equal(p, before[name])}
+    assert kept == without | {"absent.h"}  # no child is absent: a gradient of zero, and it is zero
+    assert not network.absent["h"].grad.any()
+
+
+class RootOfCell(WordCell):
+    """NaN where x is negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields = {"h": SIZE}
+        self.weight = nn.Parameter(torch.ones(SIZE))
+
+    def forward(self, x, children):
+        return {"h": torch.sqrt(self.weight * x)}
+
+
+class ReadCell(Cell):
+    """Reads its readers' h, or its own of before."""
+
+    def __init__(self, field: str, reads: tuple[str, ...] = ("h",)) -> None:
+        super().__init__()
+        self.fields, self.reads = {field: SIZE}, reads
+        self.bias = nn.Parameter(torch.zeros(SIZE))
+
+    def forward(self, x, children):
+        (field,) = self.fields
+        return {field: x + self.bias + (children.sum("h") if self.reads else 0)}
+
+
+def gradient_beside_nan(engine: str, fuse: bool | None, passes: list, cells: list) -> Tensor | None:
+    """The gradient of the first pass; of words 0 .. 2, word 2 has the state NaN."""
+    builder = GraphBuilder(SCHEMA)
+    builder.nodes("word", 3)
+    builder.edges("next", [0], [1])
+    builder.output(1)
+    builder.finish()
+    dag, first = builder.build(), RootOfCell()
+    network = make_network(passes, [{"word": first}, *({"word": cell} for cell in cells)], engine)
+    network.fuse = fuse
+    x = {"word": torch.tensor([[1.0] * SIZE, [1.0] * SIZE, [-1.0] * SIZE], dtype=torch.float64)}
+    states = network(make_batch(dag, network), x)
+    assert states["h"].isnan().any() == ("h" not in cells[-1].fields)
+    (field,) = cells[-1].fields
+    states.at(field, dag.output_index).sum().backward()
+    return first.weight.grad
+
+
+ALL_ENGINES = pytest.mark.parametrize(
+    ("engine", "fuse"), [("fast", True), ("fast", False), ("autograd", None), ("reference", None)]
+)
+
+
+@ALL_ENGINES
+def test_a_state_of_nan_that_a_later_pass_overwrites(engine, fuse):
+    cell = ReadCell("h", reads=())
+    assert gradient_beside_nan(engine, fuse, [Up(), Up()], [cell]) is None
+
+
+@ALL_ENGINES
+def test_a_state_of_nan_beside_states_that_are_read(engine, fuse):
+    """As docs/engine.md says: the reference alone never comes to what nothing reads."""
+    grad = gradient_beside_nan(engine, fuse, [Up(), Up("next")], [ReadCell("d")])
+    want = torch.full((SIZE,), 0.5 if engine == "reference" else float("nan"), dtype=torch.float64)
+    torch.testing.assert_close(grad, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "reference"])
+def test_a_batch_without_nodes_has_no_gradient(engine):
+    builder = GraphBuilder(SCHEMA)
+    dag, network = builder.build(), make_network(engine=engine)
+    states = network(make_batch(dag, network), make_x(dag))
+    assert states["h"].shape == (0, SIZE)
+    assert not states["h"].requires_grad
 
 
 def test_an_error_of_a_cell_is_its_own():

@@ -17,7 +17,7 @@ from graphfold.dag import select
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.fit import Loaders
-from graphfold.training.loop.learner import Learner
+from graphfold.training.loop.learner import Learner, add_over_processes
 from graphfold.training.loop.train import make_learner
 from graphfold.training.process.quiet import quiet_lightning
 from graphfold.training.scoring.metrics import HeadMetrics
@@ -230,3 +230,14 @@ def test_the_plateau_is_one_of_the_monitored_metric(
     data.prepare()
     learner, _ = make_learner(config, data)
     assert learner.configure_optimizers()["lr_scheduler"]["scheduler"].mode == mode
+
+
+def test_a_parameter_without_gradient_in_any_process_stays_without(monkeypatch):
+    """Process 0 has gradients of the first two parameters, process 1 of the second and third."""
+    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(4)]
+    parameters[0].grad, parameters[1].grad = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    of_process_1 = torch.tensor([0.0, 0, 10, 20, 30, 40, 0, 0, *(0, 1, 1, 0)])
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda flat: flat.add_(of_process_1))
+    add_over_processes(parameters)
+    grads = [p.grad if p.grad is None else p.grad.tolist() for p in parameters]
+    assert grads == [[1, 2], [13, 24], [30, 40], None]

@@ -141,7 +141,7 @@ class CompiledBackward:
 
     def _gradient(
         self, named: Named, shape: torch.Size, constants: Mapping[Named, Tensor]
-    ) -> Tensor:
+    ) -> Tensor | None:
         op_type, (kind, name) = named
         if kind != "constant" and (op_type is None or op_type not in self._pass.cells):
             return self._pass.gradient(named, shape, self._memory)
@@ -153,7 +153,6 @@ class CompiledBackward:
             found = None if sums is None else sums.sum(0)
         else:
             found = own.get(("x_grad", name))
-        # What no node of this batch used gets zeros, not None, as it does in a layer.
-        if found is None:
+        if found is None:  # nodes read it, but nothing that is asked for depends on it
             return self._pass.zeros(shape)
         return found if found.shape == shape else found.view(shape)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.program import ALL_EDGES, ONE, ROWS, TYPE_EDGES, TYPE_ROWS, Key
-from graphfold.batching.engine.compiled.memory import Memory
+from graphfold.batching.engine.compiled.memory import PULLED, Memory
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.native.library import load
 from graphfold.batching.scheduling.pass_schedule import Links
@@ -31,6 +31,7 @@ class CompiledPass:
         cells: op type -> the compiled cell.
 
     Attributes:
+        cells: those of the types that have nodes.
         names: what each of `tensors` is.
         tensors: all that cells read.
         shapes: of these tensors.
@@ -39,7 +40,9 @@ class CompiledPass:
     """
 
     def __init__(self, inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> None:
-        self.plan, self.cells, self.fields = inputs.plan, cells, inputs.fields
+        self.plan, self.fields = inputs.plan, inputs.fields
+        # What belongs to types without nodes takes no part, so that its gradient is None.
+        self.cells = cells = {t: cell for t, cell in cells.items() if self.plan.count_rows(t)}
         self.without_cell = inputs.without_cell
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
         self.library, self.num_threads = load(self.dtype), torch.get_num_threads()
@@ -100,10 +103,8 @@ class CompiledPass:
         return states, kept
 
     def _update(self, op_type: int, cell: CompiledCell, memory: Memory) -> None:
-        """Lets a batch count in running statistics; a cell without nodes is not called."""
+        """Lets a batch count in running statistics."""
         num_rows, own = self.plan.count_rows(op_type), memory.own[op_type]
-        if num_rows == 0:
-            return
         for running in cell.lowered.running:
             mean, variance = (own["group", n][0] for n in (running.mean, running.variance))
             running.update(self._called[op_type], mean, variance, num_rows)
@@ -200,12 +201,15 @@ class CompiledPass:
             grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
             memory.shared["outside", name] = grad.contiguous()
 
-    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor:
-        """The gradient of one of `tensors` that is neither a constant nor of one type alone."""
+    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
+        """The gradient of one of `tensors` that is neither a constant nor of one type alone.
+
+        None for what no cell has read: zeros would be multiplied by what made it, which may be NaN.
+        """
         _, (kind, name) = named
         if kind == "edge":
             found = memory.shared.get(("column_grad", name))
-            return self.zeros(shape) if found is None else found.view(shape)
+            return None if found is None else found.view(shape)
         if kind == "absent":
             total = memory.pull(name, 0, torch.empty(1, *shape, dtype=self.dtype))
             return (total + self._outside(memory, name, slice(0, 1)))[0]
@@ -215,9 +219,15 @@ class CompiledPass:
         """The gradient of what nothing is asked of."""
         return torch.zeros(shape, dtype=self.dtype)
 
-    def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor:
-        """The gradient of a field of earlier passes."""
+    def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor | None:
+        """The gradient of a field of earlier passes; None if this one has not read it."""
         own = memory.shared.get(("given_grad", name))
+        if name in self.fields:
+            is_read = any(name in names for names in self.without_cell.values())
+        else:
+            is_read = any((kind, name) in memory.shared for kind in PULLED)
+        if own is None and not is_read:
+            return None
         total = self.zeros(shape) if own is None else own
         if name not in self.fields:
             return total + memory.pull(name, 0, torch.empty(shape, dtype=self.dtype))

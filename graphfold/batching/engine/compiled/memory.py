@@ -15,6 +15,8 @@ from graphfold.batching.scheduling.pass_schedule import Links, PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
 FEW_TO_PACK = 1 << 27
+#: What readers leave of a field, whose rows pull it; in the order of native `pull_rows`.
+PULLED = ("edge_grad", "node_grad", "previous_grad", "weighted_grad")
 
 
 class Memory:
@@ -77,8 +79,7 @@ class Memory:
             first: the first of them.
             total: where it is written.
         """
-        kinds = ("edge_grad", "node_grad", "previous_grad", "weighted_grad", "edge_weight")
-        asked = [self.address((kind, field)) for kind in kinds]
+        asked = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]
         self._library.pull_rows(
             self._links.table.data_ptr(), first, *total.shape, *asked, total.data_ptr()
         )

@@ -94,7 +94,7 @@ class _CompiledRounds(CompiledPass):
                 first = unrolled.first[unrolled.num_rounds][op_type]
                 memory.first_row[code, ("outside", name)] = first
 
-    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor:
+    def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         op_type, (kind, name) = named
         if kind == "initial" and op_type is not None:
             first = self._unrolled.first[0][op_type]

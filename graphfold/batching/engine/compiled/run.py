@@ -61,6 +61,8 @@ class _Pass(torch.autograd.Function):
                 "Use engine=autograd."
             )
         run: CompiledPass = ctx.run
+        if all(grad is None for grad in grads):  # a later pass took the states and read none
+            return None, *[None] * len(run.names)
         saved, count = ctx.saved_tensors, len(run.fields) + len(run.names)
         kept = dict(zip(ctx.kept, saved[count:], strict=True))
         states, tensors = saved[: len(run.fields)], saved[len(run.fields) : count]

@@ -51,8 +51,7 @@ def train(network: Network, dag: TypedDAG, x: Tensor, rounds: int) -> dict[str, 
     weight = torch.linspace(-1, 1, state.numel(), dtype=state.dtype).view_as(state)
     (state * weight).sum().backward()
     found = {"state": state.detach(), "x": x.grad, **dict(network.named_buffers())}
-    given = {name: p.grad for name, p in network.named_parameters()}
-    return found | {name: 0.0 if grad is None else grad for name, grad in given.items()}
+    return found | {name: p.grad for name, p in network.named_parameters()}
 
 
 def check(cells: list[Cell], dag: TypedDAG, x: Tensor) -> None:
