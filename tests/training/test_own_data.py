@@ -176,7 +176,7 @@ def test_a_table_without_header(tmp_path: Path) -> None:
     folder = train(tmp_path / "run", *data, *SMALL)
     assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
     lines = (tmp_path / "p.csv").read_text().splitlines()
-    assert lines[0] == "column_1,column_2,column_2_pred,reason"
+    assert lines[0] == "column_1,column_2,column_2_pred,column_2_limit,reason"
     assert len(lines) == 31
 
 

@@ -93,7 +93,15 @@ def test_an_ensemble_predicts_the_mean_and_scores_as_it_was_scored(
     values = torch.tensor([[p["prediction"] for p in model.predict(smiles)] for model in each])
     got = torch.tensor([[float(row[f"y_{part}"]) for part in PARTS] for row in rows])
     torch.testing.assert_close(got[:, 0], values.mean(0), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(got[:, 1], values.std(0, correction=0), rtol=1e-3, atol=1e-5)
+    scale = Checkpoint.load(ensemble / "checkpoints" / "best.ckpt").calibration["std_scale"]
+    inside = [row["y_limit"] == "" for row in rows]  # no member is cut off
+    assert sum(inside) > 30
+    want = scale * values.std(0, correction=1)
+    torch.testing.assert_close(got[inside, 1], want[inside], rtol=1e-3, atol=1e-4)
+    with (ensemble / "predictions.csv").open(newline="") as file:
+        val = [row for row in csv.DictReader(file) if row["part"] == "val"]
+    y, pred, std = (torch.tensor([float(row[f"y_{p}"]) for row in val]) for p in COLUMNS)
+    torch.testing.assert_close(std.square().mean(), (y - pred).square().mean(), rtol=1e-4, atol=0)
     assert (got[:, 2] < got[:, 0]).all()
     assert (got[:, 0] < got[:, 3]).all()
     again = home / "again.json"
@@ -111,6 +119,42 @@ def test_an_ensemble_predicts_the_mean_and_scores_as_it_was_scored(
 
 
 PARTS = ("pred", "std", "lower", "upper")
+COLUMNS = ("measured", "pred", "std")
+
+
+def test_far_from_training_an_ensemble_is_unsure_and_says_that_it_stands_at_a_limit(
+    home: Path, ensemble: Path
+) -> None:
+    near, far = graphfold.load(ensemble).predict(["CCO", "C" * 400])
+    assert near["limit"] is None
+    assert far["limit"] in ("low", "high")
+    assert far["std"] > 3 * near["std"]
+    assert far["upper"] - far["lower"] > 2 * (near["upper"] - near["lower"])
+    (home / "far.csv").write_text(f"smiles\nCCO\n{'C' * 400}\n")
+    assert run("predict", ensemble, home / "far.csv", "--output", home / "far_out.csv") == 0
+    with (home / "far_out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["smiles", *(f"y_{p}" for p in LIMITED), "reason"]
+    assert [row["y_limit"] for row in rows] == ["", far["limit"]]
+
+
+LIMITED = ("pred", "limit", "std", "lower", "upper")
+
+
+def test_a_run_of_an_earlier_version_predicts_as_it_did(ensemble: Path, tmp_path: Path) -> None:
+    """Its deviations have all members in the divisor, its intervals are in the target's unit."""
+    new = Checkpoint.load(ensemble / "checkpoints" / "best.ckpt")
+    state = {"level": 0.9, "count": 15, "quantile": torch.tensor([2.0])}
+    old = replace(new, schema_number=1, calibration={**state, "smoothing": torch.tensor([0.5])})
+    path = tmp_path / "old.ckpt"
+    path.write_bytes(old.encode())
+    assert Checkpoint.load(path).schema_number == 1
+    (told,) = graphfold.load(path).predict(["CCO"])
+    files = [ensemble / "members" / str(n) / "checkpoints" / "best.ckpt" for n in (1, 2, 3)]
+    each = torch.tensor([graphfold.load(file).predict(["CCO"])[0]["prediction"] for file in files])
+    std = float(each.std(correction=0))
+    assert told["std"] == pytest.approx(std, rel=1e-4)
+    assert told["upper"] - told["prediction"] == pytest.approx(2 * (std + 0.5), rel=1e-4)
 
 
 def test_a_calibrated_checkpoint_needs_no_other_file(
@@ -124,7 +168,8 @@ def test_a_calibrated_checkpoint_needs_no_other_file(
     checkpoint = Checkpoint.load(alone)
     earlier = replace(checkpoint, calibration={})  # as earlier versions wrote it
     alone.write_bytes(earlier.encode())
-    assert set(graphfold.load(alone).predict(["CCO"])[0]) == {"line", "prediction", "reason"}
+    parts = {"line", "prediction", "limit", "reason"}
+    assert set(graphfold.load(alone).predict(["CCO"])[0]) == parts
 
 
 def test_a_broken_ensemble_goes_on_where_it_was(
@@ -172,9 +217,9 @@ def test_weights_come_from_ensembles_and_go_to_them(
 @pytest.mark.parametrize(
     ("loss", "parts"),
     [
-        ("quantile", ["pred", "lower", "upper"]),
-        ("mean_variance", ["pred", "std", "lower", "upper"]),
-        ("evidential", ["pred", "std", "lower", "upper"]),
+        ("quantile", ["pred", "lower", "upper", "limit"]),
+        ("mean_variance", ["pred", "std", "limit", "lower", "upper"]),
+        ("evidential", ["pred", "std", "limit", "lower", "upper"]),
     ],
 )
 def test_a_run_with_another_loss(home: Path, loss: str, parts: list[str]) -> None:

@@ -87,8 +87,8 @@ class EvidentialHead(NumberHead):
         )
         return likelihood + self.evidence_penalty * error.abs() * (2 * nu + alpha)
 
-    def decode(self, raw: Tensor) -> Tensor:
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets, 2] prediction and standard deviation in the targets' units."""
         gamma, nu, alpha, beta = raw.unbind(2)
         variance = beta * (1 + 1 / nu) / (alpha - 1).clamp(min=_LEAST)
-        return torch.stack([self.point_in_units(gamma), variance.sqrt() * self.std], dim=2)
+        return torch.stack([self.in_units(gamma), variance.sqrt() * self.std], dim=2)

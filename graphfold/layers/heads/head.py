@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,27 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, ...] predictions: values in the targets' own units, or probabilities."""
+
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """As `decode`; of a head with limits, the numbers before they are cut off there."""
+        return self.decode(raw)
+
+    def learned(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] numbers as they are learnt: in a space where errors are alike."""
+        return values
+
+    def from_learned(self, values: Tensor) -> Tensor:
+        """The inverse of `learned`."""
+        return values
+
+    def learned_deviation(self, values: Tensor, std: Tensor) -> Tensor:
+        """[num_rows, num_targets] deviations of `values` as deviations of `learned(values)`."""
+        return std
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """The least and the largest number that a target can be, whatever is predicted."""
+        return -math.inf, math.inf
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
         """[num_rows, num_targets] the targets as numbers, NaN where missing, one row per raw row.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -29,6 +30,7 @@ class LogRegressionHead(NumberHead):
     """
 
     scaler_at = 2
+    is_limited = False  # a logarithm that is far off is a factor, and no number below zero
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -51,6 +53,23 @@ class LogRegressionHead(NumberHead):
     def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
         return (raw - wanted).abs()
 
-    def decode(self, raw: Tensor) -> Tensor:
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
         return self.in_units(raw).exp()
+
+    def learned(self, values: Tensor) -> Tensor:
+        """The logarithms; an error of these is a factor."""
+        return values.log()
+
+    def from_learned(self, values: Tensor) -> Tensor:
+        """The numbers that have such logarithms."""
+        return values.exp()
+
+    def learned_deviation(self, values: Tensor, std: Tensor) -> Tensor:
+        """The deviations over the values: d log y = dy / y."""
+        return std / values
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """Above zero."""
+        return 0.0, math.inf

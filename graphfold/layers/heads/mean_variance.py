@@ -36,11 +36,9 @@ class MeanVarianceHead(NumberHead):
         variance = _variance(raw)
         return 0.5 * (variance.log() + (wanted - raw[..., 0]).square() / variance)
 
-    def decode(self, raw: Tensor) -> Tensor:
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets, 2] mean and standard deviation in the targets' units."""
-        return torch.stack(
-            [self.point_in_units(raw[..., 0]), _variance(raw).sqrt() * self.std], dim=2
-        )
+        return torch.stack([self.in_units(raw[..., 0]), _variance(raw).sqrt() * self.std], dim=2)
 
 
 def _variance(raw: Tensor) -> Tensor:

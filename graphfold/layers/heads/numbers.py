@@ -14,12 +14,15 @@ from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.errors import ConfigError
 from graphfold.layers.heads.head import Head, mlp
-from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.layers.heads.target_prediction import ClassNames, Predictions, TargetPrediction
 from graphfold.layers.heads.targets import weights_of
 
 #: How far a prediction may lie outside the range of the training targets, in ranges. A network
 #: may say anything of an input like none that it has seen: of a logD, -7 where all are above -2.
 MARGIN = 0.5
+
+#: What is told of a prediction at neither limit, at the high one, and (index -1) at the low one.
+LIMITS = (None, "high", "low")
 
 
 class NumberHead(Head):
@@ -46,6 +49,8 @@ class NumberHead(Head):
         outputs: how many numbers are computed for each target; the first is the prediction.
         scaler_at: where in a scaler its mean stands, before its standard deviation.
         losses_by_name: the names that `model.head.loss` gives its losses.
+        is_limited: whether predictions stay near the range of the training targets.
+        has_limits: whether there is a number that no prediction of some target exceeds.
 
     Shape:
         rows: [num_rows, input_size]
@@ -59,6 +64,7 @@ class NumberHead(Head):
     outputs: ClassVar[int] = 1
     scaler_at: ClassVar[int] = 0
     losses_by_name: ClassVar[tuple[str, ...]] = ()
+    is_limited: ClassVar[bool] = True
     mean: Tensor  # [num_targets]
     std: Tensor  # [num_targets]
     least: Tensor  # [num_targets] that is predicted
@@ -88,6 +94,7 @@ class NumberHead(Head):
         bounds = [bound_column(name) for name in self.targets]
         self.bounds = [name if name in features and level == "graph" else None for name in bounds]
         least, most = self._limits(scalers)
+        self.has_limits = any(map(math.isfinite, most))
         self.register_buffer("least", torch.tensor(least), persistent=False)
         self.register_buffer("most", torch.tensor(most), persistent=False)
 
@@ -134,12 +141,60 @@ class NumberHead(Head):
         """[num_rows, num_targets] standardised values in the targets' own units."""
         return values * self.std + self.mean
 
-    def point_in_units(self, values: Tensor) -> Tensor:
-        """The same of predictions, which stay near the range of the training targets.
+    def decode(self, raw: Tensor) -> Tensor:
+        """Gives what `decode_unlimited` does, near the range of the training targets.
 
-        At most `MARGIN` times its width outside. Targets with bounds (`>5`) have no such limits.
+        At most `MARGIN` times its width outside. Targets with bounds (`>5`) have no such limits. An
+        interval is not cut off, but holds the prediction.
         """
-        return torch.clamp(self.in_units(values), self.least, self.most)
+        prediction = self.decode_unlimited(raw)
+        if len(self.parts) == 1:
+            return torch.clamp(prediction, self.least, self.most)
+        parts = dict(zip(self.parts, prediction.unbind(-1), strict=True))
+        parts["pred"] = value = torch.clamp(parts["pred"], self.least, self.most)
+        if "lower" in parts:
+            parts["lower"] = torch.minimum(parts["lower"], value)
+            parts["upper"] = torch.maximum(parts["upper"], value)
+        return torch.stack(list(parts.values()), dim=-1)
+
+    @abstractmethod
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets] or [..., num_parts] predictions in the targets' own units."""
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """All parts but the first, and whether the prediction stands at a limit."""
+        return (*self.parts[1:], *(["limit"] if self.has_limits else []))
+
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+        """As for all numbers; "limit" is "low" or "high" where the prediction was cut off, or None.
+
+        A prediction there says only that the model computes a number beyond: nothing like it was in
+        the training part.
+        """
+        if not self.has_limits:
+            return super().predictions(prediction, names)
+        sides = self._sides(self.values(prediction)).tolist()
+        if len(self.parts) == 1:
+            prediction = prediction.unsqueeze(-1)
+        extra, targets = self.extra_columns, self.targets
+        return [
+            {
+                name: TargetPrediction(
+                    value, extra=dict(zip(extra, (*parts, LIMITS[side]), strict=True))
+                )
+                for name, (value, *parts), side in zip(targets, row, own, strict=True)
+            }
+            for row, own in zip(prediction.tolist(), sides, strict=True)
+        ]
+
+    def _sides(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] -1 at the low limit, 1 at the high one, else 0."""
+        # The mean of several numbers at a limit may be off by their last digit.
+        close = 1e-6 * (self.most - self.least).to(values).nan_to_num(0.0, 0.0)
+        is_low = values <= self.least.to(values) + close
+        is_high = values >= self.most.to(values) - close
+        return is_high.long() - is_low.long()
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
         """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, 2], value, bound.
@@ -191,7 +246,7 @@ class NumberHead(Head):
         least, most = [-math.inf] * len(self.targets), [math.inf] * len(self.targets)
         for place, (name, bound) in enumerate(zip(self.targets, self.bounds, strict=True)):
             low, high = (scalers or {}).get(name, ())[4:6] or (0.0, 0.0)
-            if bound is None and low < high:
+            if self.is_limited and bound is None and low < high:
                 margin = MARGIN * (high - low)
                 least[place], most[place] = low - margin, high + margin
         return least, most

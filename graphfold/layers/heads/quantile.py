@@ -73,6 +73,6 @@ class QuantileHead(NumberHead):
         quantiles = self.quantiles.to(raw.dtype)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean(2)
 
-    def decode(self, raw: Tensor) -> Tensor:
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets, 3] median, lower and upper quantile in the targets' units."""
-        return torch.stack([self.point_in_units(part) for part in raw.unbind(2)], dim=2)
+        return torch.stack([self.in_units(part) for part in raw.unbind(2)], dim=2)

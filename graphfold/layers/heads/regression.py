@@ -76,6 +76,6 @@ class RegressionHead(NumberHead):
             return (raw - wanted).abs()
         return functional.huber_loss(raw, wanted, reduction="none", delta=self.delta)
 
-    def decode(self, raw: Tensor) -> Tensor:
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
-        return self.point_in_units(raw)
+        return self.in_units(raw)

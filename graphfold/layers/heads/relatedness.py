@@ -94,6 +94,11 @@ class RelatednessHead(Head):
         """[num_rows, 1] the expected score."""
         return (torch.softmax(raw, dim=1) @ self.scores.to(raw.dtype)).unsqueeze(1)
 
+    @property
+    def possible(self) -> tuple[float, float]:
+        """From the lowest to the highest score."""
+        return float(self.scores[0]), float(self.scores[-1])
+
     def _distribution(self, y: Tensor, known: Tensor) -> Tensor:
         """[num_rows, num_scores] the sparse target distribution; lowest score where unknown."""
         low, high = self.scores[0], self.scores[-1]

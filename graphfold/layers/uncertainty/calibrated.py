@@ -12,7 +12,7 @@ from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Model
 from graphfold.layers.uncertainty.class_head import CalibratedClassHead
-from graphfold.layers.uncertainty.conformal import SET_SCORES, least_records
+from graphfold.layers.uncertainty.conformal import SETS, least_records
 from graphfold.layers.uncertainty.interval_head import IntervalHead
 from graphfold.layers.uncertainty.outer_model import OuterModel
 
@@ -50,7 +50,7 @@ class CalibrationSettings:
     def __post_init__(self) -> None:
         for name, value, choices in (
             ("method", self.method, METHODS),
-            ("sets", self.sets, (None, *SET_SCORES)),
+            ("sets", self.sets, (None, *SETS)),
         ):
             if value not in tuple(choices):  # a value may be a list, which has no hash
                 words = ["null" if choice is None else choice for choice in choices]
@@ -100,7 +100,7 @@ class Calibrated(OuterModel):
         """The head of the inner model, calibrated."""
         head = self.inner.head
         if head.task == "regression":
-            return IntervalHead.of(head, self.state)
+            return IntervalHead(head, self.state)
         return CalibratedClassHead(head, self.state)
 
 
@@ -134,8 +134,8 @@ def calibrated_head(
         if max(sizes) < least:
             return None
         return IntervalHead.fit(head, settings.level, prediction, targets)
-    sets = sets if min(sizes) >= least else None
-    fitted = method if method in ("temperature", "isotonic") and min(sizes) else None
+    sets = sets if max(sizes) >= least else None
+    fitted = method if method in ("temperature", "isotonic") and max(sizes) else None
     if fitted is None and sets is None:
         return None
     return CalibratedClassHead.fit(head, settings.level, fitted, sets, prediction, targets)

@@ -29,19 +29,28 @@ class CalibratedClassHead(OuterHead):
     each target, of several classes one for each of them, whose values are divided by their sum. A
     set has every class whose score is at most the conformal quantile of the scores of true classes,
     and the likeliest one in any case; it holds the true class with a probability of at least
-    `level`.
+    `level`. Of yes and no, `lac` and `aps` give the same sets. A target with too few measured
+    values has no sets. A class that no record has, or all have, has no function; and where every
+    record is right, no temperature is the best: there probabilities stay as they are.
 
     Args:
         inner: the head inside, of several classes or of yes and no.
-        state: what `state` gave: `level`, `count`, `method` ("temperature", "isotonic" or None),
-            `sets` ("lac", "aps" or None), and what was fitted: `temperature` [num_targets],
-            `corners` (a pair of tensors for each function), `quantile` [num_targets].
+        state: what `state` gave: `level`; `count`, how many records it was fitted on, and `counts`
+            of them for each target; `method` ("temperature", "isotonic" or None), `sets` ("lac",
+            "aps" or None); and what was fitted: `temperature` [num_targets], `corners` (a pair of
+            tensors for each function), `quantile` [num_targets], infinite where there are no sets.
+            `score` names the scores of the sets; earlier versions have none and mean `whole_aps` by
+            "aps".
     """
 
     def __init__(self, inner: Head, state: Mapping[str, Any]) -> None:
         super().__init__(inner, ())
         self._state = dict(state)
         self.sets = state["sets"]
+        self.share = float(state["level"])
+        self.counts = state.get("counts", torch.tensor([int(state["count"])] * len(self.targets)))
+        earlier = "whole_aps" if self.sets == "aps" else self.sets
+        self._score = state.get("score", earlier)
 
     @staticmethod
     def fit(
@@ -68,6 +77,7 @@ class CalibratedClassHead(OuterHead):
         count = int(inner.is_measured(targets).sum())
         state: dict[str, Any] = {"level": level, "count": count, "method": method, "sets": None}
         measured = _measured(inner, prediction, targets).values()
+        state["counts"] = torch.tensor([len(classes) for _, classes in measured])
         if method == "temperature":
             state["temperature"] = torch.tensor([fit_temperature(*pair) for pair in measured])
         if method == "isotonic":
@@ -79,7 +89,7 @@ class CalibratedClassHead(OuterHead):
         calibrated = _measured(inner, head.calibrate(prediction), targets).values()
         scores = [score(p).gather(1, c.unsqueeze(1)).squeeze(1) for p, c in calibrated]
         state["quantile"] = torch.tensor([conformal_quantile(own, level) for own in scores])
-        return CalibratedClassHead(inner, {**state, "sets": sets})
+        return CalibratedClassHead(inner, {**state, "sets": sets, "score": sets})
 
     def state(self) -> dict[str, Any]:
         """Plain values and tensors."""
@@ -102,6 +112,14 @@ class CalibratedClassHead(OuterHead):
         """The sets, if there are any."""
         return ("sets",) if self.sets else ()
 
+    @property
+    def has_sets(self) -> list[bool]:
+        """True for each target that has sets."""
+        if not self.sets:
+            return [False] * len(self.targets)
+        found: list[bool] = self._state["quantile"].isfinite().tolist()
+        return found
+
     def decode(self, raw: Tensor) -> Tensor:
         """As the inner head, with calibrated probabilities."""
         return self.calibrate(self.inner.decode(raw))
@@ -120,17 +138,23 @@ class CalibratedClassHead(OuterHead):
 
     def uncertainty_inputs(self, task: str, prediction: Tensor, targets: Tensor) -> MetricInputs:
         measured = _measured(self.inner, prediction, targets)
-        return {
-            name: (self._sets_of(probabilities, number), classes)
-            for number, (name, (probabilities, classes)) in enumerate(measured.items())
-        }
+        found = {}
+        for number, (name, (probabilities, classes)) in enumerate(measured.items()):
+            rows = slice(None) if self.has_sets[number] else slice(0)
+            found[name] = (self._sets_of(probabilities[rows], number), classes[rows])
+        return found
 
     def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
         found = super().predictions(prediction, names)
         if not self.sets:
             return found
         by_class = _by_class(self.inner, prediction)
+        has_sets = self.has_sets
         for number, column in enumerate(self.columns):
+            if not has_sets[number]:
+                for row in found:
+                    row[column.name] = row[column.name].with_extra({"set": None})
+                continue
             labels = [str(label) for label in self.labels(column, names)]
             for row, members in zip(found, self._sets_of(by_class[:, number], number), strict=True):
                 chosen = [x for x, is_in in zip(labels, members.tolist(), strict=True) if is_in]
@@ -154,7 +178,7 @@ class CalibratedClassHead(OuterHead):
     def _sets_of(self, probabilities: Tensor, number: int) -> Tensor:
         """[num_rows, num_classes] bool, which classes of a target may be true."""
         quantile = float(self._state["quantile"][number])
-        members = SET_SCORES[self.sets](probabilities) <= quantile
+        members = SET_SCORES[self._score](probabilities) <= quantile
         return members.scatter(1, probabilities.argmax(1, keepdim=True), True)
 
 
@@ -179,9 +203,16 @@ def _measured(head: Head, prediction: Tensor, targets: Tensor) -> dict[str, tupl
 def _fit_functions(
     measured: Iterable[tuple[Tensor, Tensor]], is_binary: bool
 ) -> list[tuple[Tensor, Tensor]]:
-    """The isotonic function of yes for each binary target, or of each of several classes."""
-    return [
-        fit_isotonic(probabilities[:, label], classes == label)
-        for probabilities, classes in measured
-        for label in ([1] if is_binary else range(probabilities.shape[1]))
-    ]
+    """The isotonic function of yes for each binary target, or of each of several classes.
+
+    A class that all records have, or none, keeps its probability.
+    """
+    functions = []
+    for probabilities, classes in measured:
+        for label in [1] if is_binary else range(probabilities.shape[1]):
+            happened = classes == label
+            if happened.any() and not happened.all():
+                functions.append(fit_isotonic(probabilities[:, label], happened))
+            else:  # no record says where the probability is too large, or too small
+                functions.append((torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0])))
+    return functions

@@ -24,10 +24,15 @@ def conformal_quantile(scores: Tensor, level: float) -> float:
     Shape:
         scores: [n]
     """
-    rank = math.ceil((len(scores) + 1) * level - 1e-9)
+    rank = conformal_rank(len(scores), level)
     if rank > len(scores):
         return math.inf
-    return float(scores.double().kthvalue(max(rank, 1)).values)
+    return float(scores.double().kthvalue(rank).values)
+
+
+def conformal_rank(num_scores: int, level: float) -> int:
+    """The place of the quantile among some scores, counted from 1, the least one."""
+    return max(math.ceil((num_scores + 1) * level - 1e-9), 1)
 
 
 def lac_scores(probabilities: Tensor) -> Tensor:
@@ -42,10 +47,21 @@ def lac_scores(probabilities: Tensor) -> Tensor:
 
 
 def aps_scores(probabilities: Tensor) -> Tensor:
-    """The probability of all classes that are at least as likely: sets that adapt to the row.
+    """The probability of all likelier classes, and half the own one: sets that adapt to the row.
 
-    Romano et al. (2020), https://arxiv.org/abs/2006.02544, equation 7, without the random part:
-    sets are larger, and the same every time.
+    Romano et al. (2020), https://arxiv.org/abs/2006.02544, equation 7. Difference: in place of a
+    random number between 0 and 1 stands its mean, so sets are the same every time. (With a whole
+    own probability the least likely class has the score 1 in every row, and where more rows than
+    1 - level have this class, every set has every class: of yes and no, always both.)
+
+    Shape:
+        probabilities, returned: [num_rows, num_classes]
+    """
+    return whole_aps_scores(probabilities) - probabilities / 2
+
+
+def whole_aps_scores(probabilities: Tensor) -> Tensor:
+    """The probability of all classes that are at least as likely: `aps` of earlier versions.
 
     Shape:
         probabilities, returned: [num_rows, num_classes]
@@ -54,5 +70,12 @@ def aps_scores(probabilities: Tensor) -> Tensor:
     return torch.empty_like(probabilities).scatter_(1, order, ordered.cumsum(1))
 
 
-#: The scores that `calibration.sets` may name; a class whose score is low may be true.
-SET_SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {"lac": lac_scores, "aps": aps_scores}
+#: The scores of classes by name; a class whose score is low may be true.
+SET_SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "lac": lac_scores,
+    "aps": aps_scores,
+    "whole_aps": whole_aps_scores,
+}
+
+#: Those that `calibration.sets` may name.
+SETS = ("lac", "aps")

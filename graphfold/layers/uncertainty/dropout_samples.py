@@ -29,15 +29,17 @@ class DropoutSamples(OuterModel):
     Args:
         inner: the model; in an ensemble every member is run so often.
         num_samples: how often it is run.
+        correction: what the divisor of deviations lacks of that, see `EnsembleHead`.
 
     Raises:
         ConfigError: if nothing in the model drops out.
     """
 
-    def __init__(self, inner: Model, num_samples: int) -> None:
+    def __init__(self, inner: Model, num_samples: int, correction: int = 1) -> None:
         super().__init__(inner)
         self.draws = True
         self.num_samples = num_samples
+        self.correction = correction
         if not self._dropouts():
             raise ConfigError(
                 "dropout_samples runs a model with its dropout on, but nothing in this one drops "
@@ -48,7 +50,7 @@ class DropoutSamples(OuterModel):
     @property
     def head(self) -> Head:  # type: ignore[override]
         """The head of all samples."""
-        return EnsembleHead([self.inner.head] * self.num_samples)
+        return EnsembleHead([self.inner.head] * self.num_samples, self.correction)
 
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, num_samples, ...] the raw outputs of all samples."""

@@ -22,6 +22,7 @@ class Ensemble(Model):
         members: the models.
 
     Attributes:
+        correction: what the divisor of deviations lacks of their number, see `EnsembleHead`.
         network: the networks of all members: what is set is set in each, what is asked for is that
             of the first.
     """
@@ -29,6 +30,7 @@ class Ensemble(Model):
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.correction = 1
 
     @property
     def network(self) -> Any:
@@ -38,7 +40,7 @@ class Ensemble(Model):
     @property
     def head(self) -> Head:  # type: ignore[override]
         """The heads of all members."""
-        return EnsembleHead([member.head for member in self.models])
+        return EnsembleHead([member.head for member in self.models], self.correction)
 
     @property
     def passes(self) -> tuple[Pass, ...]:

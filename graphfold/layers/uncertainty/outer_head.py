@@ -54,7 +54,8 @@ class OuterHead(Head):
     @property
     def extra_columns(self) -> tuple[str, ...]:
         """Those of the inner head, then one for each further part."""
-        return (*self.inner.extra_columns, *self.parts[len(self.inner.parts) :])
+        added = self.parts[len(self.inner.parts) :]
+        return tuple(dict.fromkeys((*self.inner.extra_columns, *added)))
 
     @classmethod
     def refuses(cls, column: Column) -> str | None:
@@ -74,6 +75,20 @@ class OuterHead(Head):
             return prediction
         count = len(self.inner.parts)
         return prediction[..., 0] if count == 1 else prediction[..., :count]
+
+    def learned(self, values: Tensor) -> Tensor:
+        return self.inner.learned(values)
+
+    def from_learned(self, values: Tensor) -> Tensor:
+        return self.inner.from_learned(values)
+
+    def learned_deviation(self, values: Tensor, std: Tensor) -> Tensor:
+        return self.inner.learned_deviation(values, std)
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """That of the inner head."""
+        return self.inner.possible
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
         return self.inner.target_rows(dag)

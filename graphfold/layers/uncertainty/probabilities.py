@@ -19,7 +19,8 @@ def fit_temperature(probabilities: Tensor, classes: Tensor) -> float:
 
     Guo et al. (2017), https://arxiv.org/abs/1706.04599, section 4.2. The negative log likelihood is
     convex in 1 / T; the zero of its derivative, Σ (log p of the true class - expected log p), is
-    found by halving, between 1/100 and 100.
+    found by halving, between 1/100 and 100. Where every true class is the likeliest one, no
+    temperature is the best: the smaller, the likelier. There it is 1, which changes nothing.
 
     Shape:
         probabilities: [num_rows, num_classes]
@@ -27,6 +28,8 @@ def fit_temperature(probabilities: Tensor, classes: Tensor) -> float:
     """
     logits = _logits(probabilities.double())
     true = logits.gather(1, classes.unsqueeze(1)).squeeze(1)
+    if bool((true == logits.max(1).values).all()):  # also if there is no row
+        return 1.0
     low, high = torch.tensor([1 / _RANGE, _RANGE], dtype=torch.float64).log()
     for _ in range(_STEPS):
         middle = (low + high) / 2  # the logarithm of 1 / T

@@ -49,6 +49,7 @@ from graphfold.training.run.word_embeddings import set_word_vectors
 from graphfold.training.scoring.calibrate import calibrate
 from graphfold.training.scoring.evaluate import score_part
 from graphfold.training.scoring.metrics import Metrics, warn_of_undefined
+from graphfold.training.scoring.missed_coverage import missed_coverage
 from graphfold.training.scoring.part_files import write_predictions, write_split
 
 
@@ -264,8 +265,9 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     write_predictions(folder.predictions, data, trained.model.head, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
-    write_report(folder, trained, data, rows, metrics, history)
-    print(metrics_table(metrics))
+    missed = missed_coverage(trained.model.head, rows)
+    write_report(folder, trained, data, rows, metrics, history, missed)
+    print("\n".join([metrics_table(metrics), *missed]))
     positive = describe_positive(trained.model.head, data.source.spec().make().class_names)
     if positive is not None:
         print(positive)

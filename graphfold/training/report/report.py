@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 import yaml
@@ -57,6 +57,7 @@ def write_report(
     rows: Mapping[str, EvalRows],
     metrics: Metrics,
     history: list[Metrics],
+    missed: Sequence[str] = (),
 ) -> None:
     """Writes report.html.
 
@@ -67,6 +68,7 @@ def write_report(
         rows: part -> its predictions and targets.
         metrics: what metrics.json holds.
         history: the metrics of each epoch.
+        missed: sentences about intervals and sets that hold too little, see `missed_coverage`.
     """
     config = trained.checkpoint.config
     name = str(config["name"])
@@ -76,6 +78,7 @@ def write_report(
         _section("Curves", _card(draw_curves(history, config["monitor"]))),
         _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
         *_positive(trained),
+        *(f'<p class="note">{escape(sentence)}</p>' for sentence in missed),
         *(_of_test(trained, data, rows["test"]) if "test" in rows else ()),
         _section("Data", _card(f"<pre>{escape(describe_data(data))}</pre>")),
         _folded("Config", yaml.safe_dump(config, sort_keys=False, allow_unicode=True)),

@@ -25,7 +25,9 @@ from graphfold.training.config.model import ensemble_size
 FORMAT = "graphfold checkpoint"
 
 #: Grows when a reader of older files has to do something about them.
-SCHEMA_NUMBER = 1
+#: From 2 on, deviations of ensembles have one less than their members in the divisor, and
+#: calibration holds `std_scale`, intervals in the space that is learned, and `score` of sets.
+SCHEMA_NUMBER = 2
 
 #: Stands before the SHA-256 of the rest of the file, both in the comment that a ZIP file may have.
 _MARK = b"graphfold sha256\n"
@@ -51,6 +53,7 @@ class Checkpoint:
     progress: dict[str, Any] = field(default_factory=dict)  # optimizer, loops, generators
     calibration: dict[str, Any] = field(default_factory=dict)  # of predictions, after training
     versions: dict[str, str] = field(default_factory=dict)
+    schema_number: int = SCHEMA_NUMBER
 
     def encode(self) -> memoryview:
         """The content of the file, with its checksum.
@@ -60,7 +63,7 @@ class Checkpoint:
         """
         content = {
             "format": FORMAT,
-            "schema_number": SCHEMA_NUMBER,
+            "schema_number": self.schema_number,
             "state_dict": self.state_dict,
             "training_records": self.training_records,
             "progress": self.progress,
@@ -144,7 +147,7 @@ class Checkpoint:
         if is_other or not are_weights:
             raise _damaged(path)
         _check_members(parts["config"].get("ensemble"), parts["state_dict"], path)
-        return Checkpoint(**values, **tensors)
+        return Checkpoint(**values, **tensors, schema_number=number)
 
 
 def _check_members(count: Any, state: Mapping[str, Tensor], path: Path) -> None:

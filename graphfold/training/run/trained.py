@@ -18,6 +18,7 @@ from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
+from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.trust import refuse_untrusted
@@ -140,9 +141,12 @@ def _line(error: Exception) -> str:
 
 def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:
     """The model with its dropout samples and its calibration, where the run has them."""
+    correction = 1 if checkpoint.schema_number > 1 else 0
+    if isinstance(model, Ensemble):
+        model.correction = correction
     samples = int(checkpoint.config.get("dropout_samples") or 0)
     if samples:
-        model = DropoutSamples(model, samples)
+        model = DropoutSamples(model, samples, correction)
     if not checkpoint.calibration:
         return model
     calibrated = Calibrated(model, checkpoint.calibration)

@@ -9,7 +9,7 @@ from pathlib import Path
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.files import write_bytes
 from graphfold.layers.uncertainty.calibrated import CalibrationSettings, calibrated_head, shortage
-from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.checkpoint import SCHEMA_NUMBER, Checkpoint
 from graphfold.training.run.trained import TrainedModel
 
 
@@ -31,8 +31,8 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
     settings = CalibrationSettings.of(checkpoint.config)
     if settings.method == "none":
         return None
-    if checkpoint.calibration:
-        checkpoint = replace(checkpoint, calibration={})
+    if checkpoint.calibration or checkpoint.schema_number < SCHEMA_NUMBER:
+        checkpoint = replace(checkpoint, calibration={}, schema_number=SCHEMA_NUMBER)
         write_bytes(path, checkpoint.encode())
     trained = TrainedModel.load(path, trusted)
     rows = trained.score(data, "val")

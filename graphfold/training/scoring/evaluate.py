@@ -32,6 +32,7 @@ from graphfold.training.scoring.metrics import (
     confusion_counts,
     warn_of_undefined,
 )
+from graphfold.training.scoring.missed_coverage import missed_coverage
 
 
 def evaluate_command(args: argparse.Namespace) -> int:
@@ -48,7 +49,7 @@ def evaluate_command(args: argparse.Namespace) -> int:
         )
     if args.json is not None:
         write_json(args.json, found.flat())
-    print(metrics_table(found.metrics))
+    print("\n".join([metrics_table(found.metrics), *found.missed]))
     if found.positive is not None:
         print(found.positive)
     for part, scores in found.classes.items():
@@ -99,6 +100,7 @@ class _Evaluation(NamedTuple):
     # part -> target -> predicted class -> true class -> how many
     confusions: dict[str, dict[str, dict[str, Metrics]]]
     positive: str | None  # which classes metrics of yes or no are about
+    missed: list[str]  # sentences about intervals and sets that hold too little
 
     def flat(self) -> Metrics:
         """The metrics, PART/SCORE/CLASS, and PART/confusion/TRUE/PREDICTED."""
@@ -149,7 +151,8 @@ def _evaluate(
     if per_class:
         classes = {part: class_metrics(head, of, names) for part, of in rows.items()}
         confusions = {part: confusion_counts(head, of, names) for part, of in rows.items()}
-    found = _Evaluation(metrics, classes, confusions, describe_positive(head, names))
+    missed = missed_coverage(head, rows)
+    found = _Evaluation(metrics, classes, confusions, describe_positive(head, names), missed)
     warn_of_undefined(found.flat())
     return found
 

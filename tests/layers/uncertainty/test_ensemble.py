@@ -14,6 +14,7 @@ from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import (
     ClassificationHead,
+    EvidentialHead,
     FeatureEncoder,
     Head,
     MeanVarianceHead,
@@ -22,6 +23,7 @@ from graphfold.layers import (
     QuantileHead,
     RegressionHead,
 )
+from graphfold.layers.heads.numbers import NumberHead
 from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
 from graphfold.layers.uncertainty.ensemble import Ensemble
@@ -69,7 +71,7 @@ def test_a_prediction_is_the_mixture_of_the_members(make, parts) -> None:
     has_parts = len(heads[0].parts) > 1
     values = each[..., 0] if has_parts else each
     np.testing.assert_allclose(got[..., 0], values.mean(0), rtol=1e-5)
-    variance = values.var(0)
+    variance = values.var(0, ddof=1)
     if heads[0].parts == ("pred", "std"):
         variance = variance + np.square(each[..., 1]).mean(0)
     np.testing.assert_allclose(got[..., parts.index("std")], np.sqrt(variance), rtol=1e-4)
@@ -91,9 +93,64 @@ def test_the_deviation_of_a_class_is_that_of_its_probability() -> None:
     for number, row in enumerate(told):
         best = "xyz".index(row["kind"].value)
         assert best == int(each[:, number].mean(0).argmax())
-        want = float(each[:, number, best].std(correction=0))
+        want = float(each[:, number, best].std(correction=1))
         assert row["kind"].extra["std"] == pytest.approx(want, abs=1e-6)
     assert whole.columns_of({}) == ["kind_pred", *(f"kind_prob_{n}" for n in range(3)), "kind_std"]
+
+
+LIMITED = {"a": (10.0, 4.0, 0.0, 1.0, 0.0, 20.0), "b": (-1.0, 0.5, 0.0, 1.0, -2.0, 0.0)}
+
+
+@pytest.mark.parametrize("kind", [RegressionHead, MeanVarianceHead, QuantileHead, EvidentialHead])
+def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHead]) -> None:
+    """Far outside of training all members stand at the limit, and disagree about everything."""
+    heads = [kind(4, NUMBERS, scalers=LIMITED) for _ in range(3)]
+    free = [kind(4, NUMBERS, scalers={k: v[:2] for k, v in LIMITED.items()}) for _ in range(3)]
+    for own, other in zip(heads, free, strict=True):
+        other.load_state_dict(own.state_dict())
+    whole, wild = EnsembleHead(heads), EnsembleHead(free)
+    raw = whole(torch.randn(200, 3, 4) * 40).detach()
+    got, want = whole.decode(raw), wild.decode(raw)
+    std = whole.parts.index("std")
+    torch.testing.assert_close(got[..., std], want[..., std])
+    assert (got[..., std] > 0).all()
+    low, high = torch.tensor([-10.0, -3.0]), torch.tensor([30.0, 1.0])  # half a range beyond
+    assert ((got[..., 0] >= low - 1e-5) & (got[..., 0] <= high + 1e-5)).all()
+    cut = torch.stack([h.decode(r) for h, r in zip(heads, raw.unbind(1), strict=True)])
+    each = cut[..., 0] if len(heads[0].parts) > 1 else cut
+    torch.testing.assert_close(got[..., 0], each.mean(0))
+    seen = set()
+    far = wild.decode(raw)[..., 0]
+    told = whole.predictions(got, {})
+    for row, values, middle in zip(told, each.unbind(1), far, strict=True):
+        for number, name in enumerate(("a", "b")):
+            moved = float(middle[number] - values[:, number].mean())
+            want_limit = None if not moved else "high" if moved > 0 else "low"
+            assert row[name].extra["limit"] == want_limit
+            seen.add(want_limit)
+            if "lower" in whole.parts:
+                assert row[name].extra["lower"] <= row[name].value <= row[name].extra["upper"]
+    assert seen == {"low", "high", None}
+    cells = sum(1 + len(told.extra) for told in row.values())
+    assert len(whole.columns_of({})) == cells
+
+
+def test_equal_members_are_at_no_distance() -> None:
+    head = RegressionHead(4, NUMBERS, scalers=LIMITED)
+    for count in (1, 2, 3):
+        whole = EnsembleHead([head] * count)
+        raw = torch.randn(50, 1, 2).expand(-1, count, -1) * 5
+        decoded = whole.decode(raw)
+        assert (decoded[..., 1] == 0).all()
+        torch.testing.assert_close(decoded[..., 0], head.decode(raw[:, 0]))
+
+
+def test_an_interval_of_quantiles_beyond_a_limit_is_not_cut_off() -> None:
+    head = QuantileHead(4, NUMBERS, scalers=LIMITED)
+    raw = torch.tensor([[[9.0, 7.0, 12.0], [0.0, -1.0, 1.0]]])
+    value, lower, upper = head.decode(raw)[0, 0].tolist()
+    assert (value, lower, upper) == (30.0, 30.0, 10 + 4 * 12)
+    assert head.decode(raw)[0, 1].tolist() == [-1.0, -1.5, -0.5]
 
 
 def test_an_ensemble_is_its_members_side_by_side() -> None:

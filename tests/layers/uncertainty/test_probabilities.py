@@ -117,3 +117,34 @@ def test_calibrated_yes_and_no_of_targets_with_holes(method: str) -> None:
     order = sure[:, 0].argsort()
     assert (after[order, 0].diff() >= -1e-6).all()
     assert fitted.columns_of({}) == head.columns_of({})
+
+
+def test_a_class_that_no_record_has_keeps_its_probability() -> None:
+    """Isotonic regression of such a class would say 0 for ever, and of yes alone always 1."""
+    pytest.importorskip("sklearn")
+    probabilities, classes = overconfident()
+    seen = classes != 2
+    head = ClassificationHead(3, CLASSES)
+    fitted = CalibratedClassHead.fit(
+        head, 0.9, "isotonic", None, probabilities[seen].float(), classes[seen]
+    )
+    after = fitted.calibrate(probabilities.float())
+    assert (after[:, 2] > 0).all()
+    torch.testing.assert_close(after.sum(1), torch.ones(len(after)))
+    sure = torch.rand(100, 2)
+    targets = torch.ones(100, 2)
+    targets[:50, 1] = 0
+    yes_or_no = MultiLabelHead(3, ASSAYS)
+    for method in ("isotonic", "temperature"):
+        after = CalibratedClassHead.fit(yes_or_no, 0.9, method, None, sure, targets).calibrate(sure)
+        is_same = torch.allclose(after[:, 0], sure[:, 0])
+        assert is_same == (method == "isotonic")
+        assert (after.diff(dim=0) != 0).any()
+
+
+def test_where_every_record_is_right_no_temperature_is_the_best() -> None:
+    probabilities, _ = overconfident()
+    assert fit_temperature(probabilities, probabilities.argmax(1)) == 1
+    assert fit_temperature(probabilities[:0], torch.empty(0, dtype=torch.int64)) == 1
+    wrong = probabilities.argmin(1)
+    assert fit_temperature(probabilities, wrong) == pytest.approx(100)

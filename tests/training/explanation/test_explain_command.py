@@ -41,7 +41,8 @@ def test_molecules_get_columns_and_drawings(values: Path, folder: Path) -> None:
     rows = explain(values, path, folder / "out.csv")
     kinds = ["atom_contributions", "bond_contributions"]
     wanted = [f"{target}_{kind}" for target in ("a b", "c") for kind in ("base", *kinds)]
-    assert list(rows[0]) == ["name", "smiles", "a b_pred", "c_pred", *wanted, "reason"]
+    predicted = [f"{target}_{what}" for target in ("a b", "c") for what in ("pred", "limit")]
+    assert list(rows[0]) == ["name", "smiles", *predicted, *wanted, "reason"]
     assert [rows[0][name] for name in wanted] == [""] * 6
     atoms, bonds = (json.loads(rows[1][f"c_{kind}"]) for kind in kinds)
     assert len(atoms) == 3

@@ -62,7 +62,8 @@ def test_molecules_keep_their_columns_and_order(values: Path, folder: Path) -> N
     path = folder / "new.csv"
     path.write_text('name,smiles\n"a, b",CCO\nx,C1CC\n"say ""hi""",\nlast,c1ccccc1\nshort\n')
     rows = table_of(values, path)
-    assert list(rows[0]) == ["name", "smiles", "a b_pred", "c_pred", "reason"]
+    columns = [f"{target}_{what}" for target in ("a b", "c") for what in ("pred", "limit")]
+    assert list(rows[0]) == ["name", "smiles", *columns, "reason"]
     assert [row["name"] for row in rows] == ["a, b", "x", 'say "hi"', "last", "short"]
     assert [bool(row["reason"]) for row in rows] == [False, True, True, False, True]
     assert "RDKit cannot read SMILES 'C1CC'" in rows[1]["reason"]
@@ -162,7 +163,7 @@ def test_standard_output_is_the_default(
     (folder / "one.csv").write_text("smiles\nCC\nbad\n")
     assert run("predict", values, folder / "one.csv") == 0
     captured = capsys.readouterr()
-    assert captured.out.splitlines()[0] == "smiles,a b_pred,c_pred,reason"
+    assert captured.out.splitlines()[0] == "smiles,a b_pred,a b_limit,c_pred,c_limit,reason"
     assert len(captured.out.splitlines()) == 3
     assert captured.err == "1 predicted, 1 could not be read (see their reason)\n"
 

@@ -197,7 +197,7 @@ def test_a_finished_run_writes_them_again_and_a_new_one_moves_them(numbers: Path
     train(numbers, *words, *more)
     earlier = numbers / "earlier-1"
     assert [(earlier / name).read_bytes() for name in names] == before
-    assert list(read(numbers / "predictions.csv")[0])[5:] == ["c_measured", "c_pred"]
+    assert list(read(numbers / "predictions.csv")[0])[5:] == ["c_measured", "c_pred", "c_limit"]
 
 
 def test_the_file_is_whole_or_not_there(
