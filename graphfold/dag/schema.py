@@ -54,6 +54,9 @@ class Column:
             "weight", how many records the graph counts for in training, or "note", which no model
             reads. None for the usual: floats and counts (uint8) are inputs, others are notes.
 
+        ordered: of codes: whether they are grades of one thing, such as sentiments from 0, very
+            negative, to 4, and no names.
+
     Raises:
         SchemaError: if there is no such dtype or role, or a weight is no single float.
     """
@@ -64,6 +67,7 @@ class Column:
     unit: str | None = None
     size: int | None = None
     role: Role | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from training.tiny_runs import (
 
 from graphfold.batching import Pass, Schedule, batch
 from graphfold.dag import TypedDAG
+from graphfold.training.run.checkpoint import Checkpoint
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
 
@@ -195,6 +197,40 @@ def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
     assert all(set(record["probabilities"]) == set("ABCDE") for record in found)
     assert len({json.dumps(record["probabilities"]) for record in found}) == 1
     assert [node["text"] for node in found[0]["nodes"][:2]] == ["good", "film"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "monitor"),
+    [
+        ("ABCDE", [], "val/node_accuracy"),
+        ("01234", ["data.num_classes=5"], "val/root_accuracy"),
+        ("01234", ["data.classes={low: [0,1], high: [3,4]}"], "val/root_accuracy"),
+        ("ABCDE", ["data.classes={low: [A,B], high: [D,E]}"], "val/node_accuracy"),
+    ],
+)
+def test_the_best_epoch_of_trees_is_one_of_all_nodes_but_for_grades(
+    labels: str, more: list[str], monitor: str, tmp_path: Path
+) -> None:
+    """The roots of a treebank have one label, which a model knows before it knows any other."""
+    rng = random.Random(0)
+    names = str.maketrans("01234", labels)
+    trees = [f"{bracket_tree(rng).translate(names)}\n" for _ in range(30)]
+    if labels == "ABCDE" and not more:
+        trees = [f"(ROOT{tree[2:]}" for tree in trees]
+    (tmp_path / "trees.txt").write_text("".join(trees))
+    words = ["data=brackets", f"data.path={tmp_path}/trees.txt", *SMALL, *more]
+    folder = train(tmp_path / "run", *words)
+    best = folder / "checkpoints" / "best.ckpt"
+    assert Checkpoint.load(best).config["monitor"] == monitor
+    if labels == "ABCDE" and not more:
+        # A run that an earlier version began by another metric goes on by that metric.
+        last = folder / "checkpoints" / "last.ckpt"
+        begun = Checkpoint.load(last)
+        last.write_bytes(
+            replace(begun, config={**begun.config, "monitor": "val/root_accuracy"}).encode()
+        )
+        assert run("train", f"resume={folder}", "trainer.max_epochs=5") == 0
+        assert Checkpoint.load(last).config["monitor"] == "val/root_accuracy"
 
 
 def test_the_policy_reaches_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

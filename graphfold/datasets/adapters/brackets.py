@@ -137,7 +137,8 @@ class BracketsAdapter(Adapter):
         self.codes = None if self.names is None else _codes(self.names, classes)
         if self.names and not self.is_numbered:
             self.class_names = {"label": self.names}
-        self.schema = _schema(self.names, 2 if binarize else None, sequence)
+        is_grade = self.is_numbered or (classes is not None and _are_numbers(classes))
+        self.schema = _schema(self.names, 2 if binarize else None, sequence, is_grade)
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
@@ -337,7 +338,15 @@ def _codes(
     return codes
 
 
-def _schema(names: tuple[str, ...] | None, arity: int | None, sequence: bool) -> Schema:
+def _are_numbers(classes: Mapping[str, Sequence[str | int]]) -> bool:
+    """True if all labels of some classes are integers: grades, such as those of sentiment."""
+    return all(str(label).isdecimal() for labels in classes.values() for label in labels)
+
+
+def _schema(
+    names: tuple[str, ...] | None, arity: int | None, sequence: bool, is_grade: bool
+) -> Schema:
+    target = () if names is None else (Column("label", "int64", size=len(names), ordered=is_grade),)
     label = () if names is not None else (Column("label", "string"),)
     return Schema(
         types=(
@@ -345,7 +354,7 @@ def _schema(names: tuple[str, ...] | None, arity: int | None, sequence: bool) ->
             NodeType("phrase", arity=arity, features=label),
         ),
         relations=(EdgeType("next"),) if sequence else (),
-        node_targets=() if names is None else (Column("label", "int64", size=len(names)),),
+        node_targets=target,
     )
 
 

@@ -70,6 +70,14 @@ class ClassHead(Head):
         binary = ("root_binary_accuracy",) if self.num_classes == 5 else ()
         return ("root_accuracy", *binary, "node_accuracy", "macro_f1", "mcc", "ece")
 
+    @property
+    def monitor(self) -> str | None:
+        """Of nodes the accuracy over all of them, but for grades, whose roots the field judges.
+
+        The roots of a treebank are all of one label, or nearly.
+        """
+        return None if self.level == "graph" or self.columns[0].ordered else "node_accuracy"
+
     @classmethod
     def refuses(cls, column: Column) -> str | None:
         if column.shape or column.dtype not in ("int32", "int64"):

@@ -177,6 +177,8 @@ def resume_run(
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(folder, data, trusted)
         folder.write_config(config)
+        # The same metric as before, whatever this version would choose.
+        config = {**config, "monitor": begun[0].config["monitor"]}
         _fit_members(config, folder, data, further)
         return finish(folder, data, trusted)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ class BestAndLast(CheckpointCallback):
 
     Args:
         folder: the run folder.
-        monitor: the metric that chooses the best epoch. Epochs where it is undefined are compared
-            by val/loss, and lose to those where it is defined.
+        monitor: the metric that chooses the best epoch, among equal ones val/loss. Epochs where it
+            is undefined are compared by val/loss alone, and lose to those where it is defined.
         mode: "min" if the least value of the metric is best, or "max".
     """
 
@@ -43,7 +44,7 @@ class BestAndLast(CheckpointCallback):
         self.monitor = monitor
         self.mode = mode
         self.history: list[Metrics] = []
-        self.best: list[float] | None = None  # [whether the metric is defined, its goodness]
+        self.best: list[float] | None = None  # see _goodness
         self.is_finished = False
         self._generators: list[dict[str, Any]] | None = None
 
@@ -80,6 +81,8 @@ class BestAndLast(CheckpointCallback):
         """Takes up what last.ckpt kept."""
         self.history = state_dict["history"]
         self.best = state_dict["best"]
+        if self.best is not None and len(self.best) == 2:  # of versions that ignored ties
+            self.best = [*self.best, math.inf]
         self.is_finished = state_dict["is_finished"]
 
     def on_save_checkpoint(
@@ -99,11 +102,12 @@ class BestAndLast(CheckpointCallback):
         self._generators = checkpoint["generators"]
 
     def _goodness(self, metrics: Metrics) -> list[float]:
+        """Whether the metric is defined, how good it is, and minus the loss: compared in order."""
         value, sign = metrics.get(self.monitor), -1.0 if self.mode == "min" else 1.0
-        if value is not None:
-            return [1.0, sign * value]
         loss = metrics.get("val/loss")
-        return [0.0, -loss] if loss is not None else [0.0, float(len(self.history))]
+        if value is not None:
+            return [1.0, sign * value, -math.inf if loss is None else -loss]
+        return [0.0, float(len(self.history)) if loss is None else -loss, 0.0]
 
     def _row(self, trainer: Trainer, learner: Learner) -> Metrics:
         optimizer = trainer.optimizers[0]

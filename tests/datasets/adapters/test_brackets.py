@@ -483,7 +483,7 @@ def test_labels_are_merged_to_classes(tmp_path):
     path = tmp_path / "trees.txt"
     path.write_text("(3 (2 A) (4 (4 good) (2 film)))\n(0 (2 So) (1 dull))\n")
     dag = read(adapter, path).dag
-    assert dag.schema.node_targets == (Column("label", "int64", size=2),)
+    assert dag.schema.node_targets == (Column("label", "int64", size=2, ordered=True),)
     assert adapter.class_names == {"label": ("negative", "positive")}
     assert dag.columns["node"]["label"].tolist() == [-1, 1, -1, 1, 1, -1, 0, 0]
 

@@ -46,6 +46,8 @@ def test_run_folder_holds_everything(finished: Path) -> None:
         "metrics.json",
         "metrics.csv",
         "report.html",
+        "predictions.csv",
+        "split.csv",
         "tensorboard",
     }
     assert {p.name for p in (finished / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
@@ -267,6 +269,18 @@ def test_an_undefined_monitor_falls_back_to_the_loss() -> None:
     better = keeper._goodness({"val/roc_auc": None, "val/loss": 0.05})
     defined = keeper._goodness({"val/roc_auc": 0.2, "val/loss": 9.0})
     assert undefined < better < defined
+
+
+def test_the_loss_decides_between_equal_epochs() -> None:
+    keeper = BestAndLast(RunFolder(Path()), "val/accuracy", "max")
+    first = keeper._goodness({"val/accuracy": 1.0, "val/loss": 0.5})
+    second = keeper._goodness({"val/accuracy": 1.0, "val/loss": 0.25})
+    unknown = keeper._goodness({"val/accuracy": 1.0, "val/loss": None})
+    worse = keeper._goodness({"val/accuracy": 0.9, "val/loss": 0.01})
+    assert worse < unknown < first < second
+    keeper.load_state_dict({"history": [], "best": [1.0, 1.0], "is_finished": False})
+    assert keeper.best is not None
+    assert second < keeper.best < [1.0, 1.1, -9.0]  # of a version that did not look at the loss
 
 
 def test_sweep_makes_a_run_for_each_value(

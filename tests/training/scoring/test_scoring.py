@@ -22,7 +22,8 @@ from graphfold.training.scoring.metrics import (
 from graphfold.training.scoring.scoring import gather
 
 WORD = (NodeType("word", 0, (Column("form", "string"),)),)
-SENTIMENT = Schema(WORD, node_targets=(Column("label", "int64", size=5),))
+SENTIMENT = Schema(WORD, node_targets=(Column("label", "int64", size=5, ordered=True),))
+SYNTAX = Schema(WORD, node_targets=(Column("label", "int64", size=5),))
 VALUES = Schema(WORD, graph_targets=(Column("a"), Column("b")))
 ASSAYS = Schema(WORD, graph_targets=tuple(Column(n, "int64", size=2) for n in "ab"))
 
@@ -128,6 +129,7 @@ def test_nothing_has_no_metrics() -> None:
     [
         (head("node"), True, "root_accuracy"),
         (head("output"), False, "node_accuracy"),
+        (ClassificationHead(3, SYNTAX, "node"), True, "node_accuracy"),
         (RegressionHead(3, VALUES, targets=["a"]), True, "rmse"),
         (MultiLabelHead(3, ASSAYS), True, "roc_auc"),
     ],
