@@ -129,6 +129,33 @@ def _(graphs):
         assert cells == ["no", "yes", "no"]
 
 
+@row.changes("smiles.positive", "the class that has the code 1, however classes are ordered")
+def _(graphs):
+    options = {"task": "classification", "target_columns": ["kind"]}
+    for positive in ("no", "yes"):
+        for names in (["no", "yes"], ["yes", "no"]):
+            own = {"class_names": {"kind": names}, "positive": positive, **options}
+            codes = graphs("smiles", TABLE, "a.csv", **own).graph_column("kind").tolist()
+            assert codes == [cell == positive for cell in ("no", "yes", "no")]
+    with pytest.raises(ConfigError, match="positive is 'maybe', but the classes of 'kind' are"):
+        graphs("smiles", TABLE, "a.csv", **{**own, "positive": "maybe"})
+
+
+@row.changes(
+    ["smiles.weight_column", "descriptors.weight_column"],
+    "how often a record counts in training, and no input of the model",
+)
+def _(graphs, option):
+    adapter = option.partition(".")[0]
+    target = {"target_columns": ["y"]} if adapter == "smiles" else {}
+    text = "smiles,y,times\nCCO,1,0.5\nCC,2,0\nC,3,2\n"
+    plain = graphs(adapter, text, "w.csv", **target)
+    dag = graphs(adapter, text, "w.csv", weight_column="times", **target)
+    assert plain.weights() is None
+    assert dag.weights().tolist() == [0.5, 0, 2]
+    assert dag.schema.graph_inputs == plain.schema.graph_inputs == ()
+
+
 @row.changes("smiles.units", "the unit of a target, which answers and reports name")
 def _(graphs):
     dag = graphs("smiles", TABLE, "a.csv", target_columns=["y", "w"], units={"y": "kcal/mol"})
@@ -322,6 +349,7 @@ OF_CELLS = {
     "task": "classification",
     "num_classes": 3,
     "class_names": {"y": ["a", "b"]},
+    "positive": "a",
     "units": {"y": "m"},
     "bounded_targets": True,
 }

@@ -266,6 +266,17 @@ def _(graphs):
         assert dag.graph_column(target.name).tolist() == expected
 
 
+@row.changes("json.positive", "the class that has the code 1, however classes are ordered")
+def _(graphs):
+    for positive in "ab":
+        for names in (["a", "b"], ["b", "a"]):
+            options = {"class_names": names, "positive": positive}
+            dag = graphs("json", RECORDS, target="$.label", **options)
+            (target,) = dag.schema.graph_targets
+            codes = dag.graph_column(target.name).tolist()
+            assert codes == [int("ab"[i % 2] == positive) for i in range(6)]
+
+
 @row.changes("json.unit", "the unit of the target, which answers and reports name")
 def _(graphs):
     dag = graphs("json", RECORDS, target="$.seconds", task="regression", unit="s")

@@ -102,7 +102,7 @@ class BestAndLast(CheckpointCallback):
         self._generators = checkpoint["generators"]
 
     def _goodness(self, metrics: Metrics) -> list[float]:
-        """Whether the metric is defined, how good it is, and minus the loss: compared in order."""
+        """Defined or not, the value of the metric, minus the loss: compared in this order."""
         value, sign = metrics.get(self.monitor), -1.0 if self.mode == "min" else 1.0
         loss = metrics.get("val/loss")
         if value is not None:
