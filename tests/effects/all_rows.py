@@ -9,6 +9,7 @@ from effects import (
     molecule_options,
     readout_options,
     text_options,
+    training_options,
 )
 from effects.table import rows_of
 
@@ -21,4 +22,5 @@ ROWS = rows_of(
     readout_options,
     head_options,
     model_options,
+    training_options,
 )

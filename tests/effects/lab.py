@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.train import make_learner
+from graphfold.training.run.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,15 @@ class Run:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The config of the best checkpoint."""
-        config: dict[str, Any] = self.checkpoint()["config"]
-        return config
+        return dict(self.checkpoint().config)
 
-    def checkpoint(self, name: str = "best") -> dict[str, Any]:
+    def checkpoint(self, name: str = "best") -> Checkpoint:
         """A checkpoint as it is stored."""
-        path = self.folder / "checkpoints" / f"{name}.ckpt"
-        found: dict[str, Any] = torch.load(path, weights_only=True)
-        return found
+        return Checkpoint.load(self.folder / "checkpoints" / f"{name}.ckpt")
 
     def weights(self, name: str = "best") -> dict[str, Tensor]:
         """The weights of a checkpoint."""
-        weights: dict[str, Tensor] = self.checkpoint(name)["state_dict"]
-        return weights
+        return dict(self.checkpoint(name).state_dict)
 
     def predict(self, items: Sequence[str], **settings: Any) -> list[dict[str, Any]]:
         """The predictions for some records."""
@@ -102,6 +100,7 @@ class Lab:
             *BASES[name].format(folder=self.folder).split("\n"),
             f"data.cache_dir={self.folder}/cache",
             "logger=none",
+            "model.fuse=false",  # to compile takes longer than an epoch
             "trainer.max_epochs=1",
         ]
 
@@ -146,10 +145,16 @@ class Lab:
 
     def run_anew(self, base: str, *overrides: str) -> Run:
         """A training, whether there was the same before or not."""
+        return self.train(*self.base(base), *overrides)
+
+    def train(self, *overrides: str) -> Run:
+        """A training with these overrides alone."""
         folder = self.folder / f"run{len(list(self.folder.glob('run*')))}"
         folder.mkdir()
-        words = [f"hydra.run.dir={folder}", *self.base(base), *overrides]
-        code, printed, errors = self.command("train", *words)
+        words = [f"hydra.run.dir={folder}", *overrides]
+        # No row looks at the pictures of a report, which take as long as the training.
+        with mock.patch("graphfold.training.loop.train.write_report"):
+            code, printed, errors = self.command("train", *words)
         assert code == 0, errors
         return Run(folder, printed)
 

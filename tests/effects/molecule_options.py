@@ -17,7 +17,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from graphfold.dag import Schema
 from graphfold.dag.compare import equal
-from graphfold.dag.schema import ABOVE, BELOW, bound_column
+from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, bound_column
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.molecules.descriptor_targets import NAMES
 from graphfold.datasets.molecules.features.registry import FEATURE_SETS
@@ -170,6 +170,13 @@ def _(graphs):
     dag = graphs("smiles", text, "a.csv", target_columns=["y"], bounded_targets=True)
     assert dag.graph_column("y").tolist() == [5, 2, 3]
     assert dag.graph_column(bound_column("y")).tolist() == [ABOVE, BELOW, 0]
+
+
+@row.changes(both("weight_column"), "how many records each counts for; no input of the model")
+def _(graphs, option):
+    dag = graphs(adapter_of(option), TABLE, "a.csv", weight_column="w")
+    assert dag.graph_column(RECORD_WEIGHT).tolist() == [1, 2, 1]
+    assert inputs(dag.schema) == []
 
 
 @row.changes(both("extra_columns"), "these columns of numbers are inputs of the model")

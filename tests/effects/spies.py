@@ -1,0 +1,26 @@
+"""A callback of somebody else's, as a config may name it: it remembers what the trainer is like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+
+class Spy(Callback):
+    """Notes facts at the start of training, in `Spy.facts`."""
+
+    facts: dict[str, Any] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        Spy.facts = {
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "threads": torch.get_num_threads(),
+            "precision": trainer.precision,
+            "device": trainer.strategy.root_device.type,
+        }
+
+
+#: Overrides that add it.
+SPY = ["+callbacks.spy._target_=effects.spies.Spy"]

@@ -1,0 +1,536 @@
+"""Options of training: train.yaml, optimizer, schedule, trainer, callbacks, logger.
+
+Runs are of an epoch or two over 24 records, and shared. Many rows look at a run of a single step of
+plain gradient descent, whose change of weights tells what the step was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+from effects.lab import Lab, Run, same_bits
+from effects.spies import SPY, Spy
+from effects.table import Rows
+from torch import Tensor
+from training.tiny_runs import MOLECULES
+
+import graphfold
+from graphfold.errors import ConfigError
+from graphfold.training.config.compose import compose
+
+ROWS = row = Rows()
+
+same = torch.testing.assert_close
+
+#: A step of plain gradient descent over all records of the training part.
+STEP = ("optimizer=sgd", "optimizer.momentum=0", "optimizer.lr=0.1", "data.batch_size=100")
+
+#: Enough records to calibrate with.
+HALVES = "data.fractions=[0.4,0.4,0.2]"
+
+
+def beginning(lab: Lab, base: str = "molecules", *overrides: str) -> dict[str, Tensor]:
+    """The weights that a run begins with."""
+    return {k: v.clone() for k, v in lab.learner(base, *overrides).model.state_dict().items()}
+
+
+def moved(lab: Lab, *overrides: str) -> dict[str, Tensor]:
+    """What a step adds to the weights."""
+    before, after = beginning(lab), lab.run("molecules", *STEP, *overrides).weights()
+    return {name: after[name] - before[name] for name in dict(after) if name in before}
+
+
+def norm(change: Mapping[str, Tensor]) -> float:
+    return math.sqrt(sum(float(value.double().square().sum()) for value in change.values()))
+
+
+# Seeds and bits
+
+
+@row.changes("seed", "other weights, order and split; the same seed gives the same bits")
+def _(lab):
+    first, again = lab.run("trees"), lab.run_anew("trees")
+    assert same_bits(first.weights(), again.weights())
+    assert first.metrics == again.metrics
+    other = lab.run("trees", "seed=2")
+    assert not same_bits(first.weights(), other.weights())
+    assert first.checkpoint().split != other.checkpoint().split
+    assert not same_bits(beginning(lab, "trees"), beginning(lab, "trees", "seed=2"))
+
+
+@row.nothing("deterministic", "on a CPU all algorithms are, so no bit changes; torch is told")
+def _(lab):
+    plain = lab.run("molecules", *SPY)
+    assert Spy.facts["deterministic"] is False
+    told = lab.run_anew("molecules", *SPY, "deterministic=true")
+    facts = Spy.facts
+    torch.use_deterministic_algorithms(False)
+    assert facts["deterministic"] is True
+    assert same_bits(plain.weights(), told.weights())
+
+
+@row.nothing("threads", "torch has so many, and the numbers are the same to 1e-5")
+def _(lab):
+    one = lab.run_anew("molecules", *SPY)
+    assert Spy.facts["threads"] == 1
+    two = lab.run_anew("molecules", *SPY, "threads=2")
+    assert Spy.facts["threads"] == 2
+    for name, value in one.weights().items():
+        same(value, two.weights()[name], rtol=1e-4, atol=1e-5)
+
+
+# Names and folders
+
+
+@row.changes(["name", "hydra.run.dir", "hydra.sweep.dir"], "where a run, or a sweep, is written")
+def _(lab, tmp_path):
+    composed = compose([*lab.base("molecules"), "name=mine"])
+    assert composed.folder.parts[:2] == composed.sweep_folder.parts[:2] == ("runs", "mine")
+    folder = lab.run("molecules").folder
+    assert (folder / "checkpoints" / "best.ckpt").is_file()
+    words = [*lab.base("molecules"), "seed=1,2", f"hydra.sweep.dir={tmp_path}/sweep"]
+    code, _, errors = lab.command("train", "-m", *words)
+    assert code == 0, errors
+    assert len([*(tmp_path / "sweep").glob("*/metrics.json")]) == 2
+
+
+@row.nothing("hydra.output_subdir", "the run folder holds graphfold's files alone")
+def _(lab):
+    plain = {p.name for p in lab.run("molecules").folder.iterdir()}
+    other = {p.name for p in lab.run("molecules", "hydra.output_subdir=.hydra").folder.iterdir()}
+    assert plain == other
+
+
+@row.refused("needs", "a run without a key that it is not meant to be without")
+def _(lab):
+    with pytest.raises(ConfigError, match="data.vectors"):
+        lab.config("trees", "needs=[data.vectors]")
+    assert lab.config("trees", "needs=[data.path]")["needs"] == ["data.path"]
+
+
+# What is scored, and what chooses
+
+
+@row.changes("metrics", "these are computed, and no others beside the loss")
+def _(lab):
+    run = lab.run("molecules", "metrics=[mae,r2]")
+    names = {name.split("/")[1] for name in run.metrics if name.startswith("val/")}
+    assert names == {"mae", "r2", "loss", "coverage"}
+    assert run.metrics["val/mae"] == pytest.approx(lab.run("molecules").metrics["val/mae"])
+
+
+@row.changes("monitor", "the metric by which best.ckpt is chosen")
+def _(lab):
+    chosen = {}
+    for monitor, best in (("val/mae", min), ("val/r2", max)):
+        run = lab.run("molecules", f"monitor={monitor}", "trainer.max_epochs=5", "optimizer.lr=0.1")
+        values = [epoch[monitor] for epoch in run.epochs()]
+        assert run.metrics[monitor] == pytest.approx(best(values), abs=1e-6)
+        chosen[monitor] = values.index(best(values))
+        assert run.config["monitor"] == monitor
+    assert len(run.epochs()) == 5
+
+
+@row.changes("loss.reduction", "per_graph: a sum over nodes for each graph; per_node: their mean")
+def _(lab):
+    losses = {}
+    for reduction in ("per_graph", "per_node"):
+        run = lab.run("trees", f"loss.reduction={reduction}", "optimizer.lr=0")
+        losses[reduction] = run.epochs()[0]["train/loss"]
+    data = lab.data("trees")
+    num_nodes = data.encoded("train").num_nodes
+    assert losses["per_graph"] * 24 == pytest.approx(losses["per_node"] * num_nodes, rel=1e-5)
+
+
+# Uncertainty
+
+
+@row.changes("ensemble", "the mean of so many members, and their deviation in TARGET_std")
+def _(lab):
+    run = lab.run("molecules", "ensemble=2")
+    items = list(MOLECULES)
+    whole = run.predict(items)
+    members = sorted(run.folder.glob("**/members/*/**/best.ckpt")) or sorted(
+        path for path in run.folder.rglob("best.ckpt") if path.parent.parent != run.folder
+    )
+    assert len(members) == 2
+    own = [[p["prediction"] for p in graphfold.load(path).predict(items)] for path in members]
+    assert own[0] != own[1]
+    mean = np.mean(own, axis=0)
+    assert [p["prediction"] for p in whole] == pytest.approx(mean, abs=1e-4)
+    assert all(p["std"] > 0 for p in whole)
+    assert "std" not in lab.run("molecules").predict(items)[0]
+
+
+@row.changes("dropout_samples", "the mean of so many draws of dropout, deviation in TARGET_std")
+def _(lab):
+    items = list(MOLECULES)
+    dropping = lab.run("molecules", "dropout_samples=8", "model.dropout=0.5").predict(items)
+    assert all(p["std"] > 0 for p in dropping)
+    code, _, errors = lab.command(
+        "train", *lab.base("molecules"), "dropout_samples=8", f"hydra.run.dir={lab.folder}/none"
+    )
+    assert code == 2
+    assert "dropout" in errors
+
+
+@row.changes("calibration.method", "none: no intervals; conformal: intervals; else probabilities")
+def _(lab):
+    bare, conformal = (
+        lab.run("molecules", HALVES, f"calibration.method={method}").predict(["CCO"])[0]
+        for method in ("none", "conformal")
+    )
+    assert {*conformal} - {*bare} == {"lower", "upper"}
+    assert conformal["lower"] < conformal["prediction"] < conformal["upper"]
+    assert conformal["prediction"] == bare["prediction"]
+    plain, tempered, isotonic = (
+        lab.run("classes", HALVES, "optimizer.lr=0.1", f"calibration.method={method}").predict(
+            list(MOLECULES)
+        )
+        for method in ("none", "temperature", "isotonic")
+    )
+    for calibrated in (tempered, isotonic):
+        before, after = (
+            [p["probabilities"]["yes"] for p in answers] for answers in (plain, calibrated)
+        )
+        assert before != after
+        order = np.argsort(before, kind="stable")
+        assert (np.diff(np.array(after)[order]) >= -1e-6).all()  # a monotone map
+
+
+@row.changes("calibration.level", "the probability that an interval holds the true value")
+def _(lab):
+    width = {}
+    for level in (0.5, 0.9):
+        run = lab.run("molecules", HALVES, f"calibration.level={level}")
+        (answer,) = run.predict(["CCO"])
+        width[level] = answer["upper"] - answer["lower"]
+    assert width[0.5] < width[0.9]
+
+
+@row.changes("calibration.sets", "the classes that may be true, in TARGET_set")
+def _(lab):
+    bare = lab.run("classes", HALVES).predict(["CCO"])[0]
+    with_sets = lab.run("classes", HALVES, "calibration.sets=lac").predict(["CCO"])[0]
+    assert {*with_sets} - {*bare} == {"set"}
+    assert {*str(with_sets["set"]).replace("|", " ").split()} <= {"yes", "no"}
+
+
+# Where a run begins, and what learns
+
+
+@row.nothing("resume", "a run that is continued ends as an unbroken one, bit for bit")
+def _(lab):
+    unbroken = lab.run("trees", "trainer.max_epochs=2")
+    broken = lab.run_anew("trees")
+    words = [f"resume={broken.folder}", "trainer.max_epochs=2"]
+    code, _, errors = lab.command("train", *words)
+    assert code == 0, errors
+    continued = Run(broken.folder, "")
+    assert same_bits(unbroken.weights("last"), continued.weights("last"))
+    assert unbroken.metrics == continued.metrics
+
+
+@row.changes("init_from", "a new run begins with the weights of that one")
+def _(lab):
+    source = lab.run("molecules")
+    words = (f"init_from={source.folder}", "seed=5", "data.seed=1", "optimizer.lr=0")
+    assert same_bits(lab.run("molecules", *words).weights(), source.weights())
+
+
+@row.nothing("freeze", "the parts that are named keep their bits; the others learn")
+def _(lab):
+    change = moved(lab, "freeze=[encoder]")
+    frozen = {name: value for name, value in change.items() if name.startswith("encoder")}
+    assert frozen
+    assert not any(value.any() for value in frozen.values())
+    assert any(value.any() for name, value in change.items() if name.startswith("head"))
+
+
+@row.changes("stages", "what is frozen, the rate, and the epochs of each stage, in order")
+def _(lab):
+    first, second = "{freeze: [encoder], epochs: 1}", "{epochs: 1, lr: 0}"
+    one = lab.run("trees", f"stages=[{first}]").weights("last")
+    both = lab.run("trees", f"stages=[{first},{second}]", "trainer.max_epochs=2").weights("last")
+    before = beginning(lab, "trees")
+    assert same_bits(one, both)
+    assert all(torch.equal(v, before[n]) for n, v in one.items() if n.startswith("encoder"))
+    assert not same_bits(one, before)
+    composed = lab.compose(["data=listops_generated", f"stages=[{first},{{epochs: 4}}]"])
+    assert composed["trainer"]["max_epochs"] == 5
+    with pytest.raises(ConfigError, match="the stages have 1 epochs"):
+        lab.config("trees", f"stages=[{first}]", "trainer.max_epochs=3")
+
+
+@row.changes("lr_factors", "a part of the model learns at this factor of the rate")
+def _(lab):
+    plain, slow = moved(lab), moved(lab, "+lr_factors.head=0.25")
+    for name, value in plain.items():
+        same(slow[name], value * (0.25 if name.startswith("head") else 1), rtol=1e-3, atol=1e-6)
+
+
+def weighted_step(lab: Lab, weights: list[int], way: str) -> Run:
+    """A step over ten molecules: each "weighs" so much, is "repeated" so often, or is "plain"."""
+    rows = [f"{smiles},{i / 2}" for i, smiles in enumerate(MOLECULES)]
+    counted = zip(rows, weights, strict=True)
+    if way == "weighs":
+        text = "".join(f"{row},{count}\n" for row, count in counted)
+    else:
+        text = "".join(f"{row},1\n" * count for row, count in counted)
+    train = lab.write(f"weights/{way}{sum(weights)}.csv", f"smiles,y,w\n{text}")
+    test = lab.write("weights/test.csv", "smiles,y,w\nC,1,1\nCC,2,1\nCCC,3,1\n")
+    path = f"data.path={{train: {train}, val: {test}, test: {test}}}"
+    more = ["data.weight_column=w"] if way == "weighs" else []
+    return lab.run("molecules", *STEP, "data.split=given", path, *more)
+
+
+@row.changes(
+    "smiles.weight_column",
+    "weights of one change no bit; weight 2 is the row twice, and weight 0 no row",
+)
+def _(lab):
+    ones, counts = [1] * 10, [1, 2, 0, 3, 1, 1, 2, 0, 1, 4]
+    weighed, plain = (weighted_step(lab, ones, way) for way in ("weighs", "plain"))
+    assert same_bits(weighed.weights(), plain.weights())
+    weighed, repeated = (weighted_step(lab, counts, way) for way in ("weighs", "repeated"))
+    for name, value in repeated.weights().items():
+        same(weighed.weights()[name], value, rtol=1e-4, atol=1e-5)
+    losses = [run.epochs()[0]["train/loss"] for run in (weighed, repeated)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert not same_bits(weighed.weights(), plain.weights())
+
+
+# Optimizers and schedules
+
+
+@row.changes(
+    [
+        *("optimizer/adagrad.lr", "optimizer/adam.lr", "optimizer/adamw.lr", "optimizer/sgd.lr"),
+        *("optimizer/adagrad.weight_decay", "optimizer/adam.weight_decay"),
+        *("optimizer/adamw.weight_decay", "optimizer/sgd.weight_decay", "optimizer/sgd.momentum"),
+    ],
+    "torch's optimizer of that name is made with it, and steps as it does by hand",
+)
+def _(lab, option):
+    name, key = option.removeprefix("optimizer/").split(".")
+    kinds = {"adagrad": "Adagrad", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
+    for value in (0.03, 0.3):
+        learner = lab.learner("molecules", f"optimizer={name}", f"optimizer.{key}={value}")
+        optimizer = learner.configure_optimizers()["optimizer"]
+        assert type(optimizer).__name__ == kinds[name]
+        assert {group[key] for group in optimizer.param_groups} == {value}
+
+
+@row.changes("optimizer/sgd.lr", "a step is as long as the rate says; rate 0 changes no bit")
+def _(lab):
+    same(norm(moved(lab, "optimizer.lr=0.05")), norm(moved(lab)) / 2, rtol=1e-3, atol=0)
+    assert norm(moved(lab, "optimizer.lr=0")) == 0
+
+
+@row.changes("optimizer/sgd.weight_decay", "a step also takes this share of each weight, times lr")
+def _(lab):
+    before, plain, decayed = beginning(lab), moved(lab), moved(lab, "optimizer.weight_decay=0.5")
+    for name, value in plain.items():
+        if not name.startswith("head.") or "layers" in name:
+            same(decayed[name], value - 0.1 * 0.5 * before[name], rtol=1e-3, atol=1e-5)
+
+
+@row.changes(
+    "experiment/sst_glove.optimizer.initial_accumulator_value", "what Adagrad's sums begin with"
+)
+def _(lab):
+    words = ("optimizer=adagrad", "+optimizer.initial_accumulator_value=0.25")
+    optimizer = lab.learner("trees", *words).configure_optimizers()["optimizer"]
+    assert {float(s["sum"].unique()) for s in optimizer.state.values()} == {0.25}
+
+
+def rates(lab: Lab, *overrides: str, epochs: int = 4) -> list[float]:
+    """The learning rate of each epoch."""
+    made = lab.learner("molecules", "optimizer=sgd", "optimizer.lr=1.0", *overrides)
+    configured = made.configure_optimizers()
+    optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    found = []
+    for _ in range(epochs):
+        found.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        if type(scheduler).__name__ == "ReduceLROnPlateau":
+            scheduler.step(1.0)  # it never improves
+        else:
+            scheduler.step()
+    return found
+
+
+@row.changes("lr_scheduler/constant.factor", "1.0 leaves the rate as the optimizer has it")
+def _(lab):
+    assert rates(lab, "lr_scheduler=constant") == [1.0] * 4
+    assert rates(lab, "lr_scheduler=constant", "lr_scheduler.factor=0.5")[0] == 0.5
+
+
+@row.changes("lr_scheduler/cosine.T_max", "the epochs after which the rate is zero: all of them")
+def _(lab):
+    found = rates(lab, "lr_scheduler=cosine", "trainer.max_epochs=3")
+    assert found == pytest.approx([(1 + math.cos(math.pi * t / 3)) / 2 for t in range(4)])
+    assert rates(lab, "lr_scheduler=cosine", "lr_scheduler.T_max=2")[2] == pytest.approx(0)
+
+
+@row.changes(
+    ["lr_scheduler/plateau.factor", "lr_scheduler/plateau.patience"],
+    "the rate is multiplied once the metric has not improved for so many epochs",
+)
+def _(lab):
+    words = ("lr_scheduler=plateau", "lr_scheduler.factor=0.1", "lr_scheduler.patience=1")
+    assert rates(lab, *words, epochs=6) == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01])
+    assert rates(lab, "lr_scheduler=plateau", epochs=6) == pytest.approx([1, 1, 1, 1, 1, 0.5])
+
+
+@row.changes(
+    ["lr_scheduler/step.step_size", "lr_scheduler/step.gamma"],
+    "the rate is multiplied after every so many epochs",
+)
+def _(lab):
+    words = ("lr_scheduler=step", "lr_scheduler.step_size=2", "lr_scheduler.gamma=0.1")
+    assert rates(lab, *words) == pytest.approx([1, 1, 0.1, 0.1])
+
+
+# The trainer
+
+
+@row.changes("trainer/default.max_epochs", "the number of epochs; 0 trains nothing")
+def _(lab):
+    assert len(lab.run("trees", "trainer.max_epochs=2").epochs()) == 2
+    assert len(lab.run("trees").epochs()) == 1
+
+
+@row.changes("trainer/default.accelerator", "where it is trained")
+def _(lab):
+    lab.run_anew("molecules", *SPY, "trainer.accelerator=cpu")
+    assert Spy.facts["device"] == "cpu"
+    code, _, errors = lab.command(
+        "train",
+        *lab.base("molecules"),
+        "trainer.accelerator=abacus",
+        f"hydra.run.dir={lab.folder}/no",
+    )
+    assert (code, "abacus" in errors) == (2, True)
+
+
+@row.changes("trainer/default.precision", "in bf16 the numbers are rounded, and differ a little")
+def _(lab):
+    full, half = (
+        lab.run("molecules", *STEP, *SPY, f"trainer.precision={p}")
+        for p in ("32-true", "bf16-mixed")
+    )
+    assert Spy.facts["precision"] == "bf16-mixed"
+    first, second = full.epochs()[0]["train/loss"], half.epochs()[0]["train/loss"]
+    assert first != second
+    assert first == pytest.approx(second, rel=0.05)
+
+
+@row.nothing(
+    "trainer/default.accumulate_grad_batches", "two batches of 12 are a step like one of 24"
+)
+def _(lab):
+    words = ("optimizer=sgd", "optimizer.momentum=0", "optimizer.lr=0.1")
+    whole = lab.run("molecules", *STEP).weights()
+    parts = lab.run(
+        "molecules", *words, "data.batch_size=12", "trainer.accumulate_grad_batches=2"
+    ).weights()
+    apart = lab.run("molecules", *words, "data.batch_size=12").weights()
+    for name, value in whole.items():
+        same(parts[name], value, rtol=1e-4, atol=1e-5)
+    assert any(not torch.allclose(apart[n], v, rtol=1e-4, atol=1e-5) for n, v in whole.items())
+
+
+@row.changes("trainer/default.gradient_clip_val", "the largest norm of the gradient of a step")
+def _(lab):
+    assert norm(moved(lab)) > 0.1 * 0.05
+    assert norm(moved(lab, "trainer.gradient_clip_val=0.05")) == pytest.approx(0.1 * 0.05, rel=1e-3)
+    loose = moved(lab, "trainer.gradient_clip_val=1e6")
+    assert norm(loose) == pytest.approx(norm(moved(lab)), rel=1e-5)
+
+
+@row.nothing(
+    "trainer/default.devices", "two processes step like one with twice the batch", slow=True
+)
+def _(lab):
+    words = ("optimizer=sgd", "optimizer.momentum=0", "optimizer.lr=0.1", "trainer.accelerator=cpu")
+    one = lab.run("trees", *words, "data.batch_size=24").weights()
+    two = lab.run("trees", *words, "data.batch_size=12", "trainer.devices=2").weights()
+    for name, value in one.items():
+        same(two[name], value, rtol=1e-4, atol=1e-5)
+
+
+# Callbacks and loggers
+
+
+@row.changes("callbacks/average.average.decay", "how slowly the mean follows the weights")
+def _(lab):
+    words = ("data.batch_size=4", "optimizer.lr=0.05")
+    plain = lab.run("molecules", *words).weights()
+    for decay in (0.01, 0.9):
+        found = lab.run(
+            "molecules", *words, "callbacks=average", f"callbacks.average.decay={decay}"
+        ).weights()
+        gap = norm({name: found[name] - value for name, value in plain.items()})
+        assert gap > 0
+        if decay == 0.01:
+            close = gap
+    assert close < gap / 3
+
+
+def stopped_after(lab: Lab, *overrides: str) -> int:
+    return len(lab.run("molecules", "trainer.max_epochs=6", *overrides).epochs())
+
+
+@row.changes(
+    ["callbacks/default.early_stopping", "callbacks/average.early_stopping"],
+    "null: training goes on to the last epoch",
+)
+def _(lab, option):
+    name = option.removeprefix("callbacks/").partition(".")[0]
+    assert stopped_after(lab, f"callbacks={name}", "optimizer.lr=0") == 6
+
+
+@row.changes(
+    "callbacks/early_stopping.early_stopping.patience", "epochs without improvement, then it stops"
+)
+def _(lab):
+    words = ("callbacks=early_stopping", "optimizer.lr=0")
+    for patience in (1, 3):
+        own = f"callbacks.early_stopping.patience={patience}"
+        assert stopped_after(lab, *words, own) == patience + 1
+
+
+@row.changes(
+    "callbacks/early_stopping.early_stopping.min_delta", "a smaller improvement counts for none"
+)
+def _(lab):
+    words = (
+        "callbacks=early_stopping",
+        "callbacks.early_stopping.patience=1",
+        "optimizer.lr=0.001",
+    )
+    assert stopped_after(lab, *words, "callbacks.early_stopping.min_delta=1000") == 2
+    assert stopped_after(lab, *words) > 2
+
+
+@row.changes(
+    ["logger/default.tensorboard.name", "logger/default.tensorboard.version"],
+    "the folder of TensorBoard's events in the run folder",
+)
+def _(lab):
+    words = ("logger=default", "logger.tensorboard.name=board", "logger.tensorboard.version=v2")
+    run = lab.run("molecules", *words)
+    (events,) = run.folder.rglob("events.*")
+    assert events.parent == run.folder / "board" / "v2"
+
+
+@row.changes("logger/none.tensorboard", "null: no logs but metrics.csv")
+def _(lab):
+    folder = lab.run("molecules", "logger=none").folder
+    assert not [*folder.rglob("events.*")]
+    assert (folder / "metrics.csv").is_file()
