@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from graphfold.commands import (
     bench,
@@ -50,10 +53,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
-        with readable_warnings(args.debug):
+        with readable_warnings(args.debug), _terminated_as_interrupted():
             return run(args)
     except SystemExit as end:  # argparse has printed the help, the version or the fault
         return DONE if end.code is None else int(end.code)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Makes SIGTERM end a command as Ctrl-C does: files are put away, and what is done is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def run(args: argparse.Namespace) -> int:

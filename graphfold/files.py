@@ -34,7 +34,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             with open_stream(path) as stream:
                 shutil.copyfileobj(file, stream)
         return
-    path = _followed(path)
+    path = followed(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -110,7 +110,7 @@ def _open_descriptor(path: Path) -> int | None:
 _MOST_LINKS = 40
 
 
-def _followed(path: Path) -> Path:
+def followed(path: Path) -> Path:
     """The file that a symbolic link names, or would name; any other path as it is."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
@@ -141,7 +141,7 @@ def check_output(path: Path | None) -> None:
     if is_stream(path):
         _check_stream(path)
         return
-    folder = _followed(path).absolute().parent
+    folder = followed(path).absolute().parent
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder. Name a file in it.")
     if not folder.is_dir():

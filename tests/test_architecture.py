@@ -21,6 +21,8 @@ RANKS = {
     "errors": 0,
     "_torch": 1,
     "files": 1,
+    "progress": 1,
+    "continued": 2,
     "dag": 1,
     "batching": 2,
     "metrics": 2,

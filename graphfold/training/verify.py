@@ -25,6 +25,7 @@ from graphfold.errors import ConfigError
 from graphfold.files import write_json
 from graphfold.layers import Model
 from graphfold.layers.normalisation import is_batch_norm
+from graphfold.progress import shown
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.sharing import can_share
@@ -102,7 +103,8 @@ def run_verify(
             f"{type(model).__name__} has no cells, so there is nothing to compare. Name a network."
         )
     dag = select(dag, range(min(examples or EXAMPLES, dag.num_graphs)))
-    found = list(compare(model, dag, names, kernel or "native"))
+    compared = compare(model, dag, names, kernel or "native")
+    found = list(shown(compared, "comparing under each policy", lambda _: dag.num_graphs))
     Console().print(_table(found, dag))
     for cells in dict.fromkeys(comparison.cells for comparison in found):
         if cells:

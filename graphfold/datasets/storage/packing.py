@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from graphfold.datasets.storage.carried import CarriedGraphs, carry
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, LeftOut, RecordError, count_of
+from graphfold.progress import shown
 
 #: The version of the layout of stored graphs; another one is read from the input again.
 STORAGE_FORMAT = 3
@@ -53,7 +53,6 @@ def pack(
     cache_dir: Path,
     on_error: str = "raise",
     num_workers: int | None = None,
-    progress: bool | None = None,
 ) -> PackedCorpus:
     """The graphs of a file: from its stored copy if that is up to date, else read and stored.
 
@@ -67,7 +66,6 @@ def pack(
         cache_dir: the folder of stored copies; made if need be.
         on_error: "raise" stops at the first bad record; "skip" lists bad records.
         num_workers: processes that parse; None for one per core.
-        progress: whether to show a progress bar; None for only on a terminal.
 
     Raises:
         ConfigError: if there is no such adapter or option.
@@ -84,7 +82,7 @@ def pack(
     stored = cache_dir / cache_name(adapter, spec, path)
     found = _load(adapter, path, stored, facts)
     if found is None:
-        found = _store(adapter, path, stored, facts, on_error, num_workers, progress)
+        found = _store(adapter, path, stored, facts, on_error, num_workers)
     if on_error == "raise":
         for error in found.skipped:
             if not isinstance(error, LeftOut):
@@ -118,7 +116,6 @@ def _store(
     facts: Mapping[str, Any],
     on_error: str,
     num_workers: int | None,
-    progress: bool | None,
 ) -> PackedCorpus:
     """Reads the input, and replaces the stored copy in one step once it can be read back."""
     with storing(stored.parent):
@@ -127,7 +124,7 @@ def _store(
     with folder, GraphFileWriter(adapter.schema, Path(folder.name)) as writer:
         skipped: list[RecordError] = []
         chunks = read_chunks(adapter, path, carry, on_error, num_workers)
-        for chunk in _shown(chunks, path.name, progress):
+        for chunk in shown(chunks, f"packing {path.name}", _num_records):
             skipped += chunk.skipped
             chunk.columns["origin"][:, 2] += writer.num_graphs
             with storing(stored.parent):
@@ -144,6 +141,10 @@ def _store(
             path=str(stored),
         )
     return replace(found, stored=stored)
+
+
+def _num_records(chunk: CarriedGraphs) -> int:
+    return len(chunk.counts["node"]) + len(chunk.skipped)
 
 
 def _load(
@@ -176,21 +177,3 @@ def _from_dict(item: Mapping[str, Any], old_path: str, path: Path) -> RecordErro
     kind = LeftOut if item["left_out"] else RecordError
     place = str(path) if item["path"] == old_path else item["path"]
     return kind(item["fault"], item["remedy"], place, item["line"])
-
-
-def _shown(
-    chunks: Iterator[CarriedGraphs], name: str, progress: bool | None
-) -> Iterator[CarriedGraphs]:
-    """The chunks, with a count of the records on a terminal's standard error."""
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield from chunks
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    columns = (SpinnerColumn(), TextColumn(f"packing {name}: {{task.completed}} records"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
-        for chunk in chunks:
-            bar.advance(task, len(chunk.counts["node"]) + len(chunk.skipped))
-            yield chunk

@@ -50,6 +50,7 @@ def read_chunks(
     on_error: str = "raise",
     num_workers: int | None = None,
     chunk_size: int = CHUNK_SIZE,
+    skip: int = 0,
 ) -> Iterator[Result]:
     """The records of a file, `chunk_size` at a time, in file order.
 
@@ -65,6 +66,7 @@ def read_chunks(
         num_workers: processes that parse; None for one per core, 0 for none but this one. A file
             of one chunk is read in this process.
         chunk_size: how many records are parsed together.
+        skip: so many records at the beginning are cut, but not parsed.
 
     Raises:
         DataError: if the file cannot be used, a worker process dies, or the adapter or its records
@@ -72,7 +74,7 @@ def read_chunks(
         RecordError: for a bad record under "raise".
     """
     job = Job(adapter, path, on_error, finish)
-    chunks = _cut(adapter.records(path), chunk_size)
+    chunks = _cut(islice(adapter.records(path), skip, None), chunk_size)
     first = list(islice(chunks, 2))
     workers = available_cores() if num_workers is None else num_workers
     if workers == 0 or len(first) < 2:

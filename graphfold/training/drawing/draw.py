@@ -14,7 +14,7 @@ from graphfold.files import check_output, write_text
 from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.drawing.index_page import page_end, page_fault, page_figure, page_head
 from graphfold.training.drawing.marks import colours_of
-from graphfold.training.prediction.predict import apply_command, open_output, require_input
+from graphfold.training.prediction.predict import apply_command, require_input, write_answers
 from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor, Unread
 
@@ -49,25 +49,36 @@ def draw_file(
         DataError: if the file cannot be used as a whole.
     """
     require_input(path)
-    records = islice(predictor.records(path), limit)
-    answers = predictor.map_records(path, records, partial(_draw_graphs, predictor))
-    counts = [0, 0]
     folder.mkdir(exist_ok=True)
+    return write_answers(
+        predictor,
+        path,
+        folder / INDEX,
+        lambda skip: _page(predictor, path, folder, limit, skip),
+        "drawing",
+        {"limit": limit},
+    )
+
+
+def _page(
+    predictor: Predictor, path: Path, folder: Path, limit: int | None, skip: int
+) -> Iterator[tuple[str, bool | None]]:
+    """The text of the page, record by record, whose pictures are written on the way."""
+    records = islice(predictor.records(path), skip, limit)
+    answers = predictor.map_records(path, records, partial(_draw_graphs, predictor))
     head = predictor.trained.model.head
-    with open_output(folder / INDEX) as page:
+    if not skip:
         colours = colours_of(head, predictor.adapter.class_names)
-        page.write(page_head(path.name, f"{path} · {', '.join(head.targets)}", colours))
-        for number, answer in enumerate(answers, start=1):
-            name, is_bad = f"{number:05d}", isinstance(answer, Unread)
-            counts[is_bad] += 1
-            if isinstance(answer, Unread):
-                page.write(page_fault(name, answer.line, answer.reason))
-            else:
-                line, drawing = answer
-                write_text(folder / f"{name}.svg", drawing.svg + "\n")
-                page.write(page_figure(name, line, drawing))
-        page.write(page_end())
-    return counts[0], counts[1]
+        yield page_head(path.name, f"{path} · {', '.join(head.targets)}", colours), None
+    for number, answer in enumerate(answers, start=skip + 1):
+        name = f"{number:05d}"
+        if isinstance(answer, Unread):
+            yield page_fault(name, answer.line, answer.reason), True
+        else:
+            line, drawing = answer
+            write_text(folder / f"{name}.svg", drawing.svg + "\n")
+            yield page_figure(name, line, drawing), False
+    yield page_end(), None
 
 
 def _draw_graphs(predictor: Predictor, dag: TypedDAG) -> Iterator[tuple[int, Drawing] | Unread]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from graphfold.datasets.adapter import Record
-from graphfold.files import check_output
-from graphfold.training.prediction.embedding_files import EmbeddedRecord, choose_format
-from graphfold.training.prediction.predict import apply_command, require_input
+from graphfold.files import check_output, is_stream
+from graphfold.progress import shown
+from graphfold.training.prediction.embedding_files import EmbeddedRecord, Writer, choose_format
+from graphfold.training.prediction.predict import apply_command, require_input, write_answers
 from graphfold.training.prediction.predictor import Predictor, Unread
 
 _NOT_FINITE = "the model computes no finite embedding for this record"
@@ -48,7 +51,22 @@ def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> t
     columns: Sequence[str] = ("line",)
     if predictor.adapter.reads_tables:
         columns = predictor.adapter.open_table(path).columns
-    records = _embedded(predictor, path)
+    if output is None or is_stream(output) or not path.is_file():
+        records = shown(_embedded(predictor, path), f"embedding {path.name}")
+        return _write(write, output, columns, records)
+    rest = output.with_name(f"{output.name}.records")
+    lines = partial(_lines, predictor, path)
+    write_answers(predictor, path, rest, lines, "embedding", {"fingerprint": output.name})
+    with rest.open("rb") as file:
+        counts = _write(write, output, columns, map(_from_line, file))
+    rest.unlink()
+    return counts
+
+
+def _write(
+    write: Writer, output: Path | None, columns: Sequence[str], records: Iterator[EmbeddedRecord]
+) -> tuple[int, int]:
+    """Writes the embeddings; returns how many records have one, and how many have not."""
     # The width is that of the first embedding; the records before it wait.
     waiting: list[EmbeddedRecord] = []
     width = 0
@@ -62,13 +80,27 @@ def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> t
     return counts[0], counts[1]
 
 
-def _embedded(predictor: Predictor, path: Path) -> Iterator[EmbeddedRecord]:
+def _lines(predictor: Predictor, path: Path, skip: int) -> Iterator[tuple[str, bool | None]]:
+    """The records as lines of JSON: a form of which a part can be gone on with."""
+    for record in _embedded(predictor, path, skip):
+        vector = None if record.vector is None else record.vector.tobytes().hex()
+        line = json.dumps([record.cells, record.line, vector, record.reason])
+        yield line + "\n", record.vector is None
+
+
+def _from_line(line: bytes) -> EmbeddedRecord:
+    cells, number, vector, reason = json.loads(line)
+    numbers = None if vector is None else np.frombuffer(bytes.fromhex(vector), np.float32)
+    return EmbeddedRecord(cells, number, numbers, reason)
+
+
+def _embedded(predictor: Predictor, path: Path, skip: int = 0) -> Iterator[EmbeddedRecord]:
     """One record after the other, with the cells of its row where it has any."""
     lines: deque[int] = deque()
-    records = _noted(predictor.adapter.records(path), lines)
+    records = _noted(islice(predictor.adapter.records(path), skip, None), lines)
     answers = predictor.map_records(path, records, predictor.embed_graphs)
     if predictor.adapter.reads_tables:
-        rows = predictor.adapter.open_table(path).rows()
+        rows = islice(predictor.adapter.open_table(path).rows(), skip, None)
         for row, answer in zip(rows, answers, strict=True):
             yield _record(row.cells, lines.popleft(), answer)
         return

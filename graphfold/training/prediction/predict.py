@@ -10,14 +10,20 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import version
 from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
+import torch
+
+from graphfold.continued import Part, continued
 from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file
 from graphfold.layers.heads.target_prediction import TargetPrediction
+from graphfold.progress import shown
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.explanation.drawings import Drawings
 from graphfold.training.explanation.explain import Contributions, Explainer
@@ -115,14 +121,98 @@ def predict_file(
         lines = _texts
     explainer = None if explain is None else Explainer(predictor, explain)
     drawings = None if explainer is None or output is None else Drawings(output, explainer)
-    counts = [0, 0]
-    with open_output(output) as file:
-        for text, is_bad in lines(Answers(predictor, path, explainer, drawings)):
+    return write_answers(
+        predictor,
+        path,
+        output,
+        lambda skip: lines(Answers(predictor, path, explainer, drawings, skip)),
+        "predicting",
+        {"explain": explain, "format": text_format},
+    )
+
+
+#: The texts of all records but the first so many, each with whether the record is a bad one; None
+#: with a text that belongs to no record.
+Lines: TypeAlias = Callable[[int], Iterator[tuple[str, bool | None]]]
+
+
+def write_answers(
+    predictor: Predictor,
+    path: Path,
+    output: Path | None,
+    lines: Lines,
+    doing: str,
+    options: Mapping[str, Any],
+) -> tuple[int, int]:
+    """Writes a text for each record of a file, and shows how far it is.
+
+    Into a file they are written whole or not at all. Broken off, the same work goes on from the
+    last whole batch, so that every batch holds the records that it would have held: the output is
+    that of unbroken work, byte for byte.
+
+    Args:
+        predictor: the model.
+        path: the file of the records.
+        output: the file to write, or a pipe or a device; None for standard output.
+        lines: the texts of the records.
+        doing: what is done, for the progress.
+        options: what the texts depend on, beside the model and the file.
+
+    Returns:
+        How many records were good, and how many bad.
+    """
+    doing = f"{doing} {path.name}"
+    if output is None or is_stream(output) or not path.is_file():
+        counts = [0, 0]
+        with open_output(output) as file:
+            for text, is_bad in shown(lines(0), doing, _is_record):
+                file.write(text)
+                if is_bad is not None:
+                    counts[is_bad] += 1
+        return counts[0], counts[1]
+    with continued(output, work_of(predictor, path, options)) as part:
+        counts = part.facts.setdefault("counts", [0, 0])
+        _take_choices(predictor, part.facts)
+        file = io.TextIOWrapper(
+            part.file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
+        )
+        for text, is_bad in shown(lines(part.records), doing, _is_record, done=part.records):
             file.write(text)
-            counts[is_bad] += 1
-    if lines is _csv_lines:
-        counts[0] -= 1  # the header
+            if is_bad is not None:
+                counts[is_bad] += 1
+                _note_batch(predictor, part, sum(counts))
+        file.detach()
     return counts[0], counts[1]
+
+
+def _is_record(line: tuple[str, bool | None]) -> bool:
+    return line[1] is not None
+
+
+def _note_batch(predictor: Predictor, part: Part, records: int) -> None:
+    if records % predictor.batch_size == 0:
+        part.facts |= {"policy": predictor.policy, "share": predictor.share}
+        part.done(records)
+
+
+def _take_choices(predictor: Predictor, facts: Mapping[str, Any]) -> None:
+    """Computes as before: choices that the first batch made decide the last digits."""
+    predictor.policy = facts.get("policy", predictor.policy)
+    predictor.share = facts.get("share", predictor.share)
+
+
+def work_of(predictor: Predictor, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All that answers to the records of a file depend on, to the last digit."""
+    state = path.stat()
+    return {
+        "input": [str(path.absolute()), state.st_size, state.st_mtime_ns],
+        "run": file_hash(predictor.trained.path),
+        "settings": {**predictor.settings, "batch_size": predictor.batch_size},
+        "parser": predictor.parser_name,
+        "options": dict(options),
+        "versions": [version("graphfold"), torch.__version__],
+        "machine": [torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()],
+    }
 
 
 def require_input(path: Path) -> None:
@@ -139,20 +229,22 @@ class Answers(NamedTuple):
         path: the file.
         explainer: says what parts contribute; None for predictions alone.
         drawings: where molecules are drawn, if they are.
+        skip: so many records at the beginning are answered already.
     """
 
     predictor: Predictor
     path: Path
     explainer: Explainer | None
     drawings: Drawings | None
+    skip: int = 0
 
     def all(self) -> Iterator[tuple[Prediction, Contributions | None]]:
         """One prediction for each record, and the contributions to it, where there are any."""
         if self.explainer is None:
-            for prediction in self.predictor.predict_path(self.path):
+            for prediction in self.predictor.predict_path(self.path, self.skip):
                 yield prediction, None
             return
-        records = self.predictor.records(self.path)
+        records = islice(self.predictor.records(self.path), self.skip, None)
         answer = self.explainer.predict_graphs
         for found in self.predictor.map_records(self.path, records, answer):
             if isinstance(found, Unread):
@@ -164,7 +256,7 @@ class Answers(NamedTuple):
             yield prediction, None if prediction.reason else contributions
 
 
-def _json_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
+def _json_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     for prediction, contributions in answers.all():
         told = prediction.to_dict()
         if contributions is not None:
@@ -175,18 +267,20 @@ def _json_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
         yield text + "\n", bool(prediction.reason)
 
 
-def _texts(answers: Answers) -> Iterator[tuple[str, bool]]:
+def _texts(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The records in their own format, with predictions."""
     predictor, path = answers.predictor, answers.path
     adapter, head = predictor.adapter, predictor.trained.model.head
     if predictor.parser is None:
-        return write_back(adapter, head, adapter.texts(path), predictor.predict_path(path))
-    records, again = tee(predictor.records(path))  # one is a batch ahead of the other
+        texts = islice(adapter.texts(path), answers.skip, None)
+        return write_back(adapter, head, texts, predictor.predict_path(path, answers.skip))
+    rest = islice(predictor.records(path), answers.skip, None)
+    records, again = tee(rest)  # one is a batch ahead of the other
     predictions = predictor.predict_records(path, records)
     return write_back(adapter, head, map(adapter.text_of, again), predictions)
 
 
-def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
+def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The input's columns, then the predictions, the contributions, and the reason."""
     predictor, explainer = answers.predictor, answers.explainer
     table, head = predictor.adapter.open_table(answers.path), predictor.trained.model.head
@@ -195,8 +289,10 @@ def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool]]:
     header = free_names([*predicted, *explained, "reason"], table.columns)
     answered = answers.all()
     first = list(islice(answered, 1))  # finds a missing column before the header is written
-    yield csv_line([*table.columns, *header]), False
-    for row, (prediction, found) in zip(table.rows(), chain(first, answered), strict=True):
+    if not answers.skip:
+        yield csv_line([*table.columns, *header]), None
+    rows = islice(table.rows(), answers.skip, None)
+    for row, (prediction, found) in zip(rows, chain(first, answered), strict=True):
         shown = [""] * len(explained)
         if explainer is not None and found is not None:
             shown = [json.dumps(cell) for cell in explainer.cells(found)]

@@ -91,9 +91,11 @@ class Predictor:
         settings: Mapping[str, Any] | None = None,
         parser: str | None = None,
     ) -> None:
-        data = trained.data({"path": ".", **(settings or {})})
+        self.settings = dict(settings or {})
+        data = trained.data({"path": ".", **self.settings})
         self.trained = replace(trained, spec=data.locate(trained.spec))
         self.adapter: Adapter = data.source.spec().make().without_targets()
+        self.parser_name = parser
         self.parser = None if parser is None else make_parser(parser, self.adapter.text_format)
         is_asked = "batch_size" in (settings or {})
         self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
@@ -216,23 +218,24 @@ class Predictor:
                 else:
                     yield Unread(record.line, next(reasons).fault)
 
-    def predict_path(self, path: Path) -> Iterator[Prediction]:
+    def predict_path(self, path: Path, skip: int = 0) -> Iterator[Prediction]:
         """One prediction for each record of a file, in order and in constant memory.
 
         Other processes read, this one predicts; a file of one batch is read here, too.
 
         Args:
             path: the file.
+            skip: so many records at the beginning get none.
 
         Raises:
             DataError: if the file cannot be used.
             SchemaError: if its features are not those that the model was trained with.
         """
         if self.parser is not None:
-            yield from self.predict_records(path, self.records(path))
+            yield from self.predict_records(path, islice(self.records(path), skip, None))
             return
         chunks = read_chunks(
-            self.adapter, path, carry, "skip", self.num_workers, chunk_size=self.batch_size
+            self.adapter, path, carry, "skip", self.num_workers, self.batch_size, skip
         )
         for chunk in chunks:
             yield from self._predict_result(chunk.unpack(self.adapter.schema))

@@ -19,6 +19,7 @@ from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
 from graphfold.layers.uncertainty.ensemble import Ensemble
+from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.trust import refuse_untrusted
@@ -125,7 +126,9 @@ class TrainedModel:
             lowering=self.model.lowering,
         )
         with autocast(self.device, self.checkpoint.config["trainer"]):
-            return score(self.model, loader, self.device, loader.policy)
+            total = len(data.split.part(part))
+            batches = shown(loader, f"scoring {part}", lambda batch: batch.num_graphs, total)
+            return score(self.model, batches, self.device, loader.policy)
 
     def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""
