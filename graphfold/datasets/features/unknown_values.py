@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ from graphfold.errors import count_of
 #: So much smaller than in training may the share of known values be. New text has new words, and a
 #: tenth of them is ordinary; another kind of data lacks whole columns.
 ORDINARY_LOSS = 0.2
+
+
+#: The chance that ordinary data look so bad, above which nothing is said.
+CHANCE = 0.01
 
 
 class UnknownValuesWarning(UserWarning):
@@ -62,7 +67,7 @@ class UnknownValues:
         for (space, name), count in self._counts.items():
             in_training = self.vocabularies[space, name].known
             known = 1 - count.unknown / max(count.values, 1)
-            if in_training is None or in_training - known <= ORDINARY_LOSS:
+            if in_training is None or not _is_much(in_training - known, count.values):
                 continue
             told.append(
                 f"missing or never seen in training: {count.unknown} of "
@@ -77,3 +82,12 @@ class UnknownValues:
         """Warns with each of the sentences."""
         for sentence in self.sentences():
             warnings.warn(sentence, UnknownValuesWarning, stacklevel=2)
+
+
+def _is_much(loss: float, num_values: int) -> bool:
+    """True if a share of known values is smaller by more than is ordinary, and by no chance.
+
+    The bound is that of Hoeffding (1963), theorem 1, https://doi.org/10.1080/01621459.1963.10500830.
+    """
+    beyond = loss - ORDINARY_LOSS
+    return beyond > 0 and math.exp(-2 * num_values * beyond**2) < CHANCE

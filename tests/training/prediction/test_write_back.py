@@ -95,13 +95,16 @@ def test_a_file_without_what_the_model_reads_is_warned_of(
     command: str, tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "other.conllu"
-    path.write_text("1\tx\t_\tDET\t_\t_\t2\t_\t_\t_\n2\ty\t_\tX\t_\t_\t0\troot\t_\t_\n")
+    heads = [2, 0, 2, 2, 2, 2]
+    path.write_text(
+        "".join(f"{k}\tx\t_\tX\t_\t_\t{head}\t_\t_\t_\n" for k, head in enumerate(heads, 1))
+    )
     words = [path, "--output", tmp_path / "out"] if command == "predict" else ["--data", path]
     assert run(command, tagger, *words) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "never seen" in line]
     assert len(told) == 2
-    assert "training: 2 of 2 values of 'form' of word (100%" in told[0]
-    assert "training: 1 of 1 value of 'deprel' of inputs (100%" in told[1]
+    assert "training: 6 of 6 values of 'form' of word (100%" in told[0]
+    assert "training: 5 of 5 values of 'deprel' of inputs (100%" in told[1]
     assert all("in 1 of 1 record." in line for line in told)
 
 
