@@ -100,7 +100,7 @@ def _note_of(path: Path) -> Path:
 
 
 def _read(path: Path, key: str) -> dict[str, Any]:
-    """The state that was noted of a part; nothing is done if there is none, or it is not this work."""
+    """The state that was noted of a part of this work; that nothing is done if there is none."""
     nothing = {"bytes": 0, "records": 0, "facts": {}}
     note = _note_of(path)
     if not note.exists():
