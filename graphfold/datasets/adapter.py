@@ -221,6 +221,29 @@ class Adapter(ABC):
             raise RecordError("the text holds several records", "Give one at a time.")
         return records[0]
 
+    def item_columns(self, names: Sequence[str]) -> Sequence[str] | None:
+        """The columns of a table in Python that `record_of` reads.
+
+        Of one column it gets the cells, of several a mapping for each row.
+
+        Args:
+            names: the columns that the table has.
+
+        Returns:
+            The columns; None for all of them, as a mapping even where there is only one. By default
+            it is the only column.
+
+        Raises:
+            DataError: if the table lacks a column, or has several and none is known to be read.
+        """
+        if len(names) != 1:
+            raise DataError(
+                f"the table has {len(names)} columns, and a record is one text or object. Give its "
+                "column alone.",
+                columns=[*names],
+            )
+        return [*names]
+
     def records_of_text(self, text: str) -> Iterator[Record]:
         """The records of a text as of a file with it.
 

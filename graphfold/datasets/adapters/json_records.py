@@ -136,6 +136,9 @@ class JsonAdapter(Adapter):
             value = None
         return Record(line, value, fault)
 
+    def item_columns(self, names: Sequence[str]) -> None:
+        """All: each row is a record."""
+
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """The schema from the first records of the first file, the classes from all files."""
         found: dict[str, Any] = {"record_schema": to_dict(self.root)}

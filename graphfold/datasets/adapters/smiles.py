@@ -248,6 +248,10 @@ class SmilesAdapter(Adapter):
             raise RecordError(f"{item!r} is no molecule", remedy)
         return Record(1, MoleculeRow(item, inputs=cells))
 
+    def item_columns(self, names: Sequence[str]) -> Sequence[str]:
+        """The column of SMILES or molecules, and `extra_columns`."""
+        return self.columns.find_items(names)
+
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""
         yield from self.columns.records(self.open_table(path))

@@ -15,7 +15,7 @@ from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table
 from graphfold.datasets.molecules.list_target import ListTarget
-from graphfold.errors import ConfigError, LeftOut, RecordError
+from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
 
 
 class MoleculeRow(NamedTuple):
@@ -193,6 +193,27 @@ class MoleculeColumns:
             fault = f"no {self.measures} is measured ({_quoted(values)})"
             raise LeftOut(fault)
         return values
+
+    def find_items(self, names: Sequence[str]) -> list[str]:
+        """The columns of a table in Python that have molecules and inputs.
+
+        Raises:
+            DataError: if it lacks one.
+        """
+        wanted = [self.smiles, *_names(self.inputs)]
+        for name in wanted:
+            if name not in names:
+                remedy = (
+                    "Rename the column, or load the model with smiles_column='...'."
+                    if name == self.smiles
+                    else "Add the column."
+                )
+                raise DataError(
+                    f"the table has no column '{name}' among {_quoted(names[:30])}."
+                    f"{did_you_mean(name, names)} {remedy}",
+                    columns=[name],
+                )
+        return wanted
 
     def split_inputs(self, item: Any) -> tuple[Any, tuple[str, ...]]:
         """A molecule and the cells of its inputs, of a mapping that has both by column.

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from graphfold.errors import ConfigError
 from graphfold.files import whole_file
-from graphfold.training.prediction.predict import csv_line, free_names, open_output
+from graphfold.training.prediction.predict import csv_line, open_output
+from graphfold.training.prediction.prediction import free_names
 
 
 class EmbeddedRecord(NamedTuple):

@@ -22,12 +22,11 @@ from graphfold.datasets.features.unknown_values import UnknownValues
 from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file
-from graphfold.layers.heads.target_prediction import TargetPrediction
 from graphfold.progress import shown
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.explanation.drawings import Drawings
 from graphfold.training.explanation.explain import Contributions, Explainer
-from graphfold.training.prediction.prediction import Prediction
+from graphfold.training.prediction.prediction import Prediction, free_names
 from graphfold.training.prediction.predictor import Predictor, Unread, load
 from graphfold.training.prediction.write_back import check_format, write_back
 from graphfold.training.process.process import prepare_process
@@ -296,38 +295,14 @@ def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
         shown = [""] * len(explained)
         if explainer is not None and found is not None:
             shown = [json.dumps(cell) for cell in explainer.cells(found)]
-        cells = [*row.cells, *_values(prediction, len(predicted)), *shown, prediction.reason]
+        values = _shown(prediction.cells(len(predicted)))
+        cells = [*row.cells, *values, *shown, prediction.reason]
         yield csv_line(cells), bool(prediction.reason)
 
 
-def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """The names, with _2, _3 and so on where the input has such a column."""
-    used, free = set(taken), []
-    for name in names:
-        candidate, number = name, 1
-        while candidate in used:
-            number += 1
-            candidate = f"{name}_{number}"
-        used.add(candidate)
-        free.append(candidate)
-    return free
-
-
-def _values(prediction: Prediction, count: int) -> list[Any]:
-    """The cells of a prediction; where nodes are predicted each has a JSON list of their values."""
-    if prediction.reason:
-        return [""] * count
-    if prediction.nodes is None:
-        return _cells(prediction.targets)
-    by_node = map(_cells, prediction.rows)
-    return [json.dumps(values, ensure_ascii=False) for values in zip(*by_node, strict=True)]
-
-
-def _cells(targets: Mapping[str, TargetPrediction]) -> list[Any]:
-    cells: list[Any] = []
-    for told in targets.values():
-        cells += [told.value, *told.probabilities.values(), *told.extra.values()]
-    return cells
+def _shown(cells: Sequence[Any]) -> list[Any]:
+    """The cells as text has them: a list of the values of nodes is JSON."""
+    return [json.dumps(c, ensure_ascii=False) if isinstance(c, list) else c for c in cells]
 
 
 def csv_line(cells: Sequence[Any]) -> str:

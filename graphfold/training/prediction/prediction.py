@@ -57,6 +57,39 @@ class Prediction:
             result["nodes"] = list(self.nodes)
         return {**result, "reason": self.reason}
 
+    def cells(self, count: int) -> list[Any]:
+        """The cells of the columns `Head.columns_of`; of nodes each is a list of their values.
+
+        Args:
+            count: how many columns there are; all are None where there is no prediction.
+        """
+        if self.reason:
+            return [None] * count
+        if self.nodes is None:
+            return _cells(self.targets)
+        by_node = map(_cells, self.rows)
+        return [list(values) for values in zip(*by_node, strict=True)]
+
+
+def _cells(targets: Mapping[str, TargetPrediction]) -> list[Any]:
+    cells: list[Any] = []
+    for told in targets.values():
+        cells += [told.value, *told.probabilities.values(), *told.extra.values()]
+    return cells
+
+
+def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """The names, with _2, _3 and so on where the input has such a column."""
+    used, free = set(taken), []
+    for name in names:
+        candidate, number = name, 1
+        while candidate in used:
+            number += 1
+            candidate = f"{name}_{number}"
+        used.add(candidate)
+        free.append(candidate)
+    return free
+
 
 def describe(
     dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames, added: Tensor | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -19,13 +19,14 @@ from graphfold.datasets.features.unknown_values import UnknownValues
 from graphfold.datasets.parsing.parser import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
-from graphfold.errors import DataError, RecordError
+from graphfold.errors import RecordError
 from graphfold.layers import Model
 from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
 from graphfold.training.prediction.embedding import embedding_rows
-from graphfold.training.prediction.prediction import Prediction, describe
+from graphfold.training.prediction.frames import Frame, one_record, read_frame, read_list
+from graphfold.training.prediction.prediction import Prediction, describe, free_names
 from graphfold.training.process.precision import autocast
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
@@ -108,27 +109,46 @@ class Predictor:
     def __repr__(self) -> str:
         return repr(self.trained).replace("TrainedModel", "Predictor", 1)
 
-    def predict(self, items: Iterable[Any]) -> list[dict[str, Any]]:
+    @overload
+    def predict(self, items: list[Any] | tuple[Any, ...] | Iterator[Any]) -> list[dict[str, Any]]:
+        """Of a list, a list."""
+
+    @overload
+    def predict(self, items: Any) -> Any:
+        """Of a table, a table."""
+
+    def predict(self, items: Any) -> Any:
         """One prediction for each item.
 
         Args:
             items: a SMILES or an RDKit molecule each, or a tree as it stands in a file or as an
-                object of NLTK, spaCy or Stanza; with a parser, a sentence.
+                object of NLTK, spaCy or Stanza; with a parser, a sentence. Or a table: a DataFrame
+                of pandas or polars, an Arrow table, or a mapping from names to columns; it is read
+                by its columns, as `predict` reads a file.
 
         Returns:
-            For each, what `graphfold predict` writes of a record: `prediction`, `probabilities`
-            and `nodes` where there are any, and `reason`, which is empty or says why there is no
-            prediction. `line` is the position in `items`, from 1 on.
+            For each item, what `graphfold predict` writes of a record: `prediction`,
+            `probabilities` and `nodes` where there are any, and `reason`, which is empty or says
+            why there is no prediction. `line` is the position in `items`, from 1 on. Of a table,
+            the same table with the columns that `graphfold predict` adds to one.
 
         Raises:
-            DataError: if `items` is a single record, such as one string.
+            DataError: if `items` is a single record, such as one string, or the table lacks a
+                column.
         """
-        cut = self._cut_all(items, "predict")
-        records = (record for record in cut if isinstance(record, Record))
-        found = self.predict_records(Path(), records)
-        return [(next(found) if isinstance(c, Record) else c).to_dict() for c in cut]
+        items, frame = self._items_of(items, "predict")
+        cut = self._cut_all(items)
+        made = self.predict_records(Path(), (item for item in cut if isinstance(item, Record)))
+        answers = (next(made) if isinstance(item, Record) else item for item in cut)
+        if frame is None:
+            return [answer.to_dict() for answer in answers]
+        predicted = self.trained.model.head.columns_of(self.adapter.class_names)
+        names = free_names([*predicted, "reason"], [*frame.columns])
+        cells = [[*answer.cells(len(predicted)), answer.reason] for answer in answers]
+        columns = zip(*cells, strict=True) if cells else [()] * len(names)
+        return frame.add({name: [*column] for name, column in zip(names, columns, strict=True)})
 
-    def embed(self, items: Iterable[Any]) -> Tensor:
+    def embed(self, items: Any) -> Tensor:
         """[num_items, width] float32 the vector of each item that the head of the model reads.
 
         Args:
@@ -139,9 +159,10 @@ class Predictor:
             (`predict` says why). Without any that can be read the width is 0.
 
         Raises:
-            DataError: if `items` is a single record, such as one string.
+            DataError: as `predict`.
         """
-        cut = self._cut_all(items, "embed")
+        items, _ = self._items_of(items, "embed")
+        cut = self._cut_all(items)
         records = (record for record in cut if isinstance(record, Record))
         answers = self.map_records(Path(), records, self.embed_graphs)
         vectors = [next(answers) if isinstance(record, Record) else None for record in cut]
@@ -240,9 +261,17 @@ class Predictor:
         for chunk in chunks:
             yield from self._predict_result(chunk.unpack(self.adapter.schema))
 
-    def _cut_all(self, items: Iterable[Any], verb: str) -> list[Record | Prediction]:
-        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-            raise DataError(f"{verb} takes a list, not one record. Write {verb}([{items!r}]).")
+    def _items_of(self, data: Any, verb: str) -> tuple[Iterable[Any], Frame | None]:
+        """The items in a list or in a table, and the table."""
+        columns_of = self.adapter.item_columns
+        if isinstance(data, Mapping) and columns_of([*data]) is None:
+            raise one_record(data, verb)  # whose values may be lists all the same
+        frame = read_frame(data, verb)
+        if frame is None:
+            return read_list(data, verb), None
+        return frame.items(columns_of([*frame.columns])), frame
+
+    def _cut_all(self, items: Iterable[Any]) -> list[Record | Prediction]:
         return [self._cut(item, number) for number, item in enumerate(items, start=1)]
 
     def _cut(self, item: Any, number: int) -> Record | Prediction:

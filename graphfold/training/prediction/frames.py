@@ -1,0 +1,193 @@
+"""Frames: tables from Python, read by their columns and given back with columns of predictions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
+from typing import Any, NamedTuple
+
+from graphfold.errors import DataError
+
+#: Adds columns to the table that some columns were read of.
+AddColumns = Callable[[Mapping[str, Sequence[Any]]], Any]
+
+
+class Frame(NamedTuple):
+    """A table.
+
+    Args:
+        kind: what it is, for messages.
+        columns: name -> its values; None is a missing one.
+        add: makes a table of the same kind, with further columns behind those it has.
+    """
+
+    kind: str
+    columns: Mapping[str, Sequence[Any]]
+    add: AddColumns
+
+    def items(self, names: Sequence[str] | None) -> Iterator[Any]:
+        """The records, row by row, as `Adapter.record_of` takes them.
+
+        Args:
+            names: the columns that are read, see `Adapter.item_columns`.
+        """
+        if names is not None and len(names) == 1:
+            return iter(self.columns[names[0]])
+        chosen = {name: map(_as_json, self.columns[name]) for name in names or self.columns}
+        return (dict(zip(chosen, row, strict=True)) for row in zip(*chosen.values(), strict=True))
+
+
+def read_frame(data: Any, verb: str) -> Frame | None:
+    """The columns of a table; None if it is none.
+
+    A DataFrame of pandas or polars, an Arrow table, anything else that gives itself to Arrow
+    (`__arrow_c_stream__`), or a mapping from names to columns.
+
+    Args:
+        data: the table, or anything else.
+        verb: the method that was called, for messages.
+
+    Raises:
+        DataError: if a name occurs twice, or the columns of a mapping are no columns.
+    """
+    pandas, arrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        return _of_pandas(pandas, data)
+    if arrow is not None and isinstance(data, arrow.Table | arrow.RecordBatch):
+        return _of_arrow(data)
+    if isinstance(data, Mapping):
+        return _of_mapping(data, verb)
+    if hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__"):
+        return _of_exporter(data)
+    return None
+
+
+def read_list(data: Any, verb: str) -> Iterable[Any]:
+    """The items of a list, of a column, or of whatever else gives one record after the other.
+
+    Args:
+        data: the list.
+        verb: the method that was called, for messages.
+
+    Raises:
+        DataError: if it is one record, or iterating over it gives names, or no order.
+    """
+    if isinstance(data, str | bytes | bytearray) or not isinstance(data, Iterable):
+        raise one_record(data, verb)
+    module = type(data).__module__
+    if module.startswith(_ONE_RECORD):
+        name = f"{module.partition('.')[0]} {type(data).__name__}"
+        raise DataError(f"{verb} takes a list, not one record. Put the {name} into a list.")
+    if isinstance(data, set | frozenset):
+        raise DataError("a set has no order, so its predictions have none. Give a list.")
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(data, pandas.Series):
+        return _values(pandas, data)
+    if hasattr(data, "to_pylist"):  # a column of Arrow, whose items are its own scalars
+        return data.to_pylist()  # type: ignore[no-any-return]
+    if any(hasattr(data, name) for name in ("keys", "columns", "groups")):
+        raise DataError(
+            f"{verb} cannot read a {module}.{type(data).__name__}: to go through it gives names, "
+            "not records. Give a list, a DataFrame, or a mapping from names to columns."
+        )
+    return data
+
+
+def one_record(record: Any, verb: str) -> DataError:
+    """The error about a record that is in no list."""
+    return DataError(f"{verb} takes a list, not one record. Write {verb}([{record!r}]).")
+
+
+#: Modules whose objects can be iterated over, and are one record all the same.
+_ONE_RECORD = ("nltk.tree", "spacy.tokens", "rdkit.")
+
+
+def _of_pandas(pandas: Any, frame: Any) -> Frame:
+    names = [str(name) for name in frame.columns]
+    values = {name: _values(pandas, frame.iloc[:, i]) for i, name in enumerate(names)}
+    _refuse_twice("DataFrame", names)
+
+    def add(columns: Mapping[str, Sequence[Any]]) -> Any:
+        whole = frame.copy()
+        for name, column in columns.items():
+            whole[name] = pandas.Series(column, frame.index, dtype=_pandas_type(column))
+        return whole
+
+    return Frame("DataFrame", values, add)
+
+
+def _values(pandas: Any, series: Any) -> list[Any]:
+    """Plain values; None where one is missing, in whatever way."""
+    pairs = zip(series.tolist(), pandas.isna(series).tolist(), strict=True)
+    return [None if is_missing else value for value, is_missing in pairs]
+
+
+def _pandas_type(column: Sequence[Any]) -> str | None:
+    """The type of whole numbers some of which are missing; pandas knows the others."""
+    kinds = {type(value) for value in column}
+    return "Int64" if kinds == {int, type(None)} else None
+
+
+def _of_arrow(table: Any) -> Frame:
+    import pyarrow
+
+    if isinstance(table, pyarrow.RecordBatch):
+        table = pyarrow.Table.from_batches([table])
+    _refuse_twice("table", table.column_names)
+    values = {name: table.column(name).to_pylist() for name in table.column_names}
+
+    def add(columns: Mapping[str, Sequence[Any]]) -> Any:
+        whole = table
+        for name, column in columns.items():
+            whole = whole.append_column(name, pyarrow.array(column))
+        return whole
+
+    return Frame("table", values, add)
+
+
+def _of_exporter(frame: Any) -> Frame:
+    """A DataFrame of polars, or of another library that exchanges tables by way of Arrow."""
+    import pyarrow
+
+    table = _of_arrow(pyarrow.table(frame))
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(frame, polars.DataFrame):
+        return table._replace(
+            kind="DataFrame", add=lambda columns: polars.from_arrow(table.add(columns))
+        )
+    return table
+
+
+def _of_mapping(data: Mapping[Any, Any], verb: str) -> Frame:
+    columns = {str(name): _column(value) for name, value in data.items()}
+    lengths = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(lengths) < len(columns):
+        raise one_record(data, verb)
+    if len({*lengths.values()}) > 1:
+        found = ", ".join(f"'{name}' has {length} values" for name, length in lengths.items())
+        raise DataError(f"the columns are not equally long: {found}. Give a value for every row.")
+    whole = {name: column for name, column in columns.items() if column is not None}
+    return Frame("mapping", whole, lambda more: {**data, **more})
+
+
+def _as_json(value: Any) -> Any:
+    """A cell as a JSON record has it: times are text, arrays are lists."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _column(values: Any) -> list[Any] | None:
+    """The values of a column; None if it is none."""
+    for method in ("to_pylist", "tolist", "to_list"):
+        if hasattr(values, method):
+            listed = getattr(values, method)()
+            return listed if isinstance(listed, list) else None
+    return [*values] if isinstance(values, list | tuple) else None
+
+
+def _refuse_twice(kind: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"the {kind} has the column '{twice[0]}' twice. Rename one of the two.")
