@@ -15,6 +15,7 @@ from graphfold.commands import (
     bench,
     check_adapter,
     compare,
+    doctor,
     draw,
     evaluate,
     fingerprint,
@@ -43,6 +44,7 @@ COMMANDS = {
     "verify": verify,
     "bench": bench,
     "list": listing,
+    "doctor": doctor,
 }
 
 

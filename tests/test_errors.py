@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import graphfold
 from graphfold.errors import (
     GraphfoldError,
     RecordError,
@@ -79,3 +84,22 @@ def test_where_python_shows_no_notes_the_message_does() -> None:
     assert str(error) == "a. b.\nin f\nin example 7"
     assert str(other) == "[Errno 2] gone"
     assert error.__notes__ == other.__notes__ == ["in f", "in example 7"]
+
+
+def raised_texts() -> Iterator[tuple[str, str]]:
+    """The file and the fixed words of every error that is raised in the package."""
+    package = Path(graphfold.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise):
+                words = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
+                text = "".join(word for word in words if isinstance(word, str))
+                yield str(path.relative_to(package)), text
+
+
+def test_no_message_calls_null_none() -> None:
+    """A config has the words `null` and, where it is an option's own word, `key=none`."""
+    texts = list(raised_texts())
+    assert len(texts) > 300
+    wrong = [f"{path}: {text}" for path, text in texts if re.search(r"\bor (none|None)\b", text)]
+    assert wrong == []

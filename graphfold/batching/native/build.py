@@ -84,7 +84,7 @@ def build(real: str, instructions: str, folder: Path) -> Path:
         BuildError: if there is no C compiler, or it fails.
         OSError: if nothing can be written there.
     """
-    command = _compiler()
+    command = compiler()
     if command is None:
         raise BuildError(
             "no C compiler was found; install one (gcc or clang), or name it in the environment "
@@ -177,7 +177,7 @@ def _first_error(text: str) -> str:
     return next((line for line in lines if "error" in line), lines[0])
 
 
-def _compiler() -> list[str] | None:
+def compiler() -> list[str] | None:
     """The command of the C compiler: that of the environment variable CC, cc, gcc or clang."""
     given = shlex.split(os.environ.get("CC", ""))
     for command in (given, ["cc"], ["gcc"], ["clang"]):

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from graphfold.errors import DataError
+from graphfold.errors import ConfigError, DataError
+
+#: The most gigabytes of stored copies in a cache folder, if the environment does not say.
+MOST_GIGABYTES = 5.0
+
+#: The variable of the environment that says it.
+LIMIT = "GRAPHFOLD_CACHE_GB"
+
+#: The end of the names of stored copies.
+STORED = ".arrow"
 
 
 def default_cache_dir() -> Path:
@@ -31,3 +42,90 @@ def storing(folder: Path) -> Iterator[None]:
             "data.cache_dir to a folder with space that you may write to.",
             path=str(folder),
         ) from error
+
+
+def most_bytes() -> int:
+    """The most bytes of stored copies in a folder.
+
+    Raises:
+        ConfigError: if the environment says something else than a number from 0 on.
+    """
+    text = os.environ.get(LIMIT, "").strip() or str(MOST_GIGABYTES)
+    try:
+        gigabytes = float(text)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 <= gigabytes < math.inf:
+        raise ConfigError(
+            f"the variable {LIMIT} is '{text}', but it is a number of gigabytes. Correct it, or "
+            f"leave it out for {MOST_GIGABYTES:g}."
+        )
+    return int(gigabytes * 1e9)
+
+
+def note_use(stored: Path) -> None:
+    """Notes that a stored copy was read, so that others are removed before it."""
+    with suppress(OSError):  # a folder that may only be read
+        os.utime(stored)
+
+
+def remove_oldest(folder: Path, kept: Path) -> list[Path]:
+    """Removes the stored copies that were not read for longest, until the others fit.
+
+    Who has one of them open keeps it. Corpora that are made on the spot stay.
+
+    Args:
+        folder: the cache folder.
+        kept: a copy that stays, however large.
+
+    Returns:
+        The removed files.
+    """
+    room, removed = most_bytes(), []
+    facts = []
+    for path in folder.glob(f"*{STORED}"):
+        with suppress(FileNotFoundError):  # another process removes them, too
+            status = path.stat()
+            facts.append((path != kept, -status.st_mtime, status.st_size, path))
+    for _, _, size, path in sorted(facts):
+        room -= size
+        if room < 0 and path != kept:
+            with suppress(OSError):
+                path.unlink()
+                removed.append(path)
+    return removed
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder."""
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_size
+    return sum(size_of(inner) for inner in path.iterdir())
+
+
+def clear(folder: Path) -> int:
+    """Removes all that is in a cache folder but what other processes are writing.
+
+    Returns:
+        The number of bytes that were freed.
+
+    Raises:
+        DataError: if something may not be removed.
+    """
+    freed = 0
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.name.startswith("."):
+            continue
+        try:
+            size = size_of(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except OSError as error:
+            raise DataError(
+                f"{path}: cannot be removed ({error.strerror or error}). Remove it by hand.",
+                path=str(path),
+            ) from error
+        freed += size
+    return freed

@@ -15,7 +15,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.storage.arrow_file import GraphFileWriter, read_graphs, read_metadata
-from graphfold.datasets.storage.cache import storing
+from graphfold.datasets.storage.cache import note_use, remove_oldest, storing
 from graphfold.datasets.storage.carried import CarriedGraphs, carry
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
 from graphfold.datasets.storage.reading import read_chunks
@@ -83,6 +83,9 @@ def pack(
     found = _load(adapter, path, stored, facts)
     if found is None:
         found = _store(adapter, path, stored, facts, on_error, num_workers)
+        remove_oldest(cache_dir, stored)
+    else:
+        note_use(stored)
     if on_error == "raise":
         for error in found.skipped:
             if not isinstance(error, LeftOut):

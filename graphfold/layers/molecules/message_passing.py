@@ -57,7 +57,7 @@ class Convolution(Cell):
         self.width = next(iter(fields.values()))
         if jumping not in (None, *JUMPS):
             known = " or ".join(JUMPS)
-            raise ConfigError(f"there is no jumping '{jumping}'. Use {known}, or none.")
+            raise ConfigError(f"there is no jumping '{jumping}'. Use {known}, or null.")
         self.fields = {**fields, JUMP: self.width} if jumping else fields
         if self.reads is None:
             self.reads = (next(iter(fields)),)
@@ -145,7 +145,7 @@ class AfterConvolution(nn.Module):
         super().__init__()
         self.activation_ = get_activation_(activation)
         if norm not in (None, *NORMS):
-            raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or none.")
+            raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or null.")
         self.norm = None if norm is None else NORMS[norm](size)
 
     def forward(self, h: Tensor) -> Tensor:

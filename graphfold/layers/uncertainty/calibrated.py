@@ -128,7 +128,9 @@ def calibrated_head(
         return None
     if not is_fit:
         what = f"calibration.method={method}" + (f" with calibration.sets={sets}" if sets else "")
-        raise ConfigError(f"{what} is not for {head.task} predictions. Choose another, or none.")
+        raise ConfigError(
+            f"{what} is not for {head.task} predictions. Choose another, or calibration.method=none."
+        )
     least, sizes = least_records(settings.level), _sizes(head, prediction, targets).values()
     if head.task == "regression":
         if max(sizes) < least:

@@ -30,7 +30,7 @@ from graphfold.batching.native.build import (
     remove_old,
 )
 
-needs_compiler = pytest.mark.skipif(module._compiler() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(module.compiler() is None, reason="there is no C compiler")
 is_x86 = platform.machine() in ("x86_64", "AMD64")
 
 
@@ -172,7 +172,7 @@ def test_compilers_have_nothing_to_warn_of(compiler, march, real, tmp_path):
 
 @needs_compiler
 def test_without_openmp(tmp_path, monkeypatch):
-    real = " ".join(module._compiler() or ())
+    real = " ".join(module.compiler() or ())
     script = f'case " $* " in *" -fopenmp "*) echo no OpenMP >&2; exit 1;; esac\nexec {real} "$@"'
     monkeypatch.setenv("CC", fake_compiler(tmp_path / "compiler", script))
     assert ctypes.CDLL(str(build("float", PLAIN, tmp_path))).run_pass
@@ -205,11 +205,11 @@ def test_which_compiler(tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    assert module._compiler() == ["gcc"]
+    assert module.compiler() == ["gcc"]
     monkeypatch.setenv("CC", "clang -m64")
-    assert module._compiler() == ["clang", "-m64"]
+    assert module.compiler() == ["clang", "-m64"]
     monkeypatch.setenv("CC", "/nonexistent")
-    assert module._compiler() == ["gcc"]
+    assert module.compiler() == ["gcc"]
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(BuildError, match="no C compiler was found; install one .* variable CC"):
         build("float", PLAIN, tmp_path)

@@ -58,7 +58,7 @@ def test_jump_is_the_states_of_all_rounds(cell, way, dag):
 
 
 def test_unknown_jumping():
-    with pytest.raises(ConfigError, match=r"no jumping 'mean'\. Use sum or max, or none"):
+    with pytest.raises(ConfigError, match=r"no jumping 'mean'\. Use sum or max, or null"):
         GCNCell(4, jumping="mean")
 
 

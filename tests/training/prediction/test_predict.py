@@ -275,7 +275,7 @@ def test_a_model_is_shown_in_a_few_lines(values: Path) -> None:
     assert text == repr(model.trained).replace("TrainedModel", "Predictor")
     assert "best.ckpt (python 3." in text
     assert "the best by val/loss" in text
-    assert "(readout): SumReadout(h -> [num_graphs, 8])" in text
+    assert "(readout): ScaledSumReadout(h -> [num_graphs, 8])" in text
     assert "(head): RegressionHead(a b float32, c float32 of each graph)" in text
     assert len(text.splitlines()) < 20
     assert "Parameter" not in text

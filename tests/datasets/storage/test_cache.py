@@ -1,0 +1,72 @@
+"""The cache folder: its bound, and what empties it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from postfix_adapter import NAME, random_expressions, write_expressions
+
+from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.storage import cache
+from graphfold.datasets.storage.packing import pack
+from graphfold.errors import ConfigError
+
+
+def copies(folder: Path, sizes: list[int]) -> list[Path]:
+    """Stored copies, the first one the oldest."""
+    paths = [folder / f"c{number}.arrow" for number in range(len(sizes))]
+    for age, (path, size) in enumerate(zip(paths, sizes, strict=True)):
+        path.write_bytes(b"0" * size)
+        os.utime(path, (1_000 + age, 1_000 + age))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [("1", "0123"), ("100e-9", "0123"), ("90e-9", "123"), ("50e-9", "3"), ("0", "3")],
+)
+def test_the_oldest_copies_are_removed(
+    limit: str, left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was just stored stays, however large; so does all that is no copy."""
+    monkeypatch.setenv(cache.LIMIT, limit)
+    paths = copies(tmp_path, [10, 20, 30, 40])
+    (tmp_path / "listops.tsv").write_bytes(b"0" * 1000)
+    removed = cache.remove_oldest(tmp_path, paths[-1])
+    assert sorted(path.stem[1:] for path in tmp_path.glob("*.arrow")) == list(left)
+    assert sorted(removed) == [path for path in paths if path.stem[1:] not in left]
+    assert (tmp_path / "listops.tsv").exists()
+
+
+def test_a_copy_that_was_read_is_young_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, stored = AdapterSpec(NAME), []
+    for name in ("a", "b", "c"):
+        path = write_expressions(tmp_path / name, random_expressions(20))
+        stored.append(pack(spec, path, tmp_path / "cache", num_workers=0).stored)
+        os.utime(stored[-1], (1_000 + len(stored),) * 2)
+    pack(spec, tmp_path / "a", tmp_path / "cache", num_workers=0)
+    monkeypatch.setenv(cache.LIMIT, str(2.5 * stored[0].stat().st_size / 1e9))
+    path = write_expressions(tmp_path / "d", random_expressions(20))
+    newest = pack(spec, path, tmp_path / "cache", num_workers=0).stored
+    assert {*(tmp_path / "cache").glob("*.arrow")} == {stored[0], newest}
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "nan", "inf"])
+def test_a_limit_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache.LIMIT, text)
+    with pytest.raises(ConfigError, match=f"GRAPHFOLD_CACHE_GB is '{text}', but it is a number of"):
+        cache.most_bytes()
+
+
+def test_clear_leaves_what_is_being_written(tmp_path: Path) -> None:
+    copies(tmp_path, [10, 20])
+    (tmp_path / "native").mkdir()
+    (tmp_path / "native" / "pass.so").write_bytes(b"0" * 5)
+    (tmp_path / ".packing-1").mkdir()
+    assert cache.clear(tmp_path) == 35
+    assert [path.name for path in tmp_path.iterdir()] == [".packing-1"]
+    assert cache.clear(tmp_path / "absent") == 0
