@@ -28,6 +28,8 @@ NOT_YET = {
     "compare --plot",
     "compare --trust",
     "compare RUN",
+    "doctor --clear-cache",
+    "doctor --debug",
     "draw --batch-size",
     "draw --debug",
     "draw --limit",

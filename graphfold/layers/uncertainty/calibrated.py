@@ -129,7 +129,8 @@ def calibrated_head(
     if not is_fit:
         what = f"calibration.method={method}" + (f" with calibration.sets={sets}" if sets else "")
         raise ConfigError(
-            f"{what} is not for {head.task} predictions. Choose another, or calibration.method=none."
+            f"{what} is not for {head.task} predictions. Choose another method, or set "
+            "calibration.method=none."
         )
     least, sizes = least_records(settings.level), _sizes(head, prediction, targets).values()
     if head.task == "regression":
