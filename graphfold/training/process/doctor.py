@@ -1,4 +1,4 @@
-"""What `graphfold doctor` says of this machine and this installation."""
+"""Facts about this machine and this installation, for `graphfold doctor`."""
 
 from __future__ import annotations
 
