@@ -53,12 +53,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Threads of torch that wait for work by spinning make small operations a hundred times slower
     # as soon as another process wants the cores. Read when torch is loaded, so it is set before.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    has_output = sys.stdout is not None
+    _replace_closed_streams()
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
+        if not has_output and args.output_is_stdout and args.output is None:
+            message = "standard output is closed. Name a file with --output."
+            return _report(message, WRONG_USE, args.debug)
         with readable_warnings(args.debug), _terminated_as_interrupted():
-            return run(args)
+            code = run(args)
     except SystemExit as end:  # argparse has printed the help, the version or the fault
-        return DONE if end.code is None else int(end.code)
+        code = DONE if end.code is None else int(end.code)
+    return _flushed(code)
+
+
+def _replace_closed_streams() -> None:
+    """Opens standard streams that are closed, to nowhere: else a file would get their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, open(number, "r" if number == 0 else "w"))  # noqa: SIM115
+
+
+def _flushed(code: int) -> int:
+    """Writes what waits for standard output; the exit code, 1 where that cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python tries again at exit, and must not complain about text that nobody takes.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if code == DONE and not isinstance(error, BrokenPipeError):
+            _report(f"standard output: {error}.", FAILED, debug=False)
+        return code or FAILED
+    return code
 
 
 @contextmanager
@@ -84,9 +115,7 @@ def run(args: argparse.Namespace) -> int:
         return int(args.run(args))
     except KeyboardInterrupt:
         return _report("interrupted.", FAILED, args.debug)
-    except BrokenPipeError:
-        # The reader of our output (head, say) has gone; Python must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output (head, say) has gone
         return FAILED
     except GraphfoldError as error:
         return _report(_with_notes(error.message, error), error.exit_code, args.debug)
@@ -119,8 +148,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         sub.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
         )
+        sub.set_defaults(run=command.run, parser=sub, output_is_stdout=False)
         command.add_arguments(sub)
-        sub.set_defaults(run=command.run, parser=sub)
     args, rest = parser.parse_known_args(spread_settings(argv))
     args.overrides = rest
     args.parser.check_rest(args.overrides, takes_overrides="overrides" in args.parser.usage)

@@ -6,6 +6,7 @@ which work. Both are gone when the work is done.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -16,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from graphfold.errors import GraphfoldError
-from graphfold.files import followed, write_bytes
+from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.files import followed
 
 #: Seconds between two notes of what is done: so much work is lost by kill -9, at most.
 _PERIOD = 1.0
@@ -56,7 +57,7 @@ class Part:
         """Writes down what is done; what was written after that is written again."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        write_bytes(_note_of(self.path), self._state.encode())
+        replace_note(_note_of(self.path), self._state.encode())
         self._noted = time.monotonic()
 
 
@@ -73,9 +74,9 @@ def continued(output: Path, work: Mapping[str, Any]) -> Iterator[Part]:
     """
     output = followed(output)
     path = output.with_name(f"{output.name}.part")
-    key = hashlib.sha256(json.dumps(work, sort_keys=True, default=str).encode()).hexdigest()
-    state = _read(path, key)
-    with path.open("r+b" if state["bytes"] else "w+b") as file:
+    key = work_key(work)
+    with _locked(path) as file:
+        state = _read(path, key)
         file.truncate(state["bytes"])
         file.seek(0, os.SEEK_END)
         part = Part(path, file, key, state)
@@ -85,14 +86,64 @@ def continued(output: Path, work: Mapping[str, Any]) -> Iterator[Part]:
             os.fsync(file.fileno())
         except GraphfoldError:
             path.unlink()
-            _note_of(path).unlink(missing_ok=True)
+            remove_note(_note_of(path))
             raise
         except BaseException:
+            if not part.records:
+                path.unlink()
+                raise
             part.note()
             print(f"{path} keeps what is done; the same command goes on from it", file=sys.stderr)
             raise
-    _note_of(path).unlink(missing_ok=True)
-    os.replace(path, output)
+        remove_note(_note_of(path))
+        os.replace(path, output)  # before the lock goes, or another process would write to it
+
+
+def work_key(work: Mapping[str, Any]) -> str:
+    """A short text that is equal for equal works."""
+    return hashlib.sha256(json.dumps(work, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def replace_note(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; what kill -9 leaves of it is replaced the next time."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def remove_note(note: Path) -> None:
+    """Removes what `replace_note` wrote, and what it may have left."""
+    note.unlink(missing_ok=True)
+    note.with_name(f"{note.name}.new").unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The file, which no other process works on; it is made if need be.
+
+    Raises:
+        ConfigError: if another process does.
+    """
+    while True:
+        file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")  # noqa: SIM115
+        try:
+            # Unlike that of flock, this lock is not held by workers that outlive their parent.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            file.close()
+            raise ConfigError(
+                f"{path}: another process is writing it. Wait for its end, or name another output."
+            ) from error
+        except OSError:  # a file system without locks
+            return file
+        try:
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:  # the other process has just ended
+            pass
+        file.close()
 
 
 def _note_of(path: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,29 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     run(link, 99)
     assert link.is_symlink()
     assert target.read_text() == whole()
+
+
+def test_two_processes_do_not_write_to_one_output(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    code = (
+        "import sys, pathlib; from graphfold.continued import continued\n"
+        "with continued(pathlib.Path(sys.argv[1]), {'work': 'other'}): pass"
+    )
+    command = [sys.executable, "-c", code, str(output)]
+    with continued(output, {"work": "a"}) as part:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "ConfigError" in done.stderr
+        assert "out.part: another process is writing it" in done.stderr
+        part.file.write(b"whole")
+    assert output.read_bytes() == b"whole"
+    assert subprocess.run(command, check=True).returncode == 0
+    assert output.read_bytes() == b""
+
+
+def test_what_stopped_before_it_had_begun_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "out", 0)
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == ""

@@ -16,7 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold evaluate`."""
     add_run_arguments(parser)
     parser.add_argument(
-        "--data", type=Path, metavar="PATH", help="score every record of this file, under test/"
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="score every record of this file, folder or pattern, under test/; - is standard input",
     )
     parser.add_argument("--split", choices=["train", "val", "test"], help="default: val and test")
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")

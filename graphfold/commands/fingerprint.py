@@ -22,6 +22,7 @@ USAGE = "graphfold fingerprint RUN INPUT [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold fingerprint`."""
     add_run_arguments(parser)
+    parser.set_defaults(output_is_stdout=True)  # without --output
     add_input(parser)
     parser.set_defaults(parser_name=None)  # the records of a file, as the run reads them
     parser.add_argument(

@@ -51,9 +51,22 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_input(parser: argparse.ArgumentParser) -> None:
-    """The argument INPUT of commands that apply a run to a file."""
-    parser.add_argument("input", metavar="INPUT", type=Path, help="a file like those trained on")
+def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """The arguments INPUT of commands that apply a run to files, and --input-format."""
+    help_text = "a file like those trained on; - is standard input"
+    if several:
+        help_text = (
+            "files like those trained on, patterns such as 'new/*.csv', folders; - is standard "
+            "input"
+        )
+    nargs = "+" if several else None
+    parser.add_argument("input", metavar="INPUT", type=Path, nargs=nargs, help=help_text)
+    parser.add_argument(
+        "--input-format",
+        metavar="KIND",
+        help="the kind of table where no name says it, such as csv, tsv, smi, sdf or parquet "
+        "(default: the ending of the name; csv for a pipe)",
+    )
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:

@@ -16,15 +16,20 @@ from graphfold.commands.loading import loading
 from graphfold.commands.options import add_input, add_parser
 
 HELP = "apply a trained model to a file"
-USAGE = "graphfold predict RUN INPUT [options]"
+USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold predict`."""
     add_run_arguments(parser)
-    add_input(parser)
+    parser.set_defaults(output_is_stdout=True)  # without --output
+    add_input(parser, several=True)
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="where to write (default: standard output)"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where to write (default: standard output); of several inputs a folder, which gets a "
+        "file for each",
     )
     parser.add_argument(
         "--explain",

@@ -112,18 +112,8 @@ class DataSource:
         return replace(self, options={**self.options, **absent})
 
     def _expand(self, paths: Paths) -> list[Path]:
-        """The files of a list, of the patterns and of the folders in it."""
-        if not isinstance(paths, str | Path):
-            return [file for path in paths for file in self._expand(path)]
-        path = Path(paths).expanduser()
-        if os.path.isdir(path) and adapter_class(self.spec().name).expands_folders:
-            return _files_in(path)
-        if not has_magic(str(path)) or os.path.exists(path):
-            return [path]
-        found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
-        if not found:
-            raise DataError(f"{path}: no file has such a name. Correct data.path.", path=str(path))
-        return found
+        expands_folders = adapter_class(self.spec().name).expands_folders
+        return expand(paths, expands_folders, "data.path")
 
     def _corpus(self) -> Corpus | None:
         return None if self.corpus is None else find_corpus(self.corpus)
@@ -171,12 +161,50 @@ class DataSource:
             raise ConfigError("\n".join(faults))
 
 
-def _files_in(folder: Path) -> list[Path]:
+def expand(paths: Paths, expands_folders: bool, option: str) -> list[Path]:
+    """The files of a list, of the patterns and of the folders in it.
+
+    Args:
+        paths: the list, or one of its items.
+        expands_folders: whether a folder stands for the files in it, see `Adapter`.
+        option: the option that gives it, for messages.
+
+    Raises:
+        DataError: if no file fits a pattern, or none is in a folder.
+    """
+    if not isinstance(paths, str | Path):
+        return [file for path in paths for file in expand(path, expands_folders, option)]
+    path = Path(paths).expanduser()
+    if os.path.isdir(path) and expands_folders:
+        return _files_in(path, option)
+    if not _is_pattern(path):
+        return [path]
+    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+    if not found:
+        raise DataError(f"{path}: no file has such a name. Correct {option}.", path=str(path))
+    return found
+
+
+def fixed_part(path: Path) -> Path:
+    """The folder below which the files are that `expand` finds."""
+    path = path.expanduser()
+    if os.path.isdir(path):
+        return path
+    while _is_pattern(path):
+        path = path.parent
+    return path if os.path.isdir(path) else path.parent
+
+
+def _is_pattern(path: Path) -> bool:
+    return has_magic(str(path)) and not os.path.exists(path)
+
+
+def _files_in(folder: Path, option: str) -> list[Path]:
     """The files of a folder and of those in it, by their names; hidden ones are left out."""
     there = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [path for path in there if "/." not in f"/{path.relative_to(folder).as_posix()}"]
     if not found:
-        raise DataError(f"{folder}: no file is in it. Correct data.path.", path=str(folder))
+        raise DataError(f"{folder}: no file is in it. Correct {option}.", path=str(folder))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from graphfold.files import check_output, write_text
 from graphfold.training.drawing.drawing import Drawing, draw_graph
 from graphfold.training.drawing.index_page import page_end, page_fault, page_figure, page_head
 from graphfold.training.drawing.marks import colours_of
+from graphfold.training.prediction.inputs import find_input
 from graphfold.training.prediction.predict import apply_command, require_input, write_answers
 from graphfold.training.prediction.prediction import Prediction
 from graphfold.training.prediction.predictor import Predictor, Unread
@@ -23,16 +25,26 @@ INDEX = "index.html"
 
 def draw_command(args: argparse.Namespace) -> int:
     """`graphfold draw`."""
-    folder = args.output or Path(f"{args.input.name.partition('.')[0]}_drawings")
+    given = find_input(args.input)
+    folder = args.output or Path(f"{given.name.name.partition('.')[0]}_drawings")
     _check_folder(folder)
-    to_file = partial(draw_file, folder=folder, limit=args.limit)
-    code = apply_command(args, to_file, "drawn")
+    code = apply_command(
+        args,
+        lambda predictor, _: nullcontext(
+            lambda given, path: draw_file(predictor, path, folder, args.limit, given.shown)
+        ),
+        "drawn",
+    )
     print(folder / INDEX)
     return code
 
 
 def draw_file(
-    predictor: Predictor, path: Path, folder: Path, limit: int | None = None
+    predictor: Predictor,
+    path: Path,
+    folder: Path,
+    limit: int | None = None,
+    title: str | None = None,
 ) -> tuple[int, int]:
     """Draws the records of a file: `00001.svg` and so on, and `index.html` with all of them.
 
@@ -41,6 +53,7 @@ def draw_file(
         path: the file.
         folder: where to write; it is made if need be, files of the same names are replaced.
         limit: how many records are drawn; None for all.
+        title: what the page calls the file; None for its path.
 
     Returns:
         How many records were drawn, and how many could not be read or drawn.
@@ -54,14 +67,14 @@ def draw_file(
         predictor,
         path,
         folder / INDEX,
-        lambda skip: _page(predictor, path, folder, limit, skip),
+        lambda skip: _page(predictor, path, folder, limit, title or str(path), skip),
         "drawing",
-        {"limit": limit},
+        {"limit": limit, "title": title},
     )
 
 
 def _page(
-    predictor: Predictor, path: Path, folder: Path, limit: int | None, skip: int
+    predictor: Predictor, path: Path, folder: Path, limit: int | None, title: str, skip: int
 ) -> Iterator[tuple[str, bool | None]]:
     """The text of the page, record by record, whose pictures are written on the way."""
     records = islice(predictor.records(path), skip, limit)
@@ -69,7 +82,7 @@ def _page(
     head = predictor.trained.model.head
     if not skip:
         colours = colours_of(head, predictor.adapter.class_names)
-        yield page_head(path.name, f"{path} · {', '.join(head.targets)}", colours), None
+        yield page_head(Path(title).name, f"{title} · {', '.join(head.targets)}", colours), None
     for number, answer in enumerate(answers, start=skip + 1):
         name = f"{number:05d}"
         if isinstance(answer, Unread):

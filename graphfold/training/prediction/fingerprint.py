@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -27,7 +28,13 @@ def fingerprint_command(args: argparse.Namespace) -> int:
     """`graphfold fingerprint`."""
     check_output(args.output)
     choose_format(args.output)  # a wrong suffix is told before any work
-    return apply_command(args, partial(write_embeddings, output=args.output), "embedded")
+    return apply_command(
+        args,
+        lambda predictor, _: nullcontext(
+            lambda _, path: write_embeddings(predictor, path, args.output)
+        ),
+        "embedded",
+    )
 
 
 def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> tuple[int, int]:
@@ -51,7 +58,7 @@ def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> t
     columns: Sequence[str] = ("line",)
     if predictor.adapter.reads_tables:
         columns = predictor.adapter.open_table(path).columns
-    if output is None or is_stream(output) or not path.is_file():
+    if output is None or is_stream(output) or is_stream(path):
         records = shown(_embedded(predictor, path), f"embedding {path.name}")
         return _write(write, output, columns, records)
     rest = output.with_name(f"{output.name}.records")

@@ -58,7 +58,7 @@ def read_frame(data: Any, verb: str) -> Frame | None:
         return _of_arrow(data)
     if isinstance(data, Mapping):
         return _of_mapping(data, verb)
-    if hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
         return _of_exporter(data)
     return None
 

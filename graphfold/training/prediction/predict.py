@@ -8,7 +8,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice, tee
@@ -19,20 +19,32 @@ import torch
 
 from graphfold.continued import Part, continued
 from graphfold.datasets.features.unknown_values import UnknownValues
-from graphfold.datasets.storage.fingerprint import file_hash
+from graphfold.datasets.storage.fingerprint import content_hash, file_hash
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file
 from graphfold.progress import shown
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.explanation.drawings import Drawings
 from graphfold.training.explanation.explain import Contributions, Explainer
+from graphfold.training.prediction.inputs import (
+    Input,
+    find_input,
+    find_inputs,
+    is_one_file,
+    readable,
+)
+from graphfold.training.prediction.output_folder import OutputFolder
 from graphfold.training.prediction.prediction import Prediction, free_names
 from graphfold.training.prediction.predictor import Predictor, Unread, load
 from graphfold.training.prediction.write_back import check_format, write_back
 from graphfold.training.process.process import prepare_process
 
-#: Writes what a predictor says of each record of a file; returns how many were good, and bad.
-ToFile: TypeAlias = Callable[[Predictor, Path], tuple[int, int]]
+#: Writes the results for one input, which lies in a file; returns how many records were good, and
+#: bad.
+ToFile: TypeAlias = Callable[[Input, Path], tuple[int, int]]
+
+#: Makes that of a predictor and all inputs.
+Begin: TypeAlias = Callable[[Predictor, Sequence[Input]], AbstractContextManager[ToFile]]
 
 #: Bytes up to which the cells are not compiled for a file, which takes longer than it saves there:
 #: one and a half seconds, most of them to load torch's compiler. So many are ten thousand SMILES,
@@ -42,19 +54,52 @@ SMALL_FILE = 500_000
 
 def predict_command(args: argparse.Namespace) -> int:
     """`graphfold predict`."""
-    check_output(args.output)
-    to_file = partial(
-        predict_file, output=args.output, explain=args.explain, text_format=args.format
+    if args.output is None or not args.output.is_dir():
+        check_output(args.output)
+    return apply_command(args, partial(_begin_predict, args), "predicted")
+
+
+@contextmanager
+def _begin_predict(
+    args: argparse.Namespace, predictor: Predictor, inputs: Sequence[Input]
+) -> Iterator[ToFile]:
+    """Writes to one output, or of several inputs to a folder."""
+    options = {"explain": args.explain, "text_format": args.format}
+    is_folder = args.output is not None and (
+        args.output.is_dir() or not is_one_file(args.input, inputs)
     )
-    return apply_command(args, to_file, "predicted")
+    if not is_folder:
+        headers: list[str] = []
+        yield lambda _, path: predict_file(predictor, path, args.output, **options, headers=headers)
+        return
+    ending = ".csv" if predictor.adapter.reads_tables else ".jsonl"
+    folder = OutputFolder(args.output, inputs, ending if args.format is None else None)
+
+    def to_file(given: Input, path: Path) -> tuple[int, int]:
+        work, before = work_of(predictor, path, options), predictor.num_changed
+        counts = folder.finished(given, work)
+        if counts is not None:
+            print(f"{folder.paths[given]}: was written before the break", file=sys.stderr)
+            predictor.num_changed += counts[2]
+            return counts[:2]
+
+        def write(output: Path) -> tuple[int, int, int]:
+            found = predict_file(predictor, path, output, **options)
+            return *found, predictor.num_changed - before
+
+        return folder.write(given, work, write)[:2]
+
+    yield to_file
+    folder.end()
 
 
-def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
-    """A command that applies a run to every record of a file.
+def apply_command(args: argparse.Namespace, begin: Begin, done: str) -> int:
+    """A command that applies a run to every record of its inputs.
 
     Args:
-        args: the arguments of the command.
-        to_file: writes the results; see `predict_file`.
+        args: the arguments of the command; `input` is one or, where patterns and folders are read,
+            a list.
+        begin: makes what writes the results.
         done: what becomes of a record, for the message at the end.
 
     Raises:
@@ -63,24 +108,47 @@ def apply_command(args: argparse.Namespace, to_file: ToFile, done: str) -> int:
     settings = parse_settings(args.settings)
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
+    good = bad = 0
     with in_words_of_set():
         predictor = load(args.run_path, args.trust, args.parser_name, **settings)
         prepare_process(predictor.trained.checkpoint.config)
-        if args.input.is_file() and args.input.stat().st_size < SMALL_FILE:
-            predictor.trained.model.network.fuse = False
         predictor.unknown = UnknownValues(predictor.trained.spec)
-        good, bad = to_file(predictor, args.input)
+        inputs = (
+            find_inputs(args.input, predictor.adapter)
+            if isinstance(args.input, list)
+            else [find_input(args.input)]
+        )
+        with begin(predictor, inputs) as to_file:
+            for given in inputs:
+                with readable(given, predictor.adapter, args.input_format) as path:
+                    counts = _apply(predictor, to_file, given, path)
+                good, bad = good + counts[0], bad + counts[1]
     predictor.unknown.warn()
     print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
     if bad and not good:
-        raise DataError(
-            f"{args.input}: not one record could be read with the run's adapter; the reason is "
-            "beside each. Give a file of the format that the run was trained on, or say with --set "
-            "how to read it."
-        )
+        raise _none_read(", ".join(given.shown for given in inputs[:10]))
     return 0
+
+
+def _apply(predictor: Predictor, to_file: ToFile, given: Input, path: Path) -> tuple[int, int]:
+    """The counts of one input; the cells are not compiled for a small one."""
+    network = predictor.trained.model.network
+    before = network.fuse
+    if path.is_file() and path.stat().st_size < SMALL_FILE:
+        network.fuse = False
+    try:
+        return to_file(given, path)
+    finally:
+        network.fuse = before
+
+
+def _none_read(names: str) -> DataError:
+    return DataError(
+        f"{names}: not one record could be read with the run's adapter; the reason is beside each. "
+        "Give a file of the format that the run was trained on, or say with --set how to read it."
+    )
 
 
 def predict_file(
@@ -89,6 +157,7 @@ def predict_file(
     output: Path | None,
     explain: str | None = None,
     text_format: str | None = None,
+    headers: list[str] | None = None,
 ) -> tuple[int, int]:
     """Writes a prediction or a reason for each record of a file.
 
@@ -101,6 +170,8 @@ def predict_file(
         output: where to write, whole or not at all; None for standard output, without drawings.
         explain: a name of `explain.METHODS`.
         text_format: "brackets" or "conllu" gives trees back as they came, with predictions.
+        headers: those of the tables that were written before to the same output, to which this one
+            is joined; its own is added. None for an output of its own.
 
     Returns:
         How many records were predicted, and how many could not be read.
@@ -124,10 +195,29 @@ def predict_file(
         predictor,
         path,
         output,
-        lambda skip: lines(Answers(predictor, path, explainer, drawings, skip)),
+        lambda skip: _with_one_header(
+            lines(Answers(predictor, path, explainer, drawings, skip)), path, headers
+        ),
         "predicting",
         {"explain": explain, "format": text_format},
     )
+
+
+def _with_one_header(
+    lines: Iterator[tuple[str, bool | None]], path: Path, headers: list[str] | None
+) -> Iterator[tuple[str, bool | None]]:
+    """The lines of a table that is joined to others, whose header stands there already."""
+    for text, is_bad in lines:
+        if headers is not None and is_bad is None:
+            if headers and text not in headers:
+                raise ConfigError(
+                    f"{path}: the columns are others than those of the table before, so they "
+                    "cannot be one table. Name a folder with --output, which gets a file for each."
+                )
+            if headers:
+                continue
+            headers.append(text)
+        yield text, is_bad
 
 
 #: The texts of all records but the first so many, each with whether the record is a bad one; None
@@ -161,7 +251,7 @@ def write_answers(
         How many records were good, and how many bad.
     """
     doing = f"{doing} {path.name}"
-    if output is None or is_stream(output) or not path.is_file():
+    if output is None or is_stream(output) or not path.exists() or is_stream(path):
         counts = [0, 0]
         with open_output(output) as file:
             for text, is_bad in shown(lines(0), doing, _is_record):
@@ -202,9 +292,8 @@ def _take_choices(predictor: Predictor, facts: Mapping[str, Any]) -> None:
 
 def work_of(predictor: Predictor, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """All that answers to the records of a file depend on, to the last digit."""
-    state = path.stat()
     return {
-        "input": [str(path.absolute()), state.st_size, state.st_mtime_ns],
+        "input": content_hash(predictor.adapter, path),
         "run": file_hash(predictor.trained.path),
         "settings": {**predictor.settings, "batch_size": predictor.batch_size},
         "parser": predictor.parser_name,

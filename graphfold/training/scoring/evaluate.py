@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_json
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.prediction.inputs import find_input, kept
 from graphfold.training.process.process import prepare_process
 from graphfold.training.report.tables import (
     describe_data,
@@ -43,9 +45,15 @@ def evaluate_command(args: argparse.Namespace) -> int:
         settings["on_error"] = args.on_error
     if args.batch_size is not None:
         settings["batch_size"] = args.batch_size
-    with in_words_of_set():
+    with in_words_of_set(), _as_file(args.data, settings) as path:
         found = _evaluate(
-            args.run_path, args.data, args.split, settings, args.trust, args.per_class, True
+            args.run_path,
+            path,
+            args.split,
+            settings,
+            args.trust,
+            args.per_class,
+            _printer(args, path),
         )
     if args.json is not None:
         write_json(args.json, found.flat())
@@ -91,7 +99,25 @@ def evaluate(
     Raises:
         GraphfoldError: if run or data cannot be used, or the run's data changed.
     """
-    return _evaluate(run, path, split, settings or {}, trusted, per_class, False).flat()
+    return _evaluate(run, path, split, settings or {}, trusted, per_class, None).flat()
+
+
+@contextmanager
+def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | None]:
+    """The data as a file; what a pipe or standard input holds is neither kept nor cached."""
+    if path is None or not find_input(path).is_stream:
+        yield path
+        return
+    with kept(find_input(path)) as file:
+        settings["cache_dir"] = str(file.parent / "cache")
+        yield file
+
+
+def _printer(args: argparse.Namespace, path: Path | None) -> Callable[[str], None]:
+    """Prints a text that calls the data as the user did."""
+    if path is None or path == args.data:
+        return print
+    return lambda text: print(text.replace(str(path), find_input(args.data).shown))
 
 
 class _Evaluation(NamedTuple):
@@ -128,9 +154,9 @@ def _evaluate(
     settings: Mapping[str, Any],
     trusted: Collection[str],
     per_class: bool,
-    verbose: bool,
+    say: Callable[[str], None] | None,
 ) -> _Evaluation:
-    """As `evaluate`; if verbose, prints what data were read."""
+    """As `evaluate`; says, if there is somebody to say it to, what data were read."""
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
@@ -144,8 +170,8 @@ def _evaluate(
         data.prepare_for_scoring(trained.spec)
         _warn_of_unknown_values(data)
         metrics, rows = _score_new(trained, data)
-    if verbose:
-        print(describe_data(data))
+    if say is not None:
+        say(describe_data(data))
     classes, confusions = {}, {}
     head, names = trained.model.head, data.source.spec().make().class_names
     if per_class:

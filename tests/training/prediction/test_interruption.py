@@ -144,4 +144,6 @@ def test_a_killed_process_is_gone_on_with(
             break
     assert subprocess.run(command, check=False).returncode == 0
     assert broken.read_bytes() == unbroken.read_bytes()
-    assert not [p for p in folder.iterdir() if p.name.startswith((broken.name + ".", f".{broken}"))]
+    assert not [
+        p for p in folder.iterdir() if p.name.startswith((broken.name + ".", f".{broken.name}"))
+    ]
