@@ -4,7 +4,6 @@ from effects import (
     cell_options,
     corpus_options,
     data_options,
-    doctor_options,
     head_options,
     model_options,
     molecule_options,
@@ -24,5 +23,4 @@ ROWS = rows_of(
     head_options,
     model_options,
     training_options,
-    doctor_options,
 )

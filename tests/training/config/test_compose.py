@@ -168,28 +168,3 @@ def test_a_key_that_parts_share_is_an_argument_of_a_class_that_takes_it() -> Non
     own = shared_keys({"_target_": "graphfold.layers.BagCell", "hidden_size": 3})
     assert "hidden_size" not in own
     assert "depth" in own
-
-
-def test_molecules_of_ones_own_are_read_by_the_best_network() -> None:
-    """Its averaged weights and directed bonds come with it; a choice of one's own still wins."""
-    own = ["data=smiles", "data.path=m.csv", "data.target_columns=[a,b]"]
-    config = compose(own).config
-    assert config == {**compose([*own, "model=dmpnn"]).config, "name": config["name"]}
-    assert config["data"]["directed_bonds"] is True
-    assert "average" in config["callbacks"]
-    assert "directed_bonds" not in compose([*own, "model=gcn"]).config["data"]
-
-
-@pytest.mark.parametrize("path", sorted((config_folder() / "model").glob("*.yaml")))
-def test_models_with_batch_norm_are_judged_by_averaged_weights(path: Path) -> None:
-    """Else validation jumps from epoch to epoch, up to three times as high as the epoch before."""
-    if "norm: batch" in path.read_text():
-        callbacks = compose(["data=esol", f"model={path.stem}"]).config["callbacks"]
-        assert callbacks["average"]["decay"] == 0.999
-        chosen = compose(["data=esol", f"model={path.stem}", "callbacks=default"]).config
-        assert "average" not in chosen["callbacks"]
-
-
-@pytest.mark.parametrize("name", ["bbbp_fingerprint", "zinc_fragments", "zinc_gine"])
-def test_experiments_with_figures_keep_what_these_were_measured_with(name: str) -> None:
-    assert "average" not in compose([f"experiment={name}"]).config["callbacks"]
