@@ -208,3 +208,8 @@ def shortened(text: str, most: int = 80) -> str:
     """A piece of input as a message shows it: on one line, and cut where it gets long."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """The message of an error, of a library perhaps, as part of a sentence: short, in one line."""
+    return readable(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 300)

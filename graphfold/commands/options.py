@@ -51,6 +51,41 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
+#: Options of Hydra's own command line -> what there is in their place.
+OPTIONS_OF_HYDRA = {
+    ("--config-name", "-cn"): "There is one config, train.yaml: choose experiment=NAME",
+    ("--config-path", "-cp"): "Name your own folder of config files with --config-dir",
+    ("--package", "-p"): "graphfold train --cfg job shows the whole config",
+    ("--info", "-i"): "graphfold train --cfg all shows the config, graphfold list its groups",
+    ("--hydra-help",): "graphfold train --help says what there is",
+    ("--run", "-r"): "Leave it out, a run is what is done",
+    ("--experimental-rerun",): "graphfold train resume=RUN continues a run",
+    ("--shell-completion", "-sc"): "graphfold list names what can be chosen",
+}
+
+
+def refuse_options_of_hydra(parser: argparse.ArgumentParser) -> None:
+    """Options that Hydra's own programs have, and this one has not, are refused with advice."""
+    for names, advice in OPTIONS_OF_HYDRA.items():
+        parser.add_argument(
+            *names, action=_Refused, nargs="?", const=advice, dest=names[0], help=argparse.SUPPRESS
+        )
+
+
+class _Refused(argparse.Action):
+    """An option that is refused; `const` is the advice."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Ends the program with the advice."""
+        parser.error(f"{option_string} is an option of Hydra that graphfold has not. {self.const}")
+
+
 def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """The arguments INPUT of commands that apply a run to files, and --input-format."""
     help_text = "a file like those trained on; - is standard input"

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust
+from graphfold.commands.options import add_config_dir, add_trust, refuse_options_of_hydra
+from graphfold.errors import ConfigError
 from graphfold.training.process.light_torchmetrics import load_torchmetrics_lightly
 
 HELP = "train a model into a run folder"
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cfg", choices=["job", "hydra", "all"], help="show the config and stop")
     parser.add_argument("--resolve", action="store_true", help="with --cfg job: fill in ${...}")
     add_config_dir(parser)
+    refuse_options_of_hydra(parser)
     add_trust(parser)
 
 
@@ -45,8 +47,19 @@ def run(args: argparse.Namespace) -> int:
     with loading():
         from graphfold.training.config.compose import compose, show_config
 
+    if args.resolve and args.cfg != "job":
+        raise ConfigError("--resolve fills in what --cfg job shows. Add --cfg job.")
     if args.cfg:
-        print(show_config(args.overrides, args.config_dir, args.cfg, args.resolve))
+        jobs = [args.overrides]
+        if args.multirun or args.all_folds:
+            with loading():
+                from graphfold.training.sweep.sweep import sweep_jobs
+
+            jobs = sweep_jobs(args.overrides, args.config_dir, args.all_folds)
+        shown = [show_config(job, args.config_dir, args.cfg, args.resolve) for job in jobs]
+        if len(jobs) > 1:
+            shown = [f"# {' '.join(job)}\n{text}" for job, text in zip(jobs, shown, strict=True)]
+        print("\n---\n".join(shown))
         return 0
     if args.multirun or args.all_folds:
         with loading():

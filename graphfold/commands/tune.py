@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust
+from graphfold.commands.options import add_config_dir, add_trust, refuse_options_of_hydra
 
 HELP = "search for good settings"
 USAGE = "graphfold tune [options] [overrides]"
@@ -23,6 +23,7 @@ USAGE = "graphfold tune [options] [overrides]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold tune`."""
     add_config_dir(parser)
+    refuse_options_of_hydra(parser)
     add_trust(parser)
 
 

@@ -13,7 +13,7 @@ from graphfold.datasets.features.input_scaler import InputScaler, fit_input_scal
 from graphfold.datasets.features.scaler import Scaler, fit_scaler
 from graphfold.datasets.features.vocabulary import Vocabulary, fit_vocabulary
 from graphfold.datasets.words.word_features import WordFeatures
-from graphfold.errors import SchemaError
+from graphfold.errors import ConfigError, DataError, GraphfoldError, SchemaError, first_line
 
 Key = tuple[str, str]  # (space, column)
 
@@ -131,25 +131,53 @@ class FeatureSpec:
         """The spec that `to_dict` (or JSON of it) describes.
 
         Raises:
+            DataError: if it describes none.
             SchemaError: for a spec of versions that scaled weights of records and showed them to
                 models.
         """
-        if RECORD_WEIGHT in data.get("inputs", {}):
-            raise SchemaError(
-                "the model was trained by a version of graphfold that took the weights of "
-                "data.weight_column for an input, so its predictions are wrong. Train it again."
+        try:
+            if RECORD_WEIGHT in data.get("inputs", {}):
+                raise SchemaError(
+                    "the model was trained by a version of graphfold that took the weights of "
+                    "data.weight_column for an input, so its predictions are wrong. Train it again."
+                )
+            return FeatureSpec(
+                Schema.from_dict(data["source"]),
+                {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
+                {name: Scaler(**values) for name, values in data["scalers"].items()},
+                {name: InputScaler.from_dict(v) for name, v in data.get("inputs", {}).items()},
+                WordFeatures.from_dict(data["words"]) if data.get("words") else None,
             )
-        return FeatureSpec(
-            Schema.from_dict(data["source"]),
-            {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
-            {name: Scaler(**values) for name, values in data["scalers"].items()},
-            {name: InputScaler.from_dict(v) for name, v in data.get("inputs", {}).items()},
-            WordFeatures.from_dict(data["words"]) if data.get("words") else None,
-        )
+        except GraphfoldError:
+            raise
+        except Exception as error:  # of a damaged file any part may fail in any way
+            raise DataError(
+                f"the feature spec of the run cannot be read ({first_line(error)}). Restore its "
+                "files, or train again."
+            ) from error
 
     def at(self, encoder: Path) -> FeatureSpec:
         """The same, with the encoder of the words in this folder; see `WordFeatures.at`."""
         return self if self.words is None else replace(self, words=self.words.at(encoder))
+
+    def check_targets(self, schema: Schema) -> None:
+        """Refuses data without the targets that the spec was fitted to.
+
+        Raises:
+            ConfigError: naming a target that they lack, and those that they have.
+        """
+        have = {(level, column.name): column for level, column in _targets(schema)}
+        for level, column in _targets(self.source):
+            other = have.get((level, column.name))
+            floats = [c.torch_dtype.is_floating_point for c in (column, other) if c is not None]
+            if floats != floats[:1] * 2:
+                names = ", ".join(f"'{c.name}' of the {place}" for place, c in _targets(schema))
+                kind = "numbers" if floats[0] else "classes"
+                raise ConfigError(
+                    f"the model predicts '{column.name}' of the {level}, {kind}, and the data have "
+                    f"as targets: {names or 'none'}. Read them as the run did, without other "
+                    "targets."
+                )
 
     def _check(self, schema: Schema) -> None:
         want, have = _features(self.source), _features(schema)

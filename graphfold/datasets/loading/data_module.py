@@ -119,6 +119,7 @@ class DataModule:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
             self.spec = self.locate(FeatureSpec.from_dict(state["spec"]))
+            self.spec.check_targets(dag.schema)
         self._dags = dag, self.spec.encode(dag, self.cache_dir)
         self._is_prepared = True
 
@@ -130,12 +131,14 @@ class DataModule:
         Raises:
             DataError: if the data cannot be used.
             RecordError: for the first bad record, under on_error="raise".
+            ConfigError: if they lack a target that the run learnt from.
             SchemaError: if their features are not those that the run learnt from.
         """
         self.source = self.source.for_scoring()
         _, dag = self._read()
         self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
         self.spec = self.locate(spec)
+        self.spec.check_targets(dag.schema)
         self._dags = dag, self.spec.encode(dag, self.cache_dir)
         self._is_prepared = True
 

@@ -63,6 +63,8 @@ RULES: Mapping[str, Rule] = {
     "resume": Rule(str, optional=True),
     "init_from": Rule(str, optional=True),
     "model.encoder_from": Rule(str, optional=True),
+    "model.needs_data": Rule(dict, optional=True),
+    "model.data_defaults": Rule(dict, optional=True),
     "data.corpus": Rule(str, optional=True),
     "data.adapter": Rule(str, optional=True),
     "data.root": Rule(str, optional=True),
@@ -125,6 +127,11 @@ def check_config(config: Mapping[str, Any]) -> None:
     values = dict(flatten(config))
     needs = config.get("needs")
     faults = [
+        f"{key} has a zero byte, which no text has. Correct it."
+        for key, value in values.items()
+        if any("\0" in text for text in _texts(value))
+    ]
+    faults += [
         f"{key} has no value. Add {key}=VALUE." for key, value in values.items() if value == "???"
     ]
     faults += [
@@ -148,6 +155,13 @@ def _at(node: Any, key: str) -> Any:
             return "???"
         node = node[part]
     return node
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The strings of a value, or of a list of values."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            yield item
 
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

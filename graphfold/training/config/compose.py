@@ -42,6 +42,9 @@ DEFAULT_EXPERIMENT = "listops_tree_lstm"
 #: The config files that a command starts from.
 TRAIN, TUNE = "train", "tune"
 
+#: The settings of Hydra itself that are read.
+READ_OF_HYDRA = ("hydra.run.dir", "hydra.sweep.dir", "hydra.searchpath", "hydra.job.name")
+
 #: What may change when a run is continued: none of it changes what an epoch computes.
 RESUMABLE = (
     *("trainer.max_epochs", "data.path", "data.root", "data.cache_dir"),
@@ -81,8 +84,9 @@ def compose(
     """
     with _readable_errors():
         whole = _compose(overrides, config_dir, primary, trusted)
-        plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
-        folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
+        with _resolving(whole):
+            plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
+            folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
     config: dict[str, Any] = {**optional, **{str(key): value for key, value in plain.items()}}
@@ -109,7 +113,8 @@ def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, re
         whole = _compose(overrides, config_dir)
         shown = {"job": _job(whole), "hydra": whole.hydra, "all": whole}[part]
         # Hydra's own node has values that only its own command line fills in.
-        return OmegaConf.to_yaml(shown, resolve=resolve and part == "job").rstrip()
+        with _resolving(whole):
+            return OmegaConf.to_yaml(shown, resolve=resolve and part == "job").rstrip()
 
 
 def split_sweeping(
@@ -172,7 +177,7 @@ def _compose(
     primary: str = TRAIN,
     trusted: Collection[str] | None = None,
 ) -> DictConfig:
-    """The config with its hydra node, `HydraConfig` set so that ${hydra:...} resolves."""
+    """The config with its hydra node."""
     with _loader(config_dir) as (loader, always):
         groups = Groups(loader, config_dir)
         parsed = parse_overrides(overrides, loader)
@@ -192,7 +197,7 @@ def _compose(
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)
         whole = _load(loader, [*_lines([*chosen, *values]), *always], primary)
-    HydraConfig.instance().set_config(whole)
+    _refuse_what_is_not_read(parsed)
     typed = [override.key_or_group for override in values]
     _meet_needs(whole, typed)
     _count_epochs(whole, typed)
@@ -242,6 +247,28 @@ def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]
             )
     values = dict(flatten(config))
     return {key: values[key] for key in keys if key != "resume"}
+
+
+@contextmanager
+def _resolving(whole: DictConfig) -> Iterator[None]:
+    """Within, ${hydra:...} resolves. Lightning takes what is set later for a program of Hydra's."""
+    HydraConfig.instance().set_config(whole)
+    try:
+        yield
+    finally:
+        HydraConfig.instance().cfg = None
+
+
+def _refuse_what_is_not_read(overrides: Sequence[Override]) -> None:
+    """Raises ConfigError for a setting of Hydra's own command line, which nothing here reads."""
+    for override in overrides:
+        key = override.key_or_group
+        if re.match(r"hydra\b", key) and key not in READ_OF_HYDRA:
+            raise ConfigError(
+                f"'{override.input_line}' has no effect: runs are started by graphfold, one after "
+                f"another, and not by Hydra. Of its settings there are {', '.join(READ_OF_HYDRA)}. "
+                "Leave it out."
+            )
 
 
 def _refuse_untrusted(config: Mapping[str, Any], trusted: Collection[str]) -> None:

@@ -18,7 +18,13 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 from graphfold.batching import Batch
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.loader import GraphLoader
-from graphfold.errors import ConfigError, DivergenceError
+from graphfold.errors import (
+    CheckpointError,
+    ConfigError,
+    DivergenceError,
+    GraphfoldError,
+    first_line,
+)
 from graphfold.training.config.check_parts import OURS
 from graphfold.training.config.instantiate import find_target, instantiate
 from graphfold.training.loop.learner import Learner
@@ -26,6 +32,7 @@ from graphfold.training.loop.progress import ProgressLine
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.process import keep_memory
 from graphfold.training.process.quiet import choose_warnings, quiet_lightning, silence_lightning
+from graphfold.training.process.ranks import trainer_settings
 from graphfold.training.report.tables import describe_policy
 from graphfold.training.run.best_and_last import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.run.checkpoint import Checkpoint
@@ -74,7 +81,17 @@ def fit(
         model = learner.model
         share = {part: choose_sharing(data, model, part == "train") for part in PARTS}
         loaders = Loaders(data, share, order_seed)
-        trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
+        try:
+            trainer.fit(learner, datamodule=loaders, ckpt_path=str(folder.last) if resume else None)
+        except (GraphfoldError, MemoryError, ProcessRaisedException):
+            raise
+        except Exception as error:  # of a damaged file any part may fail in any way
+            if not resume or keeper.has_begun:
+                raise
+            raise CheckpointError(
+                f"{folder.last}: its progress cannot be taken up ({first_line(error)}). Restore "
+                "the file and config.yaml; or begin anew, with init_from=RUN for the weights."
+            ) from error
 
 
 def make_trainer(
@@ -85,11 +102,9 @@ def make_trainer(
 ) -> Trainer:
     """Lightning's trainer, with its noise off and its files in the run folder."""
     given = {k: v for k, v in config["trainer"].items() if k not in ("_target_", *OURS)}
-    if given.get("strategy", "auto") == "auto" and given["devices"] > 1:
-        # Processes are started by this one, so that a command runs once and no script twice.
-        given["strategy"] = "ddp_spawn"
     arguments = {
         **given,
+        **trainer_settings(config["trainer"]),
         "deterministic": config["deterministic"],
         "default_root_dir": str(folder.path),
         "callbacks": callbacks,

@@ -71,7 +71,9 @@ def fit_once(
     kept = {"history": history, "best": None, "is_finished": True}
     progress = {"epoch": 0, "callbacks": {BestAndLast.__name__: kept}}
     for path, known in ((folder.best, {"epoch": 0}), (folder.last, progress)):
-        whole = replace(common, state_dict=model.state_dict(), progress=known)
+        whole = replace(
+            common, state_dict=model.state_dict(), progress={**known, **common.progress}
+        )
         write_bytes(path, whole.encode())
     for logger in make_loggers(config, folder):
         logger.log_metrics({k: v for k, v in metrics.items() if v is not None}, 1)

@@ -29,6 +29,7 @@ from graphfold.training.loop.fit import fit
 from graphfold.training.loop.fit_once import fit_once
 from graphfold.training.loop.learner import Learner
 from graphfold.training.process.process import prepare_process
+from graphfold.training.process.ranks import is_first, printing_once
 from graphfold.training.report.report import write_report
 from graphfold.training.report.tables import describe_data, describe_positive, metrics_table
 from graphfold.training.run.best_and_last import write_history
@@ -37,11 +38,14 @@ from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.generators import member_seed, seed_generators
 from graphfold.training.run.initial_weights import take_weights
 from graphfold.training.run.members import join_members, read_histories
+from graphfold.training.run.places import split_without_places, without_places
 from graphfold.training.run.resuming import (
     change_config,
     check_epochs,
+    check_model,
     epochs_done,
     has_finished,
+    load_begun,
 )
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
@@ -66,11 +70,12 @@ def train_command(
     resume = composed.config["resume"]
     folder = RunFolder(composed.folder if resume is None else Path(resume))
     try:
-        if resume is None:
-            train(composed.config, folder, [prepare_process(composed.config)], said)
-        else:
-            print(prepare_process(folder.read_config()), flush=True)
-            resume_run(folder, trusted, composed.changes)
+        with printing_once():
+            if resume is None:
+                train(composed.config, folder, [prepare_process(composed.config)], said)
+            else:
+                print(prepare_process(folder.read_config()), flush=True)
+                resume_run(folder, trusted, composed.changes)
     except KeyboardInterrupt:
         if not folder.config.is_file():
             raise  # before training began
@@ -98,7 +103,7 @@ def train(
         callbacks: more of Lightning's callbacks, which come last.
 
     Returns:
-        What metrics.json holds.
+        What metrics.json holds; nothing in the further processes of one training.
 
     Raises:
         GraphfoldError: before any epoch, if config or data cannot be used, or another training
@@ -131,7 +136,8 @@ def _start(
     warn_of_batch_dependence(first[0].model, train)
     check_measured(first[0].model, train)
     with nullcontext() if anew else folder.lock():
-        folder.create(config, anew)
+        if is_first():
+            folder.create(config, anew)
         print(f"training in {folder.path}", flush=True)
         _fit_members(config, folder, data, first=first, callbacks=callbacks)
         return finish(folder, data, trusted)
@@ -162,12 +168,13 @@ def resume_run(
     check_parts(config)
     check_trainer(config)
     with folder.lock():
-        folder.remove_leftovers()
+        if is_first():
+            folder.remove_leftovers()
         members = folder.members(ensemble_size(config))
         if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
             return _start(config, folder, trusted, anew=True)
-        begun = [Checkpoint.load(own.last) for own in members if own.last.is_file()]
+        begun = load_begun(folder, members, config)
         for last in begun:
             check_epochs(config, stored, epochs_done(last))
         data = DataModule(**config["data"])
@@ -176,9 +183,10 @@ def resume_run(
         if len(begun) == len(members) and all(_is_done(last, config, further) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(folder, data, trusted)
-        folder.write_config(config)
+        if is_first():
+            folder.write_config(config)
         # The same metric as before, whatever this version would choose.
-        config = {**config, "monitor": begun[0].config["monitor"]}
+        config = {**config, "monitor": begun[0].config.get("monitor")}
         _fit_members(config, folder, data, further)
         return finish(folder, data, trusted)
 
@@ -207,32 +215,35 @@ def _fit_members(
         folder: where the run is.
         data: what it learns from, prepared.
         further: whether members that had stopped are to go on.
-        first: the first member, if it is made already.
+        first: the first member of a run that begins.
         callbacks: those that come after all others.
     """
     members = folder.members(ensemble_size(config))
     for number, own in enumerate(members):
         name = f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
-        resume = own.last.is_file()
+        # What the folder of a run that begins held before may still be there in a further process.
+        resume = first is None and own.last.is_file()
         if resume:
             last = Checkpoint.load(own.last)
             if _is_done(last, config, further):
                 continue
             print(f"{name} goes on after epoch {epochs_done(last)}.", flush=True)
             learner, complete = make_learner(config, data, number, begins=False)
+            check_model(learner.model, last, own.last)
         else:
             if len(members) > 1:
                 print(name, flush=True)
             ready = first if number == 0 else None
             learner, complete = ready or _make_member(config, data, number)
-        own.best.parent.mkdir(parents=True, exist_ok=True)
-        common = _common_checkpoint({**complete, "ensemble": 1}, data)
+        if is_first():
+            own.best.parent.mkdir(parents=True, exist_ok=True)
+        common = _common_checkpoint({**complete, "ensemble": 1}, data, number)
         order = member_seed(data.settings.split.seed, number)
-        if isinstance(learner.model, FittedModel):
-            fit_once(complete, own, learner, learner.model, data, common)
-        else:
+        if not isinstance(learner.model, FittedModel):
             fit(complete, own, learner, data, common, resume, order, callbacks)
-    if len(members) > 1:
+        elif is_first():
+            fit_once(complete, own, learner, learner.model, data, common)
+    if len(members) > 1 and is_first():
         join_members(folder, members)
 
 
@@ -250,7 +261,12 @@ def _make_member(
 
 
 def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
-    """Calibrates and scores the best checkpoint; writes metrics, predictions, split and report."""
+    """Calibrates and scores the best checkpoint; writes metrics, predictions, split and report.
+
+    One process does: of several the first, the others return nothing.
+    """
+    if not is_first():
+        return {}
     note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
     if note is not None:
         print(note, flush=True)
@@ -321,15 +337,16 @@ def make_learner(
     return learner, {**config, **complete}
 
 
-def _common_checkpoint(config: dict[str, Any], data: DataModule) -> Checkpoint:
+def _common_checkpoint(config: dict[str, Any], data: DataModule, member: int) -> Checkpoint:
     state = data.state_dict()
     return Checkpoint(
-        config=config,
+        config=without_places(config),
         spec=state["spec"],
-        split=state["split"],
+        split=split_without_places(state["split"]),
         packages=named_packages(config),
         state_dict={},
         training_records=hash_graphs(select(data.raw, data.split.train)),
+        progress={"member": member},
     )
 
 

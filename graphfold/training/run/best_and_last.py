@@ -20,6 +20,7 @@ from graphfold.training.loop.learner import Learner
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.generators import capture_generators, restore_generators
 from graphfold.training.run.run_folder import RunFolder
+from graphfold.training.run.weights import check_state
 from graphfold.training.scoring.metrics import Metrics
 
 _PREFIX = "model."
@@ -46,6 +47,7 @@ class BestAndLast(CheckpointCallback):
         self.history: list[Metrics] = []
         self.best: list[float] | None = None  # see _goodness
         self.is_finished = False
+        self.has_begun = False  # with what last.ckpt kept a step was taken
         self._generators: list[dict[str, Any]] | None = None
 
     def is_best(self, learner: Learner) -> bool:
@@ -53,10 +55,21 @@ class BestAndLast(CheckpointCallback):
         return self.best is None or self._goodness(learner.metrics) > self.best
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Puts the random generators where the interrupted run had them."""
+        """Puts the random generators where the interrupted run had them.
+
+        Raises:
+            CheckpointError: if the state of an optimizer is not that of its weights. torch's fused
+                optimizers would read behind its end.
+        """
+        for optimizer in trainer.optimizers:
+            check_state(optimizer, self.folder.last)
         if self._generators and len(self._generators) == trainer.world_size:
             restore_generators(self._generators[trainer.global_rank])
         self._generators = None
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Notes that a step was taken, which needs all that last.ckpt keeps of the optimizer."""
+        self.has_begun = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Learner) -> None:  # type: ignore[override]
         """Writes the files of the epoch."""
@@ -142,6 +155,7 @@ class GraphfoldCheckpoints(TorchCheckpointIO):
         progress = {k: v for k, v in checkpoint.items() if k != "state_dict"}
         if "optimizer_states" not in progress:
             progress = {"epoch": checkpoint["epoch"]}
+        progress |= self.common.progress
         whole = replace(self.common, state_dict=weights, progress=progress)
         write_bytes(Path(path), whole.encode())
 

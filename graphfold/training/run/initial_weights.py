@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.errors import CheckpointError, ConfigError
+from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.run.checkpoint import Checkpoint
@@ -64,8 +64,8 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) ->
     checkpoint = Checkpoint.load(path)
     try:
         earlier = FeatureSpec.from_dict(checkpoint.spec)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: its feature spec is damaged. Restore the file.") from error
+    except DataError as error:
+        raise CheckpointError(f"{path}: {error.message}") from error
     has_targets = _targets(earlier.source) == _targets(spec.source)
     tables, outcomes, weights = _tables(model), {}, checkpoint.member(member)
     for name, own in _weights(model).items():

@@ -14,6 +14,7 @@ import yaml
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_text
 from graphfold.training.config.stored_config import read_stored_config
+from graphfold.training.process.ranks import is_first
 from graphfold.training.run.lock import lock_folder
 
 _CONTENTS = (
@@ -132,9 +133,14 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Makes the folder if need be, and keeps other trainings out of it.
 
+        The processes of one training share the lock, which the first one holds.
+
         Raises:
             ConfigError: if another training runs in it, or it cannot be made.
         """
+        if not is_first():
+            yield
+            return
         with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
         with lock_folder(self.path):

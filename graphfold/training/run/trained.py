@@ -13,7 +13,7 @@ from graphfold.dag import Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.settings import WordSettings
-from graphfold.errors import CheckpointError, ConfigError, LeftOut
+from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
@@ -26,6 +26,7 @@ from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.sharing import choose_sharing
 from graphfold.training.process.precision import autocast, parameter_dtype
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.places import with_places
 from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring.metrics import HeadMetrics, Metrics
 from graphfold.training.scoring.scoring import score
@@ -54,7 +55,7 @@ class TrainedModel:
                 trusted, or does not fit the model that it describes.
         """
         checkpoint = Checkpoint.load(path)
-        config = read_stored_config(checkpoint.config, path)
+        config = with_places(read_stored_config(checkpoint.config, path), path)
         refuse_untrusted(config, trusted)
         checkpoint = replace(checkpoint, config=config)
         try:
@@ -70,8 +71,8 @@ class TrainedModel:
             raise
         except Exception as error:  # of a damaged file any part may fail in any way
             raise CheckpointError(
-                f"{path}: the model that it describes cannot be built ({_line(error)}). Use the "
-                "graphfold that wrote it, or train again.",
+                f"{path}: the model that it describes cannot be built ({first_line(error)}). Use "
+                "the graphfold that wrote it, or train again.",
                 path=str(path),
             ) from error
         return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
@@ -135,11 +136,6 @@ class TrainedModel:
         config = self.checkpoint.config
         reduction = str(config["loss"]["reduction"])
         return HeadMetrics.of(self.model.head, config.get("metrics"), reduction)(rows)
-
-
-def _line(error: Exception) -> str:
-    """The message of an error, of torch perhaps, in one line."""
-    return " ".join(str(error).split()).rstrip(".")
 
 
 def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:

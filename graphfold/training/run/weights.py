@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
 from graphfold.errors import CheckpointError
@@ -77,6 +78,36 @@ def check_weights(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> 
                 "train again with a lower optimizer.lr.",
                 path=str(path),
             )
+
+
+def check_state(optimizer: Optimizer, path: Path) -> None:
+    """Refuses a state of a fused optimizer, out of a file, that has not the shapes of its weights.
+
+    Such an optimizer would read behind its end. The others say it by themselves, and some of them
+    keep other shapes (Adafactor).
+
+    Args:
+        optimizer: the optimizer.
+        path: the file, for messages.
+
+    Raises:
+        CheckpointError: naming what is kept.
+    """
+    fused = [w for group in optimizer.param_groups if group.get("fused") for w in group["params"]]
+    for weight in fused:
+        kept = optimizer.state.get(weight)
+        for name, value in kept.items() if isinstance(kept, dict) else ():
+            if not isinstance(value, Tensor):
+                continue
+            fits = value.shape == weight.shape or value.numel() == 1
+            fault = tensor_fault(value) or (None if fits else f"is of shape {list(value.shape)}")
+            if fault:
+                raise CheckpointError(
+                    f"{path}: '{name}' of the optimizer, for a weight of shape "
+                    f"{list(weight.shape)}, {fault}: its progress cannot be taken up. Restore the "
+                    "file.",
+                    path=str(path),
+                )
 
 
 class SizeLimit(TorchFunctionMode):

@@ -11,6 +11,7 @@ from graphfold.errors import ConfigError, GraphfoldError
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import Composed, compose, split_sweep
 from graphfold.training.process.quiet import warnings_once
+from graphfold.training.process.ranks import is_first, printing_once
 from graphfold.training.sweep.sweep_table import SweepRun, read_run, write_table
 
 
@@ -31,9 +32,7 @@ def sweep(overrides: Sequence[str], config_dir: Path | None = None, all_folds: b
     Raises:
         ConfigError: if an override or a config cannot be used.
     """
-    jobs = split_sweep(overrides, config_dir)
-    if all_folds:
-        jobs = [run for job in jobs for run in _one_per_fold(job, config_dir)]
+    jobs = sweep_jobs(overrides, config_dir, all_folds)
     composed = [compose(job, config_dir) for job in jobs]
     if any(job.config["resume"] is not None for job in composed):
         raise ConfigError("-m starts new runs, it cannot resume one. Resume each run by itself.")
@@ -42,6 +41,16 @@ def sweep(overrides: Sequence[str], config_dir: Path | None = None, all_folds: b
     folder = composed[0].sweep_folder
     with warnings_once():
         return _run_all(jobs, composed, folder)
+
+
+def sweep_jobs(
+    overrides: Sequence[str], config_dir: Path | None, all_folds: bool
+) -> list[list[str]]:
+    """The overrides of every run; the arguments are those of `sweep`."""
+    jobs = split_sweep(overrides, config_dir)
+    if all_folds:
+        jobs = [run for job in jobs for run in _one_per_fold(job, config_dir)]
+    return jobs
 
 
 def _one_per_fold(job: list[str], config_dir: Path | None) -> list[list[str]]:
@@ -69,12 +78,14 @@ def _run_all(jobs: Sequence[Sequence[str]], composed: Sequence[Composed], folder
     failed: list[int] = []
     done: list[SweepRun] = []
     for number, (job, run) in enumerate(zip(jobs, composed, strict=True)):
-        print(f"[{number + 1}/{len(jobs)}] {' '.join(job)}", flush=True)
+        with printing_once():
+            print(f"[{number + 1}/{len(jobs)}] {' '.join(job)}", flush=True)
         own = folder / str(number)
         try:
             if train_command(replace(run, folder=own), said=said):
                 return 1  # interrupted
-            done.append(read_run(own, number, job))
+            if is_first():
+                done.append(read_run(own, number, job))
         except GraphfoldError as error:
             print(f"error: {error.message}", file=sys.stderr)
             failed.append(number)

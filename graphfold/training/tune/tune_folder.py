@@ -13,6 +13,7 @@ import yaml
 from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.files import write_text
+from graphfold.training.config.check_config import RULES
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class TuneFolder:
             faults = option_faults("a search", Search, content)
             if faults:
                 raise ValueError(faults[0].rstrip("."))
+            for key, rule in RULES.items():
+                name = key.removeprefix("tune.")
+                if key in ("seed", f"tune.{name}") and (fault := rule.fault(content[name])):
+                    raise ValueError(f"{name} is {content[name]!r}, but {fault.rstrip('.')}")
             if content["direction"] not in ("min", "max"):
                 raise ValueError(f"direction is {content['direction']!r}")
             return Search(**content)

@@ -74,6 +74,7 @@ def test_rules_are_about_keys_that_exist() -> None:
         *dict(flatten(compose(["data=esol", "model=dmpnn"]).config)),
     }
     known |= {f"tune.{key}" for key in ("trials", "startup_trials", "prune", "warmup_epochs")}
+    known |= {"model.needs_data", "model.data_defaults"}  # mappings, and so no leaves
     assert set(RULES) <= known
 
 
@@ -81,3 +82,21 @@ def test_a_needed_key_without_a_value_is_a_fault() -> None:
     check_config({"needs": ["data.vectors"], "data": {"vectors": "v.txt"}})
     with pytest.raises(ConfigError, match=r"data.vectors has no value, which this run needs"):
         check_config({"needs": ["data.vectors"], "data": {"vectors": None}})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"data": {"corpus": {"a": 1}}}, "data.corpus is {'a': 1}, but it must be a string"),
+        ({"data": {"split": ["a"]}}, "data.split is"),
+        ({"model": {"needs_data": ["a"]}}, "model.needs_data is ['a'], but it must be a mapping"),
+        ({"data": {"path": "a\0b"}}, "data.path has a zero byte"),
+        ({"data": {"target_columns": ["a", "b\0"]}}, "data.target_columns has a zero byte"),
+        ({"threads": 10**6}, "threads is 1000000, but it must be 1,024 at most"),
+        ({"ensemble": 10**9}, "ensemble is 1000000000, but it must be 10,000 at most"),
+    ],
+)
+def test_values_that_are_no_leaf_or_no_text_are_told(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_config(config)
+    assert message in error.value.message

@@ -175,13 +175,15 @@ def test_a_checkpoint_does_not_vouch_for_itself(
 
 def test_the_rule_is_the_same_for_all_that_reads_a_run(
     foreign: Path,
+    finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     imported = write_package(tmp_path, monkeypatch)
     best = Checkpoint.load(foreign / "checkpoints" / "best.ckpt")
-    files = [Path(state["path"]) for state in best.split["files"]]
+    cache = finished.parent / "cache"
+    files = [next(cache.rglob(state["path"])) for state in best.split["files"]]
     parts = {p: str(f) for f in files for p in ("train", "val", "test") if p in f.name}
     own = {"adapter": "evilpkg.Reader", "path": parts, "seed": 1, "batch_size": 8}
     change_config(foreign, data=own)

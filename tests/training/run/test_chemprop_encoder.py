@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import OrderedDict
-from enum import StrEnum
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -206,8 +206,8 @@ def chemprop(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         name: type(name, (), {"__module__": f"chemprop.nn.{place}"})
         for name, place in kinds.items()
     }
-    found["Activation"] = StrEnum(
-        "Activation", {"RELU": "relu", "TANH": "tanh"}, module="chemprop.nn.utils"
+    found["Activation"] = Enum(
+        "Activation", {"RELU": "relu", "TANH": "tanh"}, module="chemprop.nn.utils", type=str
     )
     places = {"chemprop", "chemprop.nn", "chemprop.nn.message_passing"}
     modules = {name: ModuleType(name) for name in places | {m.__module__ for m in found.values()}}
