@@ -14,11 +14,14 @@ TARGET = "data.target_columns=['a b']"
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("edited")
-    table = write_molecules(folder / "t.csv")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_molecules(tmp_path_factory.mktemp("edited") / "t.csv")
+
+
+@pytest.fixture(scope="module")
+def content(table: Path) -> dict[str, Any]:
     own = ["data=smiles", "model=kernel", f"data.path={table}", TARGET, "data.fingerprint_size=16"]
-    path = train(folder / "run", *own) / "checkpoints" / "best.ckpt"
+    path = train(table.parent / "run", *own) / "checkpoints" / "best.ckpt"
     loaded: dict[str, Any] = torch.load(path, weights_only=True)
     return loaded
 
@@ -45,6 +48,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 )
 def test_a_changed_part_is_told(
     content: dict[str, Any],
+    table: Path,
     part: str,
     change: dict[str, Any],
     tmp_path: Path,
@@ -53,24 +57,27 @@ def test_a_changed_part_is_told(
     own = content[part]
     is_json = isinstance(own, str)
     changed = {**(json.loads(own) if is_json else own), **change}
-    _refuse({**content, part: json.dumps(changed) if is_json else changed}, tmp_path, capsys)
+    _refuse({**content, part: json.dumps(changed) if is_json else changed}, table, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("part", ["config", "spec", "split", "training_records", "calibration"])
 @pytest.mark.parametrize("value", [3, "[]", None, [1]])
 def test_a_part_of_another_kind_is_told(
     content: dict[str, Any],
+    table: Path,
     part: str,
     value: Any,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _refuse({**content, part: value}, tmp_path, capsys)
+    _refuse({**content, part: value}, table, tmp_path, capsys)
 
 
-def _refuse(content: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _refuse(
+    content: dict[str, Any], table: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = folder / "edited.ckpt"
     torch.save(content, path)
-    assert run("evaluate", path) == 2
+    assert run("evaluate", path, "--set", f"path={table}") == 2
     error = capsys.readouterr().err
     assert "edited.ckpt: " in error or "the split of the run" in error
