@@ -1,4 +1,4 @@
-"""Where a run found its files: config.yaml of the run folder knows, a checkpoint only their names.
+"""Places of files: config.yaml of the run folder knows them, a checkpoint only the names.
 
 A checkpoint goes to other people and other machines, where the folders of the one that trained mean
 nothing, and may be nobody's business.
