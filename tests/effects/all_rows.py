@@ -2,6 +2,7 @@
 
 from effects import (
     cell_options,
+    command_options,
     corpus_options,
     data_options,
     head_options,
@@ -10,6 +11,7 @@ from effects import (
     readout_options,
     text_options,
     training_options,
+    tune_options,
 )
 from effects.table import rows_of
 
@@ -23,4 +25,6 @@ ROWS = rows_of(
     head_options,
     model_options,
     training_options,
+    command_options,
+    tune_options,
 )

@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +81,7 @@ class Lab:
         self.folder = folder
         self._runs: dict[tuple[str, ...], Run] = {}
         self._data: dict[tuple[str, ...], DataModule] = {}
+        self._kept: dict[tuple[str, ...], Any] = {}
         self._write_files()
 
     @cached_property
@@ -164,6 +165,12 @@ class Lab:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             code = main([str(word) for word in words])
         return code, out.getvalue(), errors.getvalue()
+
+    def once(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
+        """What `make` makes, kept for all who ask with this key."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def write(self, name: str, text: str) -> Path:
         """A file of the lab."""

@@ -1,4 +1,4 @@
-"""A callback of somebody else's, as a config may name it: it remembers what the trainer is like."""
+"""Parts of somebody else's, as a config may name them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+
+from graphfold.layers import RegressionHead
 
 
 class Spy(Callback):
@@ -24,3 +26,7 @@ class Spy(Callback):
 
 #: Overrides that add it.
 SPY = ["+callbacks.spy._target_=effects.spies.Spy"]
+
+
+class OwnHead(RegressionHead):
+    """A head of somebody else's: runs that have it are trusted by name, or refused."""

@@ -1,0 +1,695 @@
+"""Options of the commands: what they change in files, in what is printed, and in exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import yaml
+from effects.lab import Lab
+from effects.table import Rows
+from scipy.stats import f_oneway
+from training.tiny_runs import read_json
+
+from graphfold.bench import measure
+from graphfold.commands import instruction_set
+from graphfold.training import verify
+
+ROWS = row = Rows()
+
+#: Every command, with words that are wrong.
+WRONG = {
+    "train": ["data=absent"],
+    "evaluate": ["absent"],
+    "predict": ["absent", "absent.csv"],
+    "draw": ["absent", "absent.csv"],
+    "fingerprint": ["absent", "absent.csv"],
+    "compare": ["absent", "absent"],
+    "tune": ["data=absent"],
+    "check-adapter": ["absent"],
+    "verify": ["absent"],
+    "bench": ["absent"],
+    "list": ["--config-dir", "absent"],
+}
+
+#: The commands that apply a run to a file, and what they write for molecules.
+APPLIED = ("predict", "fingerprint", "draw")
+
+
+def command_of(option: str) -> str:
+    return option.partition(" ")[0]
+
+
+def ok(lab: Lab, *words: str | Path) -> str:
+    """What a command prints; it must succeed."""
+    code, printed, errors = lab.command(*words)
+    assert code == 0, errors
+    return printed
+
+
+def refused(lab: Lab, *words: str | Path) -> str:
+    """The message of a command that is refused."""
+    code, _, errors = lab.command(*words)
+    assert code == 2, errors
+    assert "Traceback" not in errors
+    return errors
+
+
+def table(lab: Lab) -> Path:
+    return lab.folder / "molecules.csv"
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def own_config(lab: Lab) -> Path:
+    """A folder of config files of one's own: data and an experiment called `mine`."""
+    lab.write(
+        "own/data/mine.yaml",
+        "defaults: [_base]\nadapter: brackets\nnum_classes: 5\nbinarize: true\n",
+    )
+    text = [
+        "# @package _global_",
+        "# My experiment.",
+        "defaults:",
+        "  - override /data: mine",
+        "data:",
+        f"  path: {lab.folder}/trees.txt",
+        "model: {hidden_size: 6}",
+    ]
+    lab.write("own/experiment/mine.yaml", "\n".join(text))
+    return lab.folder / "own"
+
+
+# All commands
+
+
+@row.changes(
+    [f"{command} --debug" for command in ("graphfold", *WRONG)],
+    "an error comes with its traceback; without, it is one message",
+)
+def _(lab, option):
+    command = command_of(option)
+    name = "train" if command == "graphfold" else command
+    before, after = (["--debug"], []) if command == "graphfold" else ([], ["--debug"])
+    plain = lab.command(name, *WRONG[name])
+    shown = lab.command(*before, name, *WRONG[name], *after)
+    assert plain[0] == shown[0] == 2
+    assert "Traceback" not in plain[2]
+    assert "Traceback" in shown[2]
+    assert shown[2].endswith(plain[2])
+
+
+@row.changes("graphfold --version", "the version is printed, and nothing is done")
+def _(lab):
+    import graphfold
+
+    assert lab.command("--version") == (0, f"graphfold {graphfold.__version__}\n", "")
+
+
+def trusted_words(lab: Lab, command: str) -> list[str | Path]:
+    """A use of a command with a stored run that names a class of the package `effects`."""
+    own = "model.head._target_=effects.spies.OwnHead"
+    run = lab.run("molecules", own).folder
+    if command == "compare":
+        return [run, lab.run("molecules", own, "model.hidden_size=6").folder]
+    if command == "train":
+        return [f"resume={run}"]
+    if command == "tune":
+        folder = lab.folder / "search"
+        if not folder.exists():
+            words = [*lab.base("molecules"), own, f"hydra.run.dir={folder}"]
+            with mock.patch("graphfold.training.tune.study.run_trial", return_value=1.0):
+                ok(lab, "tune", *words, "optimizer.lr=0.1,0.2", "tune.trials=1")
+        return [f"resume={folder}"]
+    if command in APPLIED:
+        return [run, table(lab), *(["--output", lab.folder / "d"] if command == "draw" else [])]
+    return [run, *(["--examples", "2"] if command == "verify" else [])]
+
+
+@row.changes(
+    [
+        f"{command} --trust"
+        for command in ("train", "evaluate", *APPLIED, "compare", "tune", "verify")
+    ],
+    "a package that a stored run names is imported; without, the run is refused",
+)
+def _(lab, option):
+    command = command_of(option)
+    words = trusted_words(lab, command)
+    assert "--trust effects" in refused(lab, command, *words)
+    ok(lab, command, *words, "--trust", "effects")
+
+
+@row.nothing(
+    ["check-adapter --trust", "list --trust"], "what the user's own words name needs no trust"
+)
+def _(lab, option):
+    command = command_of(option)
+    words = ["brackets", "--data", lab.folder / "trees.txt"] if command != "list" else []
+    plain, trusting = (ok(lab, command, *words, *more) for more in ([], ["--trust", "effects"]))
+    assert _without_speed(plain) == _without_speed(trusting)
+
+
+def _without_speed(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("speed")]
+
+
+@row.changes(
+    [f"{command} --config-dir" for command in ("train", "tune", "verify", "check-adapter", "list")],
+    "files of one's own stand beside graphfold's",
+)
+def _(lab, option):
+    command, folder = command_of(option), own_config(lab)
+    words: dict[str, list[str | Path]] = {
+        "train": ["--cfg", "job", "experiment=mine"],
+        "tune": [
+            *("experiment=mine", "tune.trials=1", "optimizer.lr=0.1,0.2", "logger=none"),
+            *(f"hydra.run.dir={lab.folder}/mine", "trainer.max_epochs=1", "data.num_workers=0"),
+            *(f"data.cache_dir={lab.folder}/cache", "model.fuse=false"),
+        ],
+        "verify": [
+            *("experiment=mine", "--examples", "2", f"data.cache_dir={lab.folder}/cache"),
+            *("--policy", "depth"),
+        ],
+        "check-adapter": ["mine", "--data", lab.folder / "trees.txt"],
+        "list": [],
+    }
+    if command == "list":
+        assert "My experiment." not in ok(lab, "list")
+        assert "My experiment." in ok(lab, "list", "--config-dir", folder)
+        return
+    assert "mine" in refused(lab, command, *words[command])
+    with mock.patch("graphfold.training.tune.study.run_trial", return_value=1.0):
+        ok(lab, command, *words[command], "--config-dir", folder)
+
+
+# A run and its input
+
+
+@row.nothing(
+    [f"{command} RUN" for command in ("evaluate", *APPLIED)],
+    "a run folder and its best.ckpt are the same model",
+)
+def _(lab, option):
+    command, run = command_of(option), lab.run("molecules").folder
+    found = []
+    for name in (run, run / "checkpoints" / "best.ckpt"):
+        folder = lab.folder / f"drawn{len(found)}"
+        more = {"draw": [table(lab), "--output", folder], "evaluate": []}.get(command, [table(lab)])
+        printed = ok(lab, command, name, *more)
+        found.append(_files(folder) if command == "draw" else printed)
+    assert found[0] == found[1]
+    assert "absent" in refused(lab, command, lab.folder / "absent", *more[:1])
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(folder.glob("*.svg"))}
+
+
+@row.changes([f"{command} INPUT" for command in APPLIED], "the records that it is applied to")
+def _(lab, option):
+    command, run = command_of(option), lab.run("molecules").folder
+    two = lab.write("two.csv", "smiles\nCCO\nCC\n")
+    if command == "draw":
+        ok(lab, "draw", run, two, "--output", lab.folder / "two")
+        assert len(_files(lab.folder / "two")) == 2
+        return
+    found, every = (rows(ok(lab, command, run, path)) for path in (two, table(lab)))
+    assert [r["smiles"] for r in found] == ["CCO", "CC"]
+    by_smiles = {r["smiles"]: r for r in every}
+    for r in found:  # the same molecule has the same answer in another file
+        own = {k: v for k, v in r.items() if k in by_smiles[r["smiles"]]}
+        assert own.items() <= by_smiles[r["smiles"]].items()
+
+
+@row.nothing(
+    [f"{command} --batch-size" for command in ("evaluate", *APPLIED)],
+    "how many are predicted at once changes no answer",
+)
+def _(lab, option):
+    command, run = command_of(option), lab.run("molecules").folder
+    found = []
+    for size in ("1", "7", "100"):
+        folder = lab.folder / f"batched{size}"
+        more = {"draw": [table(lab), "--output", folder], "evaluate": []}.get(command, [table(lab)])
+        printed = ok(lab, command, run, *more, "--batch-size", size)
+        found.append(_files(folder) if command == "draw" else printed)
+    if command == "draw":
+        assert [*found[0]] == [*found[1]]
+    numbers = [_numbers(str(text)) for text in found]
+    for other in numbers[1:]:
+        np.testing.assert_allclose(numbers[0], other, rtol=1e-4, atol=1e-4)
+    assert "0" in refused(lab, command, run, *more[:1], "--batch-size", "0")
+
+
+def _numbers(text: str) -> list[float]:
+    words = text.replace(",", " ").replace("_", " ").split()
+    return [float(word) for word in words if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", word)]
+
+
+@row.changes(
+    [f"{command} --set" for command in ("evaluate", *APPLIED)],
+    "keys of the data that differ from the run's, one or several",
+)
+def _(lab, option):
+    command, run = command_of(option), lab.run("molecules").folder
+    renamed = lab.write("renamed.csv", "structure,y\nCCO,1.5\nCC,2.5\nC,1.0\n")
+    given = ["--data", renamed] if command == "evaluate" else [renamed]
+    more = ["--output", lab.folder / "renamed"] if command == "draw" else []
+    words = [command, run, *given, *more]
+    assert "smiles" in refused(lab, *words)
+    ok(lab, *words, "--set", "smiles_column=structure", "batch_size=2")
+
+
+# train
+
+
+@row.changes("train --multirun", "one run for each combination of values")
+def _(lab, tmp_path):
+    words = [*lab.base("molecules"), "optimizer.lr=0.1,0.2", f"hydra.sweep.dir={tmp_path}"]
+    assert "Add -m" in refused(lab, "train", *words) or "multirun" in refused(lab, "train", *words)
+    with mock.patch("graphfold.training.loop.train.write_report"):
+        ok(lab, "train", "--multirun", *words)
+    configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
+    assert sorted(config["optimizer"]["lr"] for config in configs) == [0.1, 0.2]
+
+
+@row.changes(
+    "train --all-folds", "one run for each fold, each of which is the test part once", slow=True
+)
+def _(lab, tmp_path):
+    words = [*lab.base("molecules"), "data.split=kfold", "data.num_folds=3"]
+    with mock.patch("graphfold.training.loop.train.write_report"):
+        ok(lab, "train", "--all-folds", *words, f"hydra.sweep.dir={tmp_path}")
+    configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
+    assert sorted(config["data"]["fold"] for config in configs) == [0, 1, 2]
+
+
+@row.changes("train --cfg", "the config is shown, and nothing is trained")
+def _(lab):
+    before = sorted(os.listdir(lab.folder))
+    shown = yaml.safe_load(ok(lab, "train", "--cfg", "job", *lab.base("molecules"), "seed=7"))
+    assert (shown["seed"], shown["data"]["adapter"]) == (7, "smiles")
+    assert "hydra" in yaml.safe_load(ok(lab, "train", "--cfg", "all"))
+    assert sorted(os.listdir(lab.folder)) == before
+
+
+@row.changes("train --resolve", "with --cfg job, what stands for other values is filled in")
+def _(lab):
+    plain, filled = (
+        yaml.safe_load(ok(lab, "train", "--cfg", "job", *lab.base("trees"), *more))
+        for more in ([], ["--resolve"])
+    )
+    assert plain["data"]["seed"] == "${seed}"
+    assert filled["data"]["seed"] == 1
+
+
+# evaluate
+
+
+@row.changes("evaluate --json", "the metrics as one flat object, as metrics.json has them")
+def _(lab, tmp_path):
+    run = lab.run("molecules")
+    printed = ok(lab, "evaluate", run.folder, "--json", tmp_path / "m.json")
+    assert read_json(tmp_path / "m.json") == run.metrics
+    assert "rmse" in printed
+
+
+@row.changes("evaluate --data", "every record of that file is scored, under test/")
+def _(lab, tmp_path):
+    run = lab.run("molecules").folder
+    ok(lab, "evaluate", run, "--data", table(lab), "--json", tmp_path / "m.json")
+    found = read_json(tmp_path / "m.json")
+    answers = rows(ok(lab, "predict", run, table(lab)))
+    errors = [float(r["y_pred"]) - float(r["y"]) for r in answers]
+    assert found["test/rmse"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-5)
+    assert not any(name.startswith("val/") for name in found)
+
+
+@row.changes("evaluate --split", "that part alone is scored")
+def _(lab, tmp_path):
+    run = lab.run("molecules")
+    for part in ("train", "val", "test"):
+        ok(lab, "evaluate", run.folder, "--split", part, "--json", tmp_path / "m.json")
+        found = read_json(tmp_path / "m.json")
+        assert {name.partition("/")[0] for name in found} == {part}
+        if part != "train":
+            assert found.items() <= run.metrics.items()
+
+
+@row.changes("evaluate --on-error", "skip scores the records that can be read; raise stops")
+def _(lab, tmp_path):
+    run = lab.run("molecules").folder
+    bad = lab.write("bad.csv", table(lab).read_text() + "C1CC,1,1,yes\n")
+    words = ["evaluate", run, "--data", bad, "--json", tmp_path / "m.json"]
+    assert "bad.csv:32" in refused(lab, *words, "--on-error", "raise")
+    ok(lab, *words, "--on-error", "skip")
+    skipped = read_json(tmp_path / "m.json")
+    ok(lab, "evaluate", run, "--data", table(lab), "--json", tmp_path / "m.json")
+    assert skipped["test/rmse"] == read_json(tmp_path / "m.json")["test/rmse"]
+    assert skipped["test/coverage"] == pytest.approx(30 / 31)
+
+
+@row.changes("evaluate --per-class", "also precision, recall and F1 of every class, and a table")
+def _(lab, tmp_path):
+    run = lab.run("classes").folder
+    found = []
+    for more in ([], ["--per-class"]):
+        printed = ok(lab, "evaluate", run, *more, "--json", tmp_path / "m.json")
+        found.append((printed, {*read_json(tmp_path / "m.json")}))
+    assert "a row for each true class" in found[1][0]
+    assert "a row for each true class" not in found[0][0]
+    assert {"test/precision/yes", "test/recall/no"} <= found[1][1] - found[0][1]
+
+
+# predict, fingerprint, draw
+
+
+@row.changes("predict --output", "what would be printed is written to that file")
+def _(lab, tmp_path):
+    words = ["predict", lab.run("molecules").folder, table(lab)]
+    printed = ok(lab, *words)
+    assert ok(lab, *words, "--output", tmp_path / "p.csv") == ""
+    assert rows((tmp_path / "p.csv").read_text()) == rows(printed)
+
+
+@row.changes("predict --explain", "what each atom contributes, by one of three methods")
+def _(lab):
+    words = ["predict", lab.run("molecules").folder, table(lab)]
+    plain = rows(ok(lab, *words))
+    found = {
+        m: rows(ok(lab, *words, "--explain", m)) for m in ("gradient", "integrated", "masking")
+    }
+    own = {name for name in found["masking"][0] if name not in plain[0]}
+    (column,) = [n for n in own if found["masking"][2][n].count(",") == 2]  # CCO
+    for answers in found.values():
+        for before, after in zip(plain, answers, strict=True):
+            assert after["y_pred"] == before["y_pred"]
+        assert len(json.loads(answers[2][column])) == 3
+    assert len({str([r[column] for r in answers]) for answers in found.values()}) == 3
+    assert rows(ok(lab, *words, "--explain")) == found["integrated"]
+
+
+@row.changes("predict --format", "trees come back as they were, with predicted labels")
+def _(lab):
+    path = lab.folder / "trees.txt"
+    words = ["predict", lab.run("trees").folder, path]
+    lines = [json.loads(line) for line in ok(lab, *words).splitlines() if line.startswith("{")]
+    trees = [t for t in ok(lab, *words, "--format", "brackets").splitlines() if t.startswith("(")]
+    assert len(trees) == len(lines) == 30
+    for tree, line, source in zip(trees, lines, path.read_text().splitlines(), strict=True):
+        assert tree[1] == str(line["prediction"])
+        bare = [[c for c in text if not c.isdigit()] for text in (tree, source)]
+        assert bare[0] == bare[1]
+
+
+@row.changes(
+    ["predict --parser", "draw --parser"], "INPUT holds raw sentences, which that library parses"
+)
+def _(lab, option):
+    command, run = command_of(option), lab.run("sentences").folder
+    raw = lab.write("raw.txt", "a film is good\n")
+    more = ["--output", lab.folder / "parsed"] if command == "draw" else []
+    assert "--parser names 'absent'" in refused(
+        lab, command, run, raw, *more, "--parser", "absent:x"
+    )
+    place = "graphfold.training.prediction.predictor.make_parser"
+    with mock.patch(place, side_effect=RuntimeError("it is made")) as make:
+        lab.command(command, run, raw, *more, "--parser", "spacy:model")
+        assert make.call_args.args == ("spacy:model", "conllu")
+        make.reset_mock()
+        lab.command(command, run, lab.folder / "words.conllu", *more)
+        make.assert_not_called()
+
+
+@row.changes("fingerprint --output", "its suffix chooses the form; the numbers are the same")
+def _(lab, tmp_path):
+    words = ["fingerprint", lab.run("molecules").folder, table(lab)]
+    printed = rows(ok(lab, *words))
+    names = [name for name in printed[0] if name.startswith("embedding_")]
+    expected = np.array([[float(r[name]) for name in names] for r in printed])
+    assert expected.shape == (30, 8)
+    ok(lab, *words, "--output", tmp_path / "e.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), expected, rtol=1e-5)
+    ok(lab, *words, "--output", tmp_path / "e.csv")
+    assert rows((tmp_path / "e.csv").read_text()) == printed
+    assert "e.txt" in refused(lab, *words, "--output", tmp_path / "e.txt")
+
+
+@row.changes("draw --output", "the folder of the pictures; by default INPUT_drawings, here")
+def _(lab, tmp_path, monkeypatch):
+    words = ["draw", lab.run("molecules").folder, lab.write("two.csv", "smiles\nCCO\nCC\n")]
+    ok(lab, *words, "--output", tmp_path / "given")
+    monkeypatch.chdir(tmp_path)
+    ok(lab, *words)
+    (chosen,) = [p for p in tmp_path.iterdir() if p.name.endswith("_drawings")]
+    assert _files(chosen) == _files(tmp_path / "given")
+    assert (chosen / "index.html").is_file()
+
+
+@row.changes("draw --limit", "only the first N records")
+def _(lab, tmp_path):
+    words = ["draw", lab.run("molecules").folder, table(lab), "--output", tmp_path / "d"]
+    ok(lab, *words, "--limit", "3")
+    assert len(_files(tmp_path / "d")) == 3
+
+
+# compare
+
+
+def compared(lab: Lab) -> list[Path]:
+    """Two models with two seeds each."""
+    wide = [lab.run("molecules", *more).folder for more in ([], ["seed=2"])]
+    narrow = [
+        lab.run("molecules", "model.hidden_size=6", *more).folder for more in ([], ["seed=2"])
+    ]
+    return [*wide, *narrow]
+
+
+def facts(lab: Lab, path: Path, *more: str) -> Any:
+    ok(lab, "compare", *compared(lab), "--json", path, *more)
+    return json.loads(path.read_text())
+
+
+def mean_of(runs: list[Path], metric: str) -> float:
+    return float(np.mean([read_json(run / "metrics.json")[metric] for run in runs]))
+
+
+@row.changes("compare RUN", "the runs that are compared; those of one model alone are refused")
+def _(lab, tmp_path):
+    runs = compared(lab)
+    means = {model["mean"] for model in facts(lab, tmp_path / "c.json")["models"]}
+    expected = [mean_of(own, "test/rmse") for own in (runs[:2], runs[2:])]
+    assert sorted(means) == pytest.approx(sorted(expected))
+    assert "of one model" in refused(lab, "compare", *runs[:2])
+
+
+@row.changes("compare --metric", "the metric by which they are compared")
+def _(lab, tmp_path):
+    runs = compared(lab)
+    for name in ("mae", "val/r2"):
+        found = facts(lab, tmp_path / "c.json", "--metric", name)
+        metric = name if "/" in name else f"test/{name}"
+        expected = [mean_of(own, metric) for own in (runs[:2], runs[2:])]
+        assert found["metric"] == metric
+        assert sorted(m["mean"] for m in found["models"]) == pytest.approx(sorted(expected))
+
+
+@row.changes("compare --independent", "one-way ANOVA, as if splits had nothing in common")
+def _(lab, tmp_path):
+    paired = facts(lab, tmp_path / "c.json")
+    apart = facts(lab, tmp_path / "c.json", "--independent")
+    values = [read_json(run / "metrics.json")["test/rmse"] for run in compared(lab)]
+    expected = f_oneway(values[:2], values[2:]).pvalue
+    assert apart["anova"]["p"] == pytest.approx(expected, rel=1e-4)
+    assert paired["anova"]["p"] != pytest.approx(expected, rel=1e-4)
+
+
+@row.changes(["compare --json", "compare --plot"], "the facts and the picture, in those files")
+def _(lab, tmp_path):
+    runs = compared(lab)
+    before = sorted(os.listdir(lab.folder))
+    ok(lab, "compare", *runs)
+    assert sorted(os.listdir(lab.folder)) == before
+    ok(lab, "compare", *runs, "--json", tmp_path / "c.json", "--plot", tmp_path / "p.svg")
+    assert json.loads((tmp_path / "c.json").read_text())
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+# check-adapter
+
+
+def card(lab: Lab, path: Path, *words: str | Path) -> dict[str, Any]:
+    ok(lab, "check-adapter", *words, "--json", path)
+    return read_json(path)
+
+
+@row.changes("check-adapter NAME", "an adapter, or a corpus with its files under data.root")
+def _(lab, tmp_path):
+    by_name = card(lab, tmp_path / "c.json", "sst", "--set", f"root={lab.corpora}")
+    assert by_name["splits"] == {"train": 12, "val": 12, "test": 12}
+    assert "absent" in refused(lab, "check-adapter", "absent")
+
+
+@row.changes(["check-adapter --data", "check-adapter --json"], "the file, and where its card goes")
+def _(lab, tmp_path):
+    found = card(lab, tmp_path / "c.json", "brackets", "--data", lab.folder / "trees.txt")
+    assert (found["records"], found["nodes"], found["skipped"]) == (30, 270, 0)
+    assert "needs a file to read" in refused(lab, "check-adapter", "brackets")
+
+
+@row.changes("check-adapter --set", "options of the adapter, one or several")
+def _(lab, tmp_path):
+    words = ("smiles", "--data", table(lab))
+    plain = card(lab, tmp_path / "c.json", *words)
+    more = card(lab, tmp_path / "c.json", *words, "--set", "explicit_hydrogens=true", "salts=strip")
+    assert more["nodes"] > plain["nodes"]
+
+
+@row.changes("check-adapter --on-error", "skip counts bad records and says why; raise stops")
+def _(lab, tmp_path):
+    bad = lab.write("bad.csv", table(lab).read_text() + "C1CC,1,1,yes\n")
+    words = ("smiles", "--data", bad)
+    assert "bad.csv:32" in refused(lab, "check-adapter", *words, "--on-error", "raise")
+    found = card(lab, tmp_path / "c.json", *words, "--on-error", "skip")
+    assert (found["records"], found["skipped"], found["reasons"][0]["line"]) == (30, 1, 32)
+
+
+@row.changes("check-adapter --schema", "what was inferred, as data.record_schema takes it")
+def _(lab, tmp_path):
+    words = ("check-adapter", "json", "--data", lab.folder / "records.jsonl")
+    ok(lab, *words, "--schema", tmp_path / "s.yaml")
+    assert {*yaml.safe_load((tmp_path / "s.yaml").read_text())["fields"]} == {"load", "label"}
+    ok(lab, *words, "--set", f"record_schema={tmp_path}/s.yaml")
+    trees = ("check-adapter", "brackets", "--data", lab.folder / "trees.txt")
+    assert "infers no schema" in refused(lab, *trees, "--schema", tmp_path / "t.yaml")
+
+
+# verify, list, bench
+
+
+def verified(lab: Lab, path: Path, *more: str) -> Any:
+    ok(lab, "verify", lab.run("trees").folder, "--json", path, *more)
+    return json.loads(path.read_text())
+
+
+@row.changes(["verify --policy", "verify --json"], "that policy alone; by default all of them")
+def _(lab, tmp_path):
+    every = json.dumps(verified(lab, tmp_path / "v.json", "--examples", "2"))
+    one = json.dumps(verified(lab, tmp_path / "v.json", "--examples", "2", "--policy", "agenda"))
+    assert "critical_path" in every
+    assert "critical_path" not in one
+    assert "agenda" in one
+    assert "absent" in refused(lab, "verify", lab.run("trees").folder, "--policy", "absent")
+
+
+@row.changes("verify --examples", "how many graphs are compared")
+def _(lab):
+    place = "graphfold.training.verify.select"
+    for count in (1, 3):
+        with mock.patch(place, wraps=verify.select) as chosen:
+            ok(
+                lab,
+                "verify",
+                lab.run("trees").folder,
+                "--policy",
+                "depth",
+                "--examples",
+                str(count),
+            )
+        assert len(chosen.call_args.args[1]) == count
+
+
+@row.refused("verify --kernel", "a kernel that is not there, or not installed")
+def _(lab):
+    words = ("verify", lab.run("trees").folder, "--examples", "1", "--policy", "depth")
+    ok(lab, *words, "--kernel", "native")
+    assert "no kernel 'absent'" in refused(lab, *words, "--kernel", "absent")
+
+
+@row.changes("list --markdown", "the page docs/options.md")
+def _(lab):
+    page = Path(__file__).parents[2] / "docs" / "options.md"
+    assert ok(lab, "list", "--markdown").strip() == page.read_text().strip()
+    assert ok(lab, "list").strip() != page.read_text().strip()
+
+
+def bench(lab: Lab, path: Path, *words: str) -> list[dict[str, Any]]:
+    """The rows of a benchmark that measures next to nothing."""
+    short = {"SECONDS": 0.0, "SECONDS_PER_TURN": 0.0, "TURNS": 2}
+    with mock.patch.multiple(measure, **short):
+        ok(lab, "bench", *words, "--json", path)
+    found: list[dict[str, Any]] = json.loads(path.read_text())
+    return found
+
+
+TREEFC = ("treefc", "--batch-size", "2", "--hidden-size", "4", "--shape", "random")
+
+
+@row.changes(
+    [
+        *("bench NAME", "bench --batch-size", "bench --hidden-size", "bench --shape"),
+        *("bench --threads", "bench --device", "bench --json"),
+    ],
+    "what is measured, at these sizes, and the file of the rows",
+    slow=True,
+)
+def _(lab, tmp_path):
+    words = ("treefc", "--batch-size", "2,3", "--hidden-size", "4", "--shape", "random")
+    found = bench(lab, tmp_path / "b.json", *words, "--threads", "2", "--device", "cpu")
+    values = {
+        key: {r[key] for r in found}
+        for key in ("benchmark", "batch_size", "hidden_size", "shape", "threads", "device")
+    }
+    assert values["benchmark"] == {"treefc"}
+    assert values["batch_size"] == {2, 3}
+    assert values["hidden_size"] == {4}
+    assert values["shape"] == {"random"}
+    assert values["threads"] == {2}
+    assert "absent" in refused(lab, "bench", "absent")
+    assert "absent" in refused(lab, "bench", *TREEFC, "--device", "absent")
+
+
+@row.changes("bench --isa", "the instruction set that the libraries are told to keep to")
+def _(lab, monkeypatch):
+    monkeypatch.setattr(instruction_set, "_cpu_flags", lambda: {*instruction_set.FLAGS["avx2"]})
+    for name, variable in instruction_set.VARIABLES["avx2"].items():
+        monkeypatch.setenv(name, "")
+        assert variable
+    assert "torch is loaded" in refused(lab, "bench", *TREEFC, "--isa", "avx2")
+    monkeypatch.setattr(instruction_set.sys, "modules", {})
+    instruction_set.keep_to(instruction_set.NATIVE)
+    assert {os.environ[name] for name in instruction_set.VARIABLES["avx2"]} == {""}
+    instruction_set.keep_to("avx2")
+    for name, value in instruction_set.VARIABLES["avx2"].items():
+        assert os.environ[name] == value
+
+
+@row.changes("bench --config-dir", "experiments of one's own may be measured")
+def _(lab, tmp_path):
+    words = ("bench", "train", "experiment=mine", f"data.cache_dir={lab.folder}/cache")
+    assert "mine" in refused(lab, *words)
+    place = "graphfold.bench.run.run_bench"
+    with mock.patch(place, return_value=0) as run:
+        ok(lab, *words, "--config-dir", own_config(lab))
+    assert run.call_args.args[1].config_dir == own_config(lab)
+
+
+@row.nothing("bench --trust", "what the user's own words name needs no trust", slow=True)
+def _(lab, tmp_path):
+    keys = ("variant", "batch_size", "phase", "shape")
+    found = [
+        [tuple(r[key] for key in keys) for r in bench(lab, tmp_path / "b.json", *TREEFC, *more)]
+        for more in ((), ("--trust", "effects"))
+    ]
+    assert found[0] == found[1]
