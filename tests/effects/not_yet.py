@@ -1,8 +1,6 @@
 """Options without a row. The list shrinks, and goes when it is empty."""
 
 NOT_YET = {
-    "doctor --clear-cache",
-    "doctor --debug",
     "draw --input-format",
     "fingerprint --input-format",
     "predict --input-format",
