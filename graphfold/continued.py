@@ -91,6 +91,7 @@ def continued(output: Path, work: Mapping[str, Any]) -> Iterator[Part]:
         except BaseException:
             if not part.records:
                 path.unlink()
+                remove_note(_note_of(path))  # that of another work
                 raise
             part.note()
             print(f"{path} keeps what is done; the same command goes on from it", file=sys.stderr)

@@ -120,5 +120,8 @@ def test_what_stopped_before_it_had_begun_leaves_nothing(
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "out", 0)
-    assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err == ""
+    for work, stop in (("a", 5), ("b", 0)):  # the second begins anew
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "out", stop, work)
+    assert list(tmp_path.iterdir()) == []

@@ -52,13 +52,11 @@ class OutputFolder:
 
     def finished(self, given: Input, work: Mapping[str, Any]) -> Counts | None:
         """The counts of an output that the same work has finished before; None if there is none."""
-        note = self._finished.get(str(self.paths[given]))
-        if not isinstance(note, dict) or note.get("work") != work_key(work):
-            return None
-        if not self.paths[given].is_file():
-            return None
-        good, bad, changed = note["counts"]
-        return good, bad, changed
+        match self._finished.get(str(self.paths[given])):
+            case {"work": key, "counts": [int(good), int(bad), int(changed)]}:
+                is_whole = key == work_key(work) and self.paths[given].is_file()
+                return (good, bad, changed) if is_whole else None
+        return None  # there is no note, or it is damaged
 
     def write(
         self, given: Input, work: Mapping[str, Any], write: Callable[[Path], Counts]

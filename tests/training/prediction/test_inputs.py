@@ -290,6 +290,17 @@ def test_several_inputs_go_on_where_they_were_broken_off(
     assert broken == unbroken
 
 
+@pytest.mark.parametrize("note", ["{", "[]", '{"OUT": 3}', '{"OUT": {"work": "", "counts": 1}}'])
+def test_a_damaged_note_is_passed_over(molecules: Path, tmp_path: Path, note: str) -> None:
+    for number in range(2):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 5)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / NOTE).write_text(note.replace("OUT", str(out / "0.csv")))
+    assert run("predict", molecules, tmp_path / "in", "--output", out) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["0.csv", "1.csv"]
+
+
 def test_standard_input_goes_on_where_it_was_broken_off(
     molecules: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
