@@ -5,6 +5,7 @@ from effects import (
     command_options,
     corpus_options,
     data_options,
+    doctor_options,
     head_options,
     model_options,
     molecule_options,
@@ -25,6 +26,7 @@ ROWS = rows_of(
     head_options,
     model_options,
     training_options,
+    doctor_options,
     command_options,
     tune_options,
 )
