@@ -233,6 +233,25 @@ def _(lab, option):
 
 
 @row.nothing(
+    [f"{command} --input-format" for command in APPLIED],
+    "a table whose name does not say its kind is read as one whose name does",
+)
+def _(lab, option):
+    command, run = command_of(option), lab.run("molecules").folder
+    content, found = "CCO ethanol\nCC ethane\n", []
+    named, unnamed = lab.write("kind.smi", content), lab.write("kind.txt", content)
+    for words in ([named], [unnamed, "--input-format", "smi"]):
+        folder = lab.folder / f"kind{len(found)}"
+        more = ["--output", folder] if command == "draw" else []
+        printed = ok(lab, command, run, *words, *more)
+        found.append(_files(folder) if command == "draw" else printed)
+    assert found[0] == found[1]
+    assert len(found[0]) >= 2
+    assert "Add --input-format" in refused(lab, command, run, unnamed)
+    assert "no input format 'smy'" in refused(lab, command, run, named, "--input-format", "smy")
+
+
+@row.nothing(
     [f"{command} --batch-size" for command in ("evaluate", *APPLIED)],
     "how many are predicted at once changes no answer",
 )

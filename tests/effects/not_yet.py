@@ -1,9 +1,6 @@
 """Options without a row. The list shrinks, and goes when it is empty."""
 
 NOT_YET = {
-    "draw --input-format",
-    "fingerprint --input-format",
-    "predict --input-format",
     "train --experimental-rerun",
     "train --hydra-help",
     "train -cn",
