@@ -44,12 +44,23 @@ def instantiate(node: Any, place: str = "") -> Any:
     target = find_target(node["_target_"], place)
     if node.get("_partial_"):
         return partial(target, **values)
+    return call(target, place, **values)
+
+
+def call(target: Callable[..., Any], place: str, **arguments: Any) -> Any:
+    """Calls a class or function of a config, or a partial of one.
+
+    Raises:
+        ConfigError: if its arguments do not fit.
+    """
     try:
-        return target(**values)
+        return target(**arguments)
     except GraphfoldError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{place}: {target.__name__} refuses its arguments: {error}.") from error
+        name = getattr(target, "func", target).__name__
+        fault = str(error).rstrip(".")
+        raise ConfigError(f"{place}: {name} refuses its arguments: {fault}.") from error
 
 
 def find_target(path: str, place: str) -> Callable[..., Any]:

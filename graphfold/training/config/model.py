@@ -16,7 +16,7 @@ from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.heads.registry import choose_head
 from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.training.config.degrees import fill_degrees
-from graphfold.training.config.instantiate import find_target, instantiate
+from graphfold.training.config.instantiate import call, find_target, instantiate
 
 #: In place of a type's name, cells may be given by role: types without inputs, those with any
 #: number of inputs, all with inputs, all. A type's own name comes first, then the narrowest role.
@@ -150,7 +150,7 @@ def build_model(
         scalers: target -> (mean, standard deviation) of the training part.
     """
     parts = {**config, "_partial_": True}
-    model = instantiate(parts, "model")(schema=schema, scalers=scalers or None)
+    model = call(instantiate(parts, "model"), "model", schema=schema, scalers=scalers or None)
     if not isinstance(model, Model):
         raise ConfigError(
             f"model is a {type(model).__name__}. Give a graphfold.layers.GraphModel or a "

@@ -6,14 +6,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.training.config.check_config import check_config, check_whole
+
+#: So many values may a YAML file have.
+MOST_VALUES = 1_000_000
 
 #: Keys that have gone.
 GONE = ("products", "product_error")
 
 #: The models whose options are known here.
 MODELS = ("graphfold.layers.GraphModel", "graphfold.blocks.BlockModel")
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file, of plain values.
+
+    Raises:
+        OSError, yaml.YAMLError, ValueError, RecursionError: if it cannot be read. A few lines of
+            aliases can stand for more values than any memory holds: that is a ValueError.
+    """
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    count, rest = 0, [content]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, dict | list):
+            count += len(node)
+            rest += node.values() if isinstance(node, dict) else node
+        if count > MOST_VALUES:
+            raise ValueError(f"it stands for more than {MOST_VALUES:,} values")
+    return content
 
 
 def read_stored_config(config: Mapping[str, Any], path: Path) -> dict[str, Any]:

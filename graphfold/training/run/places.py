@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from graphfold.training.config.stored_config import read_yaml
+
 #: Keys of `data` that name files, whose names a checkpoint keeps, and folders, which it does not.
 FILES, FOLDERS = ("path", "vectors", "encoder"), ("root", "cache_dir")
 
@@ -50,7 +52,7 @@ def with_places(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def _data_of(path: Path) -> Mapping[str, Any]:
     """The section `data` of a config.yaml; nothing if there is none, or it cannot be read."""
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = read_yaml(path)
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return {}
     data = config.get("data") if isinstance(config, Mapping) else None

@@ -13,7 +13,7 @@ import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_text
-from graphfold.training.config.stored_config import read_stored_config
+from graphfold.training.config.stored_config import read_stored_config, read_yaml
 from graphfold.training.process.ranks import is_first
 from graphfold.training.run.lock import lock_folder
 
@@ -112,7 +112,7 @@ class RunFolder:
             CheckpointError: if this is no run folder, or its config cannot be used.
         """
         try:
-            config = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+            config = read_yaml(self.config)
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{self.path}: not a run folder, for it has no config.yaml. Name the folder that "

@@ -14,6 +14,7 @@ from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.files import write_text
 from graphfold.training.config.check_config import RULES
+from graphfold.training.config.stored_config import read_yaml
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class TuneFolder:
                 "folder that graphfold tune printed."
             )
         try:
-            content = yaml.safe_load(self.search.read_text(encoding="utf-8"))
+            content = read_yaml(self.search)
             if not isinstance(content, dict):
                 raise ValueError("it holds no keys")
             faults = option_faults("a search", Search, content)

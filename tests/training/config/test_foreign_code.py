@@ -231,6 +231,20 @@ def test_tags_of_yaml_make_no_objects(
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_a_few_lines_that_stand_for_billions_of_values_are_refused(
+    foreign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    text = (foreign / "config.yaml").read_text()
+    (foreign / "config.yaml").write_text("\n".join([*lines, "bomb: *a9", text]))
+    (foreign / "tune.yaml").write_text("\n".join([*lines, "overrides: *a9"]))
+    for command in ("train", "tune"):
+        assert run(command, f"resume={foreign}") == 2
+        assert "yaml: cannot be read" in capsys.readouterr().err
+    assert run("evaluate", foreign / "checkpoints" / "best.ckpt") == 2  # no place of its data
+
+
 def search_in(folder: Path, table: Path, **changes: Any) -> Path:
     """The folder of a search that has not begun, as a stranger may send it."""
     search = {
