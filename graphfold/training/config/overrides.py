@@ -116,11 +116,18 @@ def check_options(overrides: Sequence[Override], groups: Groups) -> None:
 
 
 def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequence[str]) -> None:
-    """Raises ConfigError that names every override whose key `config` lacks."""
+    """Raises ConfigError that names every override whose key `config` lacks, or cannot lose."""
     faults = []
     keys = list(dotted_keys(OmegaConf.to_container(config)))
     for override in overrides:
         key = override.key_or_group
+        above = key.rpartition(".")[0]
+        if override.is_delete() and above and OmegaConf.is_list(OmegaConf.select(config, above)):
+            faults.append(
+                f"'{override.input_line}' takes a value out of a list. Write the whole list, "
+                f"{above}=[...]."
+            )
+            continue
         if override.is_add() or override.is_force_add() or key in keys:
             continue
         options = _adapter_options(config) if key.startswith("data.") else []

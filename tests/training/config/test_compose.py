@@ -168,3 +168,10 @@ def test_a_key_that_parts_share_is_an_argument_of_a_class_that_takes_it() -> Non
     own = shared_keys({"_target_": "graphfold.layers.BagCell", "hidden_size": 3})
     assert "hidden_size" not in own
     assert "depth" in own
+
+
+def test_no_value_is_taken_out_of_a_list() -> None:
+    with pytest.raises(ConfigError, match="Write the whole list, data.features"):
+        compose(["data=conllu", "data.path=x", "~data.features.0"])
+    with pytest.raises(ConfigError, match=r"Write the whole list, model.cells=\[...\]"):
+        compose(["~model.cells.0"])
