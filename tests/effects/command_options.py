@@ -21,6 +21,8 @@ from training.tiny_runs import read_json
 
 from graphfold.bench import measure
 from graphfold.commands import instruction_set
+from graphfold.commands.options import OPTIONS_OF_HYDRA
+from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training import verify
 
 ROWS = row = Rows()
@@ -193,6 +195,42 @@ def _(lab, option):
         ok(lab, command, *words[command], "--config-dir", folder)
 
 
+@row.refused(
+    [
+        f"{command} {max(names, key=len)}"
+        for command in ("train", "tune")
+        for names in OPTIONS_OF_HYDRA
+    ],
+    "an option of Hydra's own programs; the message says what there is in its place",
+)
+def _(lab, option):
+    command, _, name = option.partition(" ")
+    (advice,) = [text for names, text in OPTIONS_OF_HYDRA.items() if name in names]
+    assert f"{name} is an option of Hydra that graphfold has not. {advice}" in refused(
+        lab, command, name
+    )
+
+
+@row.nothing("doctor --debug", "it has no errors; its facts are the same")
+def _(lab):
+    first, second = (ok(lab, "doctor", *more).splitlines() for more in ([], ["--debug"]))
+    assert [line.split()[0] for line in first] == [line.split()[0] for line in second]
+
+
+@row.changes("doctor --clear-cache", "packed data and what was made on the spot is removed")
+def _(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    trees = {"adapter": "brackets", "path": lab.folder / "trees.txt", "num_workers": 0}
+    DataModule(**trees).prepare()
+    packed = [path for path in (tmp_path / "graphfold").rglob("*") if path.is_file()]
+    assert packed
+    ok(lab, "doctor")
+    assert all(path.exists() for path in packed)
+    ok(lab, "doctor", "--clear-cache")
+    assert not any(path.exists() for path in packed)
+    DataModule(**trees).prepare()  # it is packed anew
+
+
 # A run and its input
 
 
@@ -230,6 +268,24 @@ def _(lab, option):
     for r in found:  # the same molecule has the same answer in another file
         own = {k: v for k, v in r.items() if k in by_smiles[r["smiles"]]}
         assert own.items() <= by_smiles[r["smiles"]].items()
+
+
+@row.changes(
+    [f"{command} --input-format" for command in APPLIED],
+    "the kind of table where the name does not say it",
+)
+def _(lab, option):
+    command, run = command_of(option), lab.run("molecules").folder
+    text = "smiles\tnote\nCCO\tx, y\nCC\tz\n"
+    named, bare = lab.write("named.tsv", text), lab.write("bare.csv", text)
+    found = []
+    for number, (path, more) in enumerate(((named, []), (bare, ["--input-format", "tsv"]))):
+        folder = lab.folder / f"kind{command}{number}"
+        output = ["--output", folder] if command == "draw" else []
+        printed = ok(lab, command, run, path, *output, *more)
+        found.append(_files(folder) if command == "draw" else printed)
+    assert found[0] == found[1]
+    assert "absent" in refused(lab, command, run, bare, *output, "--input-format", "absent")
 
 
 @row.nothing(

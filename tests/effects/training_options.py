@@ -98,11 +98,11 @@ def _(lab, tmp_path):
     assert len([*(tmp_path / "sweep").glob("*/metrics.json")]) == 2
 
 
-@row.nothing("hydra.output_subdir", "the run folder holds graphfold's files alone")
+@row.refused("hydra.output_subdir", "the run folder holds graphfold's files alone")
 def _(lab):
-    plain = {p.name for p in lab.run("molecules").folder.iterdir()}
-    other = {p.name for p in lab.run("molecules", "hydra.output_subdir=.hydra").folder.iterdir()}
-    assert plain == other
+    assert lab.config("molecules")["name"] == "smiles_gcn"
+    with pytest.raises(ConfigError, match="'hydra.output_subdir=.hydra' has no effect"):
+        lab.config("molecules", "hydra.output_subdir=.hydra")
 
 
 @row.refused("needs", "a run without a key that it is not meant to be without")

@@ -176,8 +176,7 @@ def _of_commands() -> Iterator[str]:
         for action in parser._actions:
             if isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
                 continue
-            spelt = action.option_strings[-1:] or [str(action.metavar)]
-            yield f"{name} {spelt[0]}"
+            yield f"{name} {max(action.option_strings, key=len, default=action.metavar)}"
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
