@@ -1,32 +1,12 @@
-"""All rows of the table of effects."""
+"""All rows of the table of effects: those of every file `*_options.py` beside this one."""
 
-from effects import (
-    cell_options,
-    command_options,
-    corpus_options,
-    data_options,
-    doctor_options,
-    head_options,
-    model_options,
-    molecule_options,
-    readout_options,
-    text_options,
-    training_options,
-    tune_options,
-)
-from effects.table import rows_of
+from importlib import import_module
+from pathlib import Path
 
-ROWS = rows_of(
-    data_options,
-    text_options,
-    molecule_options,
-    corpus_options,
-    cell_options,
-    readout_options,
-    head_options,
-    model_options,
-    training_options,
-    doctor_options,
-    command_options,
-    tune_options,
-)
+from effects.table import Row
+
+ROWS: list[Row] = [
+    row
+    for path in sorted(Path(__file__).parent.glob("*_options.py"))
+    for row in import_module(f"effects.{path.stem}").ROWS
+]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, TypeAlias
 
 Check: TypeAlias = Callable[..., None]
@@ -71,8 +70,3 @@ class Rows(list[Row]):
             return check
 
         return decorate
-
-
-def rows_of(*modules: ModuleType) -> list[Row]:
-    """The rows of some files, which each call them ROWS."""
-    return [row for module in modules for row in module.ROWS]
