@@ -270,24 +270,6 @@ def _(lab, option):
         assert own.items() <= by_smiles[r["smiles"]].items()
 
 
-@row.changes(
-    [f"{command} --input-format" for command in APPLIED],
-    "the kind of table where the name does not say it",
-)
-def _(lab, option):
-    command, run = command_of(option), lab.run("molecules").folder
-    text = "smiles\tnote\nCCO\tx, y\nCC\tz\n"
-    named, bare = lab.write("named.tsv", text), lab.write("bare.csv", text)
-    found = []
-    for number, (path, more) in enumerate(((named, []), (bare, ["--input-format", "tsv"]))):
-        folder = lab.folder / f"kind{command}{number}"
-        output = ["--output", folder] if command == "draw" else []
-        printed = ok(lab, command, run, path, *output, *more)
-        found.append(_files(folder) if command == "draw" else printed)
-    assert found[0] == found[1]
-    assert "absent" in refused(lab, command, run, bare, *output, "--input-format", "absent")
-
-
 @row.nothing(
     [f"{command} --input-format" for command in APPLIED],
     "a table whose name does not say its kind is read as one whose name does",

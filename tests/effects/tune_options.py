@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from optuna import Trial, TrialPruned
 
 from graphfold.training.config.compose import compose
 from graphfold.training.tune.space import read_space
+from graphfold.training.tune.study import Study
+from graphfold.training.tune.tune_folder import Search, TuneFolder
 
 ROWS = row = Rows()
 
@@ -33,21 +37,25 @@ def trial_of(trial: Trial, config: Mapping[str, Any], _: Path) -> float:
     return value
 
 
-def search(lab: Lab, *overrides: str) -> list[dict[str, str]]:
-    """The rows of trials.csv, with the epoch after which each was stopped; searched once."""
-    return lab.once(overrides, lambda: _search(lab, *overrides))
+def search(lab: Lab, **asked: Any) -> list[str]:
+    """For each trial of a search the epoch after which it was stopped; empty if it was not."""
+    return lab.once(("search", str(asked)), lambda: _search(lab, asked))
 
 
-def _search(lab: Lab, *overrides: str) -> list[dict[str, str]]:
-    folder = lab.folder / f"tune{len([*lab.folder.glob('tune*')])}"
-    words = [*lab.base("molecules"), f"hydra.run.dir={folder}", *overrides]
-    place = "graphfold.training.tune.study"
-    with mock.patch(f"{place}.run_trial", trial_of), mock.patch(f"{place}.Study._config"):
-        code, printed, errors = lab.command("tune", *words)
-    assert code == 0, errors
-    found = list(csv.DictReader((folder / "trials.csv").read_text().splitlines()))
-    stops = [line for line in printed.splitlines() if "stopped after" in line]
-    return [{**r, "stop": _stop(stops, number)} for number, r in enumerate(found)]
+def _search(lab: Lab, asked: Mapping[str, Any]) -> list[str]:
+    folder = lab.folder / f"search{len([*lab.folder.glob('search*')])}"
+    folder.mkdir()
+    given = {"trials": 6, "startup_trials": 2, "prune": True, "warmup_epochs": 0, **asked}
+    made = Search([], None, FEW, **given, seed=1, monitor="val/rmse", direction="min")
+    study, printed = Study(TuneFolder(folder), made, [*read_space(FEW)]), io.StringIO()
+    with (
+        mock.patch("graphfold.training.tune.study.run_trial", trial_of),
+        mock.patch.object(Study, "_config"),
+        contextlib.redirect_stdout(printed),
+    ):
+        study.run()
+    stops = [line for line in printed.getvalue().splitlines() if "stopped after" in line]
+    return [_stop(stops, number) for number in range(given["trials"])]
 
 
 def _stop(lines: Sequence[str], number: int) -> str:
@@ -57,15 +65,22 @@ def _stop(lines: Sequence[str], number: int) -> str:
 
 
 #: What is searched in place of the space of the config.
-FEW = "optimizer.lr=0.1,0.2,0.3"
+FEW: Mapping[str, Any] = {"optimizer": {"lr": [0.1, 0.2, 0.3]}}
 
 
-@row.changes("tune/default.trials", "how many trainings are tried")
-def _(lab):
-    for count, more in ((6, "tune.startup_trials=2"), (4, "tune.startup_trials=3")):
-        found = search(lab, FEW, f"tune.trials={count}", "tune.warmup_epochs=0", more)
-        assert len(found) == count
-        assert {r["optimizer.lr"] for r in found} <= {"0.1", "0.2", "0.3"}
+@row.changes("tune/default.trials", "how many trainings are tried, with these values")
+def _(lab, tmp_path):
+    words = [*lab.base("molecules"), f"hydra.run.dir={tmp_path}", "optimizer.lr=0.1,0.2,0.3"]
+    asked = {"trials": 3, "startup_trials": 4, "prune": False, "warmup_epochs": 5}
+    words += [f"tune.{key}={str(value).lower()}" for key, value in asked.items()]
+    place = "graphfold.training.tune.study"
+    with mock.patch(f"{place}.run_trial", trial_of), mock.patch(f"{place}.Study._config"):
+        code, _, errors = lab.command("tune", *words)
+    assert code == 0, errors
+    found = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
+    assert len(found) == 3
+    assert {r["optimizer.lr"] for r in found} <= {"0.1", "0.2", "0.3"}
+    assert asked.items() <= vars(TuneFolder(tmp_path).read_search()).items()
 
 
 @row.changes(
@@ -87,26 +102,20 @@ def _(lab, option):
         assert 1e-4 <= float(own["optimizer.lr"]) <= 1e-2
 
 
-#: Searches whose third and fourth trials may be stopped.
-STOPPING = (FEW, "tune.trials=6", "tune.warmup_epochs=0", "tune.startup_trials=2")
-
-
 @row.changes("tune/default.prune", "whether trainings that fall behind are stopped")
 def _(lab):
-    assert any(r["stop"] for r in search(lab, *STOPPING))
-    assert not any(r["stop"] for r in search(lab, *STOPPING, "tune.prune=false"))
+    assert any(search(lab))
+    assert not any(search(lab, prune=False))
 
 
 @row.changes("tune/default.startup_trials", "so many are random, and none of them is stopped")
 def _(lab):
-    few = (FEW, "tune.trials=4", "tune.warmup_epochs=0", "tune.startup_trials=3")
-    for startup, words in ((2, STOPPING), (3, few)):
-        stops = [bool(r["stop"]) for r in search(lab, *words)]
+    for startup in (2, 4):
+        stops = [bool(stop) for stop in search(lab, startup_trials=startup)]
         assert stops.index(True) == startup
 
 
 @row.changes("tune/default.warmup_epochs", "the epochs before which none is stopped")
 def _(lab):
-    words = (FEW, "tune.trials=4", "tune.startup_trials=2", "tune.warmup_epochs=4")
-    assert {r["stop"] for r in search(lab, *words)} - {""} == {"4"}
-    assert {r["stop"] for r in search(lab, *STOPPING)} - {""} == {"1"}
+    assert {*search(lab)} - {""} == {"1"}
+    assert {*search(lab, warmup_epochs=4)} - {""} == {"4"}
