@@ -138,8 +138,9 @@ class DataModule:
         _, dag = self._read()
         self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
         self.spec = self.locate(spec)
+        encoded = self.spec.encode(dag, self.cache_dir)
         self.spec.check_targets(dag.schema)
-        self._dags = dag, self.spec.encode(dag, self.cache_dir)
+        self._dags = dag, encoded
         self._is_prepared = True
 
     def state_dict(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class ReadSettings:
 
     def __post_init__(self) -> None:
         check_choice("on_error", self.on_error, ("raise", "skip"))
+        check_least("num_workers", self.num_workers, 0)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class BatchSettings:
     share: bool | str = "auto"
 
     def __post_init__(self) -> None:
+        check_least("batch_size", self.batch_size, 1)
+        check_least("max_nodes", self.max_nodes, 1)
         check_choice("policy", self.policy, ("auto", *POLICIES))
         check_choice("share", self.share, ("auto", True, False))
 
@@ -73,6 +76,10 @@ class VocabularySettings:
     min_count: int = 1
     max_vocabulary: int | None = None
     lowercase: bool = False
+
+    def __post_init__(self) -> None:
+        check_least("min_count", self.min_count, 1)
+        check_least("max_vocabulary", self.max_vocabulary, 1)
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,12 @@ class DataSettings:
             VocabularySettings(**vocabulary),
             WordSettings(**words),
         )
+
+
+def check_least(name: str, value: int | None, least: int) -> None:
+    """Raises ConfigError if a number is too small; None is no number."""
+    if value is not None and value < least:
+        raise ConfigError(f"data.{name} is {value}. Give a whole number from {least} on.")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
