@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import io
 import json
 import sys
@@ -19,7 +20,7 @@ import torch
 
 from graphfold.continued import Part, continued
 from graphfold.datasets.features.unknown_values import UnknownValues
-from graphfold.datasets.storage.fingerprint import content_hash, file_hash
+from graphfold.datasets.storage.fingerprint import content_hash
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file
 from graphfold.progress import shown
@@ -38,6 +39,7 @@ from graphfold.training.prediction.prediction import Prediction, free_names
 from graphfold.training.prediction.predictor import Predictor, Unread, load
 from graphfold.training.prediction.write_back import check_format, write_back
 from graphfold.training.process.process import prepare_process
+from graphfold.training.run.trained import TrainedModel
 
 #: Writes the results for one input, which lies in a file; returns how many records were good, and
 #: bad.
@@ -294,13 +296,24 @@ def work_of(predictor: Predictor, path: Path, options: Mapping[str, Any]) -> dic
     """All that answers to the records of a file depend on, to the last digit."""
     return {
         "input": content_hash(predictor.adapter, path),
-        "run": file_hash(predictor.trained.path),
+        "model": _model_hash(predictor.trained),
         "settings": {**predictor.settings, "batch_size": predictor.batch_size},
         "parser": predictor.parser_name,
         "options": dict(options),
         "versions": [version("graphfold"), torch.__version__],
         "machine": [torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()],
     }
+
+
+def _model_hash(trained: TrainedModel) -> str:
+    """The sha256 of a model as it is in memory: its file may be gone, or its weights changed."""
+    checkpoint = trained.checkpoint
+    facts = [checkpoint.config, checkpoint.spec, checkpoint.calibration]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+    for name, weight in sorted(trained.model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def require_input(path: Path) -> None:

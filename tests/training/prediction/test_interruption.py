@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from training.tiny_runs import run, train, write_corpora, write_molecules
 
+import graphfold
+from graphfold.training.prediction.predict import work_of
 from graphfold.training.prediction.predictor import Predictor
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -147,3 +151,14 @@ def test_a_killed_process_is_gone_on_with(
     assert not [
         p for p in folder.iterdir() if p.name.startswith((broken.name + ".", f".{broken.name}"))
     ]
+
+
+def test_the_work_is_that_of_the_model_in_memory(molecules: Path, new: Path) -> None:
+    first, second = graphfold.load(molecules), graphfold.load(molecules)
+    assert work_of(first, new, {}) == work_of(second, new, {})
+    with torch.no_grad():
+        next(second.module.parameters())[0] += 1.0
+    assert work_of(first, new, {}) != work_of(second, new, {})
+    moved = replace(first.trained, path=Path("gone.ckpt"))
+    third = Predictor(moved)
+    assert work_of(third, new, {}) == work_of(first, new, {})
