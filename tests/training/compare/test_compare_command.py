@@ -45,7 +45,7 @@ def test_a_sweep_is_compared_fold_by_fold(
     assert wanted.anova is not None
     assert facts["anova"] == {"f": wanted.anova.statistic, "degrees": [1, 2], "p": wanted.anova.p}
     assert facts["pairs"][0]["p"] == wanted.pairs[0].p
-    labels = ["smiles_gcn model.hidden_size=4", "smiles_gcn model.hidden_size=12"]
+    labels = ["smiles_dmpnn model.hidden_size=4", "smiles_dmpnn model.hidden_size=12"]
     assert facts["best"] == labels[int(values.mean(0).argmin())]
     means = {model["model"]: model["mean"] for model in facts["models"]}
     assert means == pytest.approx(dict(zip(labels, values.mean(0), strict=True)))
