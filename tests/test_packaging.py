@@ -137,7 +137,7 @@ def test_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path, command: 
 
 
 NO_COMPILER = {"CC": "/nonexistent", "PATH": "/nonexistent"}
-needs_compiler = pytest.mark.skipif(build._compiler() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="there is no C compiler")
 
 
 @needs_compiler

@@ -239,6 +239,10 @@ def _misfits(
     """The faults of the names of types and relations, and of the number of passes."""
     types = [node_type.name for node_type in schema.types]
     relations = [edge.name for edge in schema.relations]
+    strange = [item for item in passes if not isinstance(item, Pass)]
+    if strange:
+        yield f"passes has {strange[0]!r}, which is no pass. Give Up, Down or Rounds."
+        return
     if len(passes) != len(cells):
         yield f"there are {len(passes)} passes but cells for {len(cells)}. Give each pass its own."
     for item in passes:

@@ -228,6 +228,7 @@ def test_every_fault_is_reported_at_once():
     ("changes", "match"),
     [
         ({"passes": [Rounds("bnd", 2)]}, "no relation 'bnd' for Rounds. Did you mean 'bond'"),
+        ({"passes": [1]}, "passes has 1, which is no pass. Give Up, Down or Rounds"),
         ({"passes": []}, "there are 0 passes but cells for 1"),
         ({"cells": [{"atom": GCNCell}]}, "GCNCell needs 'hidden_size'. Set it in the config"),
         ({"cells": [{"atom": GCNCell(6)}]}, "per_round_weights needs a way to make cells"),

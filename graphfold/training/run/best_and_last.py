@@ -14,6 +14,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 
+from graphfold.errors import CheckpointError
 from graphfold.files import write_bytes, write_text
 from graphfold.training.loop.averaging import averaged
 from graphfold.training.loop.learner import Learner
@@ -166,8 +167,24 @@ class GraphfoldCheckpoints(TorchCheckpointIO):
         if Path(path).suffix != ".ckpt" or Path(path).name == ".temp.ckpt":
             return super().load_checkpoint(path, map_location, weights_only=True)
         checkpoint = Checkpoint.load(Path(path))
+        if not _counts(checkpoint.progress.get("loops", {})):
+            raise CheckpointError(
+                f"{path}: its progress is damaged: epochs and steps are no counts. Restore the "
+                "file; or begin anew, with init_from=RUN for the weights.",
+                path=str(path),
+            )
         weights = {_PREFIX + name: value for name, value in checkpoint.state_dict.items()}
         return {**checkpoint.progress, "state_dict": weights}
+
+
+def _counts(state: Any) -> bool:
+    """True if the state of Lightning's loops holds counts and flags only.
+
+    Lightning takes anything, and fails with it in the middle of an epoch.
+    """
+    if isinstance(state, dict):
+        return all(map(_counts, state.values()))
+    return state is None or isinstance(state, int)
 
 
 def write_history(path: Path, rows: list[Metrics]) -> None:

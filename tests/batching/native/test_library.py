@@ -23,7 +23,7 @@ from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import EngineError
 from graphfold.layers import LeafCell, TreeRNNCell
 
-needs_compiler = pytest.mark.skipif(builder._compiler() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(builder.compiler() is None, reason="there is no C compiler")
 NAME = library_name("float", instruction_set())
 
 

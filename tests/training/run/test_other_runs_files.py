@@ -110,6 +110,8 @@ def test_a_config_that_was_edited_no_longer_fits(
         ("optimizer_states.0.param_groups", -1),
         ("lr_schedulers", None),
         ("loops", {"fit_loop": 3}),
+        ("loops.fit_loop.epoch_progress.total.processed", [[]]),
+        ("loops.fit_loop.epoch_progress.current", "x"),
         ("generators", [{"python": 1}]),
         ("callbacks", {"BestAndLast": {"history": [], "is_finished": False}}),
         ("epoch", "x"),
