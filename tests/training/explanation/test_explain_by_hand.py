@@ -1,0 +1,207 @@
+"""Contributions as they are written, against a formula: a bag of atoms with a small head.
+
+Its prediction is f(Σ x_v), x_v being the vector of an atom, so every method is a line of autograd.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from training.tiny_runs import MOLECULES, run, train
+
+import graphfold
+from graphfold.datasets.adapter import read_records
+from graphfold.training.run.checkpoint import Checkpoint
+
+METHODS = ("gradient", "integrated", "masking")
+
+
+@dataclass
+class Bag:
+    """A trained bag, computed anew from the weights in its checkpoint.
+
+    Args:
+        folder: the run.
+        targets: their names.
+        classes: the names of the classes; none of numbers, two of yes or no.
+    """
+
+    folder: Path
+    targets: Sequence[str]
+    classes: Sequence[str] = ()
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        found = Checkpoint.load(self.folder / "checkpoints" / "best.ckpt").state_dict
+        return {name: value.double() for name, value in found.items()}
+
+    def vectors(self, smiles: str) -> Tensor:
+        """[num_atoms, width] the sum of the embeddings of the features of each atom."""
+        predictor = graphfold.load(self.folder)
+        record = predictor.adapter.record_of(smiles)
+        read = read_records(predictor.adapter, Path(), [record], "raise").dag
+        dag = predictor.trained.spec.encode(read)
+        table, start, total = self.weights["encoder.encoders.atom.table"], 0, 0.0
+        for column in dag.schema.types[0].features:
+            assert column.size is not None
+            total = total + table[start + dag.columns["type:atom"][column.name].long()]
+            start += column.size + 1  # one is for missing codes
+        assert start == len(table)
+        assert isinstance(total, Tensor)
+        return total
+
+    def raw(self, x: Tensor) -> Tensor:
+        """[num_outputs] of the head, for the vectors of a molecule."""
+        w = self.weights
+        (cell,) = (n.removesuffix(".bias") for n in w if n.startswith("network") and "bias" in n)
+        h = (x @ w[f"{cell}.from_x.weight"].T + w[f"{cell}.bias"]).sum(0)
+        hidden = (w["head.layers.1.weight"] @ h + w["head.layers.1.bias"]).relu()
+        return w["head.layers.4.weight"] @ hidden + w["head.layers.4.bias"]
+
+    def numbers(self, x: Tensor, chosen: int) -> Tensor:
+        """[num_targets] what is explained; of several classes the log-odds of the chosen one."""
+        raw = self.raw(x)
+        if len(self.classes) > 2:
+            p = raw.softmax(0)[chosen]
+            return (p / (1 - p)).log().view(1)
+        if self.classes:
+            return raw
+        return raw * self.weights["head.std"] + self.weights["head.mean"]
+
+    def contributions(self, method: str, x: Tensor, chosen: int) -> Tensor:
+        """[num_atoms, num_targets]"""
+
+        def f(own: Tensor) -> Tensor:
+            return self.numbers(own, chosen)
+
+        def gradient(own: Tensor) -> Tensor:
+            return (torch.autograd.functional.jacobian(f, own) * x).sum(2).T
+
+        if method == "gradient":
+            return gradient(x)
+        if method == "masking":
+            alone = torch.eye(len(x)).unsqueeze(2)
+            return torch.stack([f(x) - f(x * (1 - is_own)) for is_own in alone])
+        steps = 500
+        return torch.stack([gradient(x * (i + 0.5) / steps) for i in range(steps)]).mean(0)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with two targets, one of which has holes, yes or no, and three colours."""
+    folder = tmp_path_factory.mktemp("by_hand")
+    lines = ["smiles,y,z,active,colour"]
+    for number in range(60):
+        smiles = "C" * (number // 10) + MOLECULES[number % 10]
+        z = "" if number % 4 == 1 else smiles.count("O") - smiles.count("N") + 0.1 * (number % 3)
+        colour = "red" if "O" in smiles else "green" if "N" in smiles else "blue"
+        lines.append(f"{smiles},{len(smiles)},{z},{'no' if 'O' in smiles else 'yes'},{colour}")
+    (folder / "m.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+Make = Callable[[str], Bag]
+
+
+@pytest.fixture(scope="module")
+def bag(home: Path) -> Make:
+    """Trains each bag once."""
+    made: dict[str, Bag] = {}
+
+    def make(name: str) -> Bag:
+        if name not in made:
+            classes = {"active": ("no", "yes"), "colour": ("blue", "green", "red")}.get(name, ())
+            targets = ("y", "z") if name == "numbers" else (name,)
+            folder = train(
+                home / name, "data=smiles", "model=bag", f"data.path={home}/m.csv",
+                f"data.target_columns=[{','.join(targets)}]", "data.batch_size=16",
+                f"data.task={'classification' if classes else 'regression'}",
+                "model.hidden_size=6", "+model.head.hidden_size=5", "trainer.max_epochs=6",
+                "optimizer.lr=0.03", "calibration.method=none", "model.fuse=false",
+            )  # fmt: skip
+            made[name] = Bag(folder, targets, classes)
+        return made[name]
+
+    return make
+
+
+def explained(made: Bag, method: str) -> list[dict[str, str]]:
+    out = made.folder / f"{method}.csv"
+    table = made.folder.parent / "new.csv"
+    table.write_text("smiles\nCCCO\nCC(=O)NCc1ccccc1\nC\nClCCN\nO=C=O\n")
+    assert run("predict", made.folder, table, "--output", out, "--explain", method) == 0
+    with out.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", ["numbers", "active", "colour"])
+@pytest.mark.parametrize("method", METHODS)
+def test_contributions_in_the_table_are_those_of_the_formula(
+    name: str, method: str, bag: Make
+) -> None:
+    made, largest = bag(name), 0.0
+    for row in explained(made, method):
+        x = made.vectors(row["smiles"])
+        chosen = made.classes.index(row[f"{name}_pred"]) if made.classes else 0
+        base = made.numbers(torch.zeros_like(x), chosen)
+        want = made.contributions(method, x, chosen)
+        for number, target in enumerate(made.targets):
+            found = torch.tensor(json.loads(row[f"{target}_atom_contributions"])).double()
+            own = want[:, number]
+            # Along the path there are few steps, whose error is divided among the atoms.
+            slack = 0.02 * float(own.abs().sum()) if method == "integrated" else 0.0
+            torch.testing.assert_close(found, own, rtol=1e-4, atol=1e-5 + slack)
+            assert float(row[f"{target}_base"]) == pytest.approx(float(base[number]), abs=1e-5)
+            largest = max(largest, float(own.abs().max()))
+            if method == "integrated":
+                total = float(base[number] + found.sum())
+                assert total == pytest.approx(float(made.numbers(x, chosen)[number]), abs=1e-4)
+    assert largest > 0.05
+
+
+@pytest.mark.parametrize("name", ["numbers", "active", "colour"])
+def test_the_formula_is_what_predicts(name: str, bag: Make) -> None:
+    made = bag(name)
+    for row in explained(made, "gradient"):
+        x = made.vectors(row["smiles"])
+        raw = made.raw(x)
+        if not made.classes:
+            for target, value in zip(made.targets, made.numbers(x, 0).tolist(), strict=True):
+                assert row[f"{target}_limit"] == ""
+                assert float(row[f"{target}_pred"]) == pytest.approx(value, rel=1e-5, abs=1e-5)
+            continue
+        p = raw.softmax(0) if len(raw) > 1 else torch.cat([1 - raw.sigmoid(), raw.sigmoid()])
+        for label, value in zip(made.classes, p.tolist(), strict=True):
+            assert float(row[f"{name}_prob_{label}"]) == pytest.approx(value, abs=1e-5)
+
+
+def test_drawings_and_report_have_the_numbers_of_the_table(
+    bag: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is drawn of a molecule is what stands in the table, whoever draws it."""
+    made, drawn = bag("numbers"), dict[str, list[list[float]]]()
+
+    def note(smiles: str, atoms: list[float], bonds: object = (), hydrogens: bool = False) -> str:
+        drawn.setdefault(smiles, []).append(atoms)
+        return "<svg/>"
+
+    place = "graphfold.datasets.molecules.molecule_drawing.draw_contributions"
+    monkeypatch.setattr(place, note)
+    for row in explained(made, "integrated"):
+        cells = [json.loads(row[f"{target}_atom_contributions"]) for target in made.targets]
+        assert drawn[row["smiles"]] == cells
+    drawn.clear()
+    assert run("train", f"resume={made.folder}") == 0  # it writes the report again
+    assert len(drawn) >= 5
+    for smiles, (atoms, *_) in drawn.items():
+        want = made.contributions("integrated", made.vectors(smiles), 0)[:, 0]
+        slack = 0.02 * float(want.abs().sum()) + 1e-5
+        torch.testing.assert_close(torch.tensor(atoms).double(), want, rtol=1e-4, atol=slack)
