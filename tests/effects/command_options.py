@@ -19,10 +19,12 @@ from effects.table import Rows
 from scipy.stats import f_oneway
 from training.tiny_runs import read_json
 
+from graphfold.batching import Batch, States
 from graphfold.bench import measure
 from graphfold.commands import instruction_set
 from graphfold.commands.options import OPTIONS_OF_HYDRA
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.layers import GraphModel
 from graphfold.training import verify
 
 ROWS = row = Rows()
@@ -295,18 +297,29 @@ def _(lab, option):
 )
 def _(lab, option):
     command, run = command_of(option), lab.run("molecules").folder
-    found = []
+    found, sizes, states = [], [], GraphModel.states
+
+    def note(model: GraphModel, batch: Batch) -> States:
+        sizes.append(batch.num_graphs)
+        return states(model, batch)
+
     for size in ("1", "7", "100"):
         folder = lab.folder / f"batched{size}"
-        more = {"draw": [table(lab), "--output", folder], "evaluate": []}.get(command, [table(lab)])
-        printed = ok(lab, command, run, *more, "--batch-size", size)
+        more = {
+            "draw": [table(lab), "--output", folder],
+            "evaluate": ["--data", table(lab)],
+        }.get(command, [table(lab)])
+        sizes.clear()
+        with mock.patch.object(GraphModel, "states", note):
+            printed = ok(lab, command, run, *more, "--batch-size", size)
         found.append(_files(folder) if command == "draw" else printed)
+        assert max(sizes) == min(int(size), 30)
     if command == "draw":
         assert [*found[0]] == [*found[1]]
     numbers = [_numbers(str(text)) for text in found]
     for other in numbers[1:]:
         np.testing.assert_allclose(numbers[0], other, rtol=1e-4, atol=1e-4)
-    assert "0" in refused(lab, command, run, *more[:1], "--batch-size", "0")
+    assert "0" in refused(lab, command, run, *more, "--batch-size", "0")
 
 
 def _numbers(text: str) -> list[float]:

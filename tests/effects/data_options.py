@@ -6,8 +6,10 @@ import gzip
 import json
 import os
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -155,10 +157,14 @@ def _(lab):
 def _(lab, tmp_path):
     rows = "".join(f"{smiles},{i}\n" for i, smiles in enumerate(MOLECULES * 40))
     path = lab.write("many.csv", f"smiles,y\n{rows}")
-    alone, shared = (
-        molecules(lab, path=path, num_workers=n, cache_dir=str(tmp_path / str(n))) for n in (0, 2)
-    )
-    assert difference(alone.raw, shared.raw) is None
+    found = []
+    for number in (0, 2):
+        place = "graphfold.datasets.storage.reading.ProcessPoolExecutor"
+        with mock.patch(place, wraps=ProcessPoolExecutor) as pool:
+            own = {"path": path, "num_workers": number, "cache_dir": str(tmp_path / str(number))}
+            found.append(molecules(lab, **own))
+        assert [call.args[0] for call in pool.call_args_list] == [number] * (number > 0)
+    assert difference(found[0].raw, found[1].raw) is None
 
 
 # Parts

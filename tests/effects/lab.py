@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import random
@@ -60,14 +61,15 @@ class Run:
         """The predictions for some records."""
         return graphfold.load(self.folder, **settings).predict(items)
 
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """The rows of a table of the run."""
+        with (self.folder / name).open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
     def epochs(self) -> list[dict[str, float]]:
         """The rows of metrics.csv."""
-        head, *rows = (self.folder / "metrics.csv").read_text().splitlines()
-        names = head.split(",")
-        return [
-            {n: float(cell) for n, cell in zip(names, row.split(","), strict=True) if cell}
-            for row in rows
-        ]
+        rows = self.rows("metrics.csv")
+        return [{name: float(cell) for name, cell in row.items() if cell} for row in rows]
 
 
 class Lab:

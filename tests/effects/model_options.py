@@ -9,17 +9,20 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from effects import walk
-from effects.lab import Lab
+from effects.lab import Lab, read
 from effects.table import Rows
 from omegaconf import OmegaConf
 from torch import Tensor
 from training.run.test_chemprop_encoder import GOLDEN
 
 from graphfold.batching import Batch, Down, Rounds, Up
+from graphfold.batching.reference import ReferenceRun
+from graphfold.batching.run import find_compiled
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
@@ -95,6 +98,7 @@ class Made:
         for key, value in config.get("data_defaults", {}).items():
             needs.setdefault(key, value)
         self.data = data_of(lab, name, needs)
+        self.lab = lab
         schema = self.data.spec.schema
         torch.manual_seed(2)
         self.config = complete_model_config(config, schema, self.data.encoded("train"))
@@ -263,7 +267,12 @@ def _(lab, option):
     for engine in ("fast", "autograd", "reference"):
         made = Made(lab, name, hidden_size=8, engine=engine, fuse=None)
         batch = made.batch()
-        raw = made.model.eval()(batch)
+        with (
+            mock.patch("graphfold.batching.run.find_compiled", wraps=find_compiled) as compiled,
+            mock.patch("graphfold.batching.network.ReferenceRun", wraps=ReferenceRun) as one_by_one,
+        ):
+            raw = made.model.eval()(batch)
+        assert (compiled.called, one_by_one.called) == (engine == "fast", engine == "reference")
         made.model.head.losses(raw, made.model.head.target_rows(batch.dag)).sum().backward()
         gradients = [p.grad for p in made.model.parameters() if p.grad is not None]
         found[engine] = torch.cat([raw.detach().view(-1), *(g.view(-1) for g in gradients)])
@@ -312,6 +321,13 @@ def _(lab, option):
         same(Made(lab, name, hidden_size=8, kernel="scatter").predict(), native)
 
 
+def encoded(made: Made, name: str, text: str, **options: Any) -> Batch:
+    """Other records, which a model made for those of the lab can read."""
+    path = made.lab.write(f"others/{name}", text)
+    adapter = made.data.source.spec().name
+    return made.model.plan(made.data.spec.encode(read(path, adapter, **options).dag))
+
+
 @row.changes("GraphModel.learned_absent", "an absent child has a learned state instead of zeros")
 def _(lab):
     plain, learned = (
@@ -321,6 +337,16 @@ def _(lab):
     more = {*dict(learned.model.named_parameters())} - {*dict(plain.model.named_parameters())}
     assert len(more) == 2
     assert all("absent" in name for name in more)
+    # The root has one child; the zeros that stand for the other one are learned.
+    text, options = "(1 (1 (1 a) (1 film)))\n", {"num_classes": 5, "binarize": True}
+    batch = encoded(learned, "absent.txt", text, **options)
+    assert batch.dag.num_nodes == 4
+    found = []
+    for value in (0.0, 1.0):
+        torch.nn.init.constant_(learned.model.network.absent["h"], value)
+        found.append(learned.model(batch))
+    same(found[0][:-1], found[1][:-1])
+    assert not torch.allclose(found[0][-1], found[1][-1])
 
 
 @row.changes("GraphModel.per_round_weights", "every round of message passing has its own weights")
@@ -335,6 +361,25 @@ def _(lab):
         for v in (False, True)
     ]
     assert len(names[1]) == 3 * len(names[0])
+    made = Made(lab, "gcn", hidden_size=8, per_round_weights=True)
+    found = [made.predict()]
+    for cell in made.model.network.cells[0]["atom"]:
+        with torch.no_grad():
+            for parameter in cell.parameters():
+                parameter.mul_(1.5)
+        found.append(made.predict())
+    assert len(found) == 4
+    assert not any(torch.allclose(a, b) for a, b in pairwise(found))
+
+
+def reached(made: Made, smiles: str) -> list[bool]:
+    """Of each atom, whether the state of the first one depends on its features."""
+    batch = encoded(made, "chain.csv", f"smiles,y\n{smiles},1\n", target_columns=["y"])
+    computed = batch.computed
+    x = made.model.encoder(computed.dag, computed.schedule.sources)
+    x["atom"] = x["atom"].detach().requires_grad_()
+    made.model.eval().states_from(batch, x)["h"][0].square().sum().backward()
+    return x["atom"].grad.abs().sum(1).gt(0).tolist()
 
 
 @row.changes("GraphModel.virtual_node", "a node that is joined with all others of its graph")
@@ -346,6 +391,8 @@ def _(lab):
     assert batch.computed.dag.num_nodes == batch.dag.num_nodes + batch.num_graphs
     assert joined.predict().shape == plain.predict().shape
     assert plain.batch().computed.dag.num_nodes == batch.dag.num_nodes
+    near, far = [True] * 4 + [False] * 4, [True] * 8
+    assert [reached(made, "CCOCCCNC") for made in (plain, joined)] == [near, far]
 
 
 @row.changes("GraphModel.pairs", "nodes for every two nodes that a short path joins")
@@ -366,7 +413,7 @@ def _(lab):
 
 @row.changes("Rounds.rounds", "how many rounds: how far a change is seen")
 def _(lab):
-    for rounds in (1, 2):
+    for rounds in (1, 2, 4):
         passes = [{"_target_": "graphfold.batching.Rounds", "relation": "bond", "rounds": rounds}]
         made = Made(
             lab,
@@ -376,7 +423,7 @@ def _(lab):
             readout___target_="graphfold.layers.SumReadout",
         )
         assert made.model.passes == (Rounds("bond", rounds),)
-        assert len(made.model.network.state_dict()) % rounds == 0
+        assert reached(made, "CCOCCCNC") == [distance <= rounds for distance in range(8)]
 
 
 @row.changes("Rounds.relation", "the edges along which messages go")

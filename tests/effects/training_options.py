@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from training.tiny_runs import MOLECULES
 
 import graphfold
 from graphfold.errors import ConfigError
+from graphfold.layers import GraphModel
 from graphfold.training.config.compose import compose
 
 ROWS = row = Rows()
@@ -126,13 +128,15 @@ def _(lab):
 @row.changes("monitor", "the metric by which best.ckpt is chosen")
 def _(lab):
     chosen = {}
-    for monitor, best in (("val/mae", min), ("val/r2", max)):
-        run = lab.run("molecules", f"monitor={monitor}", "trainer.max_epochs=5", "optimizer.lr=0.1")
+    words = ("metrics=[mae,spearman]", "trainer.max_epochs=5", "optimizer.lr=0.03")
+    for monitor, best in (("val/mae", min), ("val/spearman", max)):
+        run = lab.run("molecules", f"monitor={monitor}", *words)
         values = [epoch[monitor] for epoch in run.epochs()]
         assert run.metrics[monitor] == pytest.approx(best(values), abs=1e-6)
         chosen[monitor] = values.index(best(values))
         assert run.config["monitor"] == monitor
     assert len(run.epochs()) == 5
+    assert chosen["val/mae"] != chosen["val/spearman"]
 
 
 @row.changes("loss.reduction", "per_graph: a sum over nodes for each graph; per_node: their mean")
@@ -168,9 +172,20 @@ def _(lab):
 
 @row.changes("dropout_samples", "the mean of so many draws of dropout, deviation in TARGET_std")
 def _(lab):
-    items = list(MOLECULES)
-    dropping = lab.run("molecules", "dropout_samples=8", "model.dropout=0.5").predict(items)
-    assert all(p["std"] > 0 for p in dropping)
+    run = lab.run("molecules", "dropout_samples=8", "model.dropout=0.5", "calibration.method=none")
+    draws, forward = [], GraphModel.forward
+
+    def note(model, batch):
+        draws.append(model.head.decode(raw := forward(model, batch)).view(-1))
+        return raw
+
+    with mock.patch.object(GraphModel, "forward", note):
+        answers = run.predict(list(MOLECULES))
+    assert len(draws) == 8
+    mean, std = torch.stack(draws).mean(0), torch.stack(draws).std(0)
+    same(torch.tensor([p["prediction"] for p in answers]), mean, rtol=1e-4, atol=1e-4)
+    same(torch.tensor([p["std"] for p in answers]), std, rtol=1e-4, atol=1e-4)
+    assert std.min() > 0
     code, _, errors = lab.command(
         "train", *lab.base("molecules"), "dropout_samples=8", f"hydra.run.dir={lab.folder}/none"
     )
@@ -212,10 +227,38 @@ def _(lab):
     assert width[0.5] < width[0.9]
 
 
-@row.changes("calibration.sets", "the classes that may be true, in TARGET_set")
+@row.changes("calibration.sets", "lac: classes that are likely enough; aps: with all likelier ones")
+def _(lab):
+    rows = [f"{'C' * (i // 6)}{smiles}" for i, smiles in enumerate(MOLECULES * 3)]
+    text = "".join(f"{smiles},{'abc'[i * 7 % 11 % 3]}\n" for i, smiles in enumerate(rows))
+    path = lab.write("three.csv", f"smiles,active\n{text}")
+    found = {}
+    for kind in ("lac", "aps"):
+        words = (HALVES, f"data.path={path}", f"calibration.sets={kind}", "calibration.level=0.6")
+        run = lab.run("classes", *words, "optimizer.lr=0.05", "trainer.max_epochs=3")
+        answers = run.rows("predictions.csv")
+        p = np.array([[float(r[f"active_prob_{c}"]) for c in "abc"] for r in answers])
+        likelier = np.array([[(row[row > own]).sum() for own in row] for row in p])
+        scores = 1 - p if kind == "lac" else likelier + p / 2
+        true = np.array(["abc".index(r["active_measured"]) for r in answers])
+        is_val = np.array([r["part"] == "val" for r in answers])
+        own = np.sort(scores[np.arange(len(p)), true][is_val])
+        quantile = own[math.ceil(0.6 * (len(own) + 1)) - 1]
+        members = (scores <= quantile + 1e-6) | (p == p.max(1, keepdims=True))
+        found[kind] = [r["active_set"] for r in answers]
+        assert found[kind] == ["|".join(np.array([*"abc"])[m]) for m in members]
+        assert len({*found[kind]}) > 1
+    assert found["lac"] != found["aps"]
+
+
+@row.nothing("calibration.sets", "without it there is none; of yes or no, both kinds are the same")
 def _(lab):
     bare = lab.run("classes", HALVES).predict(["CCO"])[0]
-    with_sets = lab.run("classes", HALVES, "calibration.sets=lac").predict(["CCO"])[0]
+    with_sets, other = (
+        lab.run("classes", HALVES, f"calibration.sets={kind}").predict(["CCO"])[0]
+        for kind in ("lac", "aps")
+    )
+    assert with_sets == other
     assert {*with_sets} - {*bare} == {"set"}
     assert {*str(with_sets["set"]).replace("|", " ").split()} <= {"yes", "no"}
 
