@@ -21,6 +21,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 SOURCES = (
     "vectors.h",
+    "threads.h",
     "tiles.h",
     "packing.h",
     "products.h",
@@ -33,7 +34,15 @@ SOURCES = (
 )
 
 #: Results have to be those of IEEE arithmetic; errno and traps are not looked at.
-FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+FLAGS = (
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+    "-fopenmp-simd",  # its loops in vectors; threads are our own
+)
 #: What torch calls an instruction set -> the compiler's options for it.
 INSTRUCTION_SETS = {
     "AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"),
@@ -90,29 +99,26 @@ def build(real: str, instructions: str, folder: Path) -> Path:
             "no C compiler was found; install one (gcc or clang), or name it in the environment "
             "variable CC"
         )
-    with tempfile.TemporaryDirectory(prefix="graphfold-") as made:
-        library = _compile(command, real, instructions, Path(made))
-        return put(library, folder, library_name(real, instructions))
-
-
-def put(library: Path, folder: Path, name: str) -> Path:
-    """Copies a library into a folder, so that others see all of it or nothing.
-
-    Raises:
-        OSError: if nothing can be written there.
-    """
-    number, part = tempfile.mkstemp(prefix=f"{name}.", suffix=".part", dir=folder)
+    name = library_name(real, instructions)
+    folder.mkdir(parents=True, exist_ok=True)
+    # It is made where it goes, so that a folder that nothing can be loaded from is no surprise.
+    number, made = tempfile.mkstemp(prefix=f"{name}.", suffix=".part", dir=folder)
+    os.close(number)
+    part = Path(made)
     try:
-        with os.fdopen(number, "wb") as file:
-            file.write(library.read_bytes())
-            file.flush()
-            os.fsync(file.fileno())  # or a name may outlive a crash, and its contents not
-        Path(part).chmod(0o644)
-        Path(part).replace(folder / name)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+        _compile(command, real, instructions, part)
+        _put(part, folder / name)
+    finally:
+        part.unlink(missing_ok=True)
     return folder / name
+
+
+def _put(part: Path, path: Path) -> None:
+    """Gives a whole file its name, so that others see all of it or nothing."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())  # or a name may outlive a crash, and its contents not
+    part.chmod(0o644)
+    part.replace(path)
 
 
 def is_whole(path: Path) -> bool:
@@ -149,27 +155,23 @@ def remove_old(folder: Path) -> None:
                 continue
 
 
-def _compile(command: Sequence[str], real: str, instructions: str, folder: Path) -> Path:
-    """A library that can be loaded, with threads where the compiler has them."""
+def _compile(command: Sequence[str], real: str, instructions: str, library: Path) -> None:
+    """Compiles a library and loads it once."""
     defined = [f"-Dreal={real}", *(["-DIS_DOUBLE"] if real == "double" else [])]
     vectors = INSTRUCTION_SETS.get(instructions, ())
-    line = ""
-    for number, threads in enumerate(("-fopenmp", "-fopenmp-simd")):
-        library = folder / f"{number}.so"  # a name is loaded once only
-        files = [str(FOLDER / "pass.c"), "-lm", "-o", str(library)]
-        done = _run([*command, *FLAGS, *vectors, threads, *defined, *files])
-        if done.returncode == 0:
-            try:
-                ctypes.CDLL(str(library))
-                return library
-            except OSError as error:  # a compiler may take -fopenmp and have no library for it
-                line = str(error)
-        else:
-            line = _first_error(done.stderr)
-    raise BuildError(
-        f"{shlex.join(command)} failed: {line}; name another C compiler in the environment "
-        "variable CC"
-    )
+    files = [str(FOLDER / "pass.c"), "-lm", "-o", str(library)]
+    done = _run([*command, *FLAGS, *vectors, *defined, *files])
+    fault = "" if done.returncode == 0 else _first_error(done.stderr)
+    if not fault:
+        try:
+            ctypes.CDLL(str(library))
+        except OSError as error:  # a folder from which nothing may be loaded, or an empty file
+            fault = str(error)
+    if fault:
+        raise BuildError(
+            f"{shlex.join(command)} failed: {fault}; name another C compiler in the environment "
+            "variable CC"
+        )
 
 
 def _first_error(text: str) -> str:

@@ -12,6 +12,7 @@ import ctypes
 import functools
 import itertools
 import os
+import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -24,7 +25,6 @@ from graphfold.batching.native.build import (
     build,
     is_whole,
     library_name,
-    put,
     remove_old,
 )
 from graphfold.errors import EngineError
@@ -56,26 +56,37 @@ def load(dtype: torch.dtype) -> ctypes.CDLL:
                 except (OSError, AttributeError):  # it is broken, or lacks a library of its own
                     continue
         try:
-            return _build(REALS[dtype], name)
+            return _build(REALS[dtype])
         except (BuildError, OSError) as error:
             raise EngineError(str(error)) from error
 
 
-def _build(real: str, name: str) -> ctypes.CDLL:
-    """Compiles a library; one that the cache cannot hold is kept as long as the process."""
-    kept = tempfile.TemporaryDirectory(prefix="graphfold-")
-    atexit.register(kept.cleanup)
-    library, folder = build(real, instruction_set(), Path(kept.name)), cache_folder()
-    try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            opened = _open(put(library, folder, name))
-            kept.cleanup()
+def _build(real: str) -> ctypes.CDLL:
+    """Compiles a library into the cache; where it cannot be, it lasts as long as the process."""
+    folder = cache_folder()
+    if folder is not None:
+        try:
+            library = build(real, instruction_set(), folder)
+        except (BuildError, OSError):  # nothing can be written there, or be loaded from there
+            pass
+        else:
             remove_old(folder)
-            return opened
-    except (OSError, AttributeError):  # nothing can be written there, or be loaded from there
-        pass
-    return _open(library)
+            return _open_new(library)
+    return _open(build(real, instruction_set(), _folder_of_process()))
+
+
+def _open_new(library: Path) -> ctypes.CDLL:
+    try:
+        return _open(library)
+    except (OSError, AttributeError):  # a process that has loaded another of this name gets that
+        return _open(Path(shutil.copy(library, _folder_of_process())))
+
+
+def _folder_of_process() -> Path:
+    """A folder that is removed when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="graphfold-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 @functools.cache

@@ -6,15 +6,10 @@
  *
  * Compiled once for each dtype, with `real` defined, and IS_DOUBLE for double. */
 #include <stdlib.h>
-#ifdef _OPENMP
-#include <omp.h>
-#define THREAD omp_get_thread_num()
-#else
-#define THREAD 0
-#endif
 
 #define MAX_BUFFERS 256
 #include "vectors.h"
+#include "threads.h"
 #include "tiles.h"
 #include "packing.h"
 #include "products.h"
@@ -27,6 +22,8 @@
 /* Scratch memory of a block, in bytes: half of a small second cache. */
 #define BLOCK_BYTES (192 * 1024)
 #define MOST_ROWS 96
+/* Edges of a block's nodes take up to so many bytes of it, and more only if they are of one node. */
+#define EDGE_BYTES (2 << 20)
 /* A thread keeps up to so many bytes of scratch memory for its next pass. */
 #define KEPT_BYTES (8 << 20)
 
@@ -40,12 +37,23 @@ static inline int64_t size_of(const group *g) { return g->end_row - g->first_row
 static __thread real *scratch;
 static __thread int64_t scratch_size;
 
+/* Frees the scratch memory of a thread when it ends. */
+static pthread_key_t at_end;
+static void make_key(void) { pthread_key_create(&at_end, free); }
+
+static void keep(real *memory, int64_t size) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_key);
+  pthread_setspecific(at_end, memory);
+  scratch = memory;
+  scratch_size = memory == NULL ? 0 : size;
+}
+
 /* Scratch memory for so many numbers; NULL if there is none. */
 static real *reserve(int64_t size) {
   if (size > scratch_size) {
     free(scratch);
-    scratch = aligned_alloc(64, (size * sizeof(real) / 64 + 1) * 64);
-    scratch_size = scratch == NULL ? 0 : size;
+    keep(aligned_alloc(64, (size * sizeof(real) / 64 + 1) * 64), size);
   }
   return scratch;
 }
@@ -53,8 +61,7 @@ static real *reserve(int64_t size) {
 static void release(void) {
   if (scratch_size * (int64_t)sizeof(real) > KEPT_BYTES) {
     free(scratch);
-    scratch = NULL;
-    scratch_size = 0;
+    keep(NULL, 0);
   }
 }
 
@@ -74,7 +81,7 @@ typedef struct {
   int64_t begin, end;
 } stage;
 
-/* Runs a stage on some rows of a group; returns whether there was memory for it. */
+/* Runs a stage on a block; returns whether there was memory for it. */
 static int64_t run_block(stage s, const links *l, const group *g, int64_t first, int64_t num_rows,
                          int64_t thread) {
   const program *p = s.program;
@@ -99,20 +106,44 @@ static int64_t run_block(stage s, const links *l, const group *g, int64_t first,
   return 1;
 }
 
-/* Runs a stage on all rows of a group. */
+/* How many of some rows are a block: all, or fewer if they have very many edges. */
+static int64_t cut_by_edges(const program *p, const int64_t *edge_ptr, int64_t num_rows) {
+  while (num_rows > 1 && (edge_ptr[num_rows] - edge_ptr[0]) * p->edge_scratch *
+                             (int64_t)sizeof(real) > EDGE_BYTES)
+    num_rows = pieces(num_rows, 2);
+  return num_rows;
+}
+
+/* A stage for all rows of a group, `size` at a time. */
+typedef struct {
+  stage s;
+  const links *l;
+  const group *g;
+  int64_t size, num_blocks, num_shares;
+  atomic_int has_failed;
+} blocks;
+
+static void run_some_blocks(void *work, int64_t share) {
+  blocks *b = work;
+  const int64_t begin = share_begins(b->num_blocks, share, b->num_shares) * b->size;
+  const int64_t end = share_begins(b->num_blocks, share + 1, b->num_shares) * b->size;
+  const int64_t last = smaller(end, size_of(b->g)), *edge_ptr = b->l->edge_ptr + b->g->first_row - 1;
+  for (int64_t row = begin, count; row < last; row += count) {
+    count = cut_by_edges(b->s.program, edge_ptr + row, smaller(b->size, last - row));
+    if (!run_block(b->s, b->l, b->g, row, count, share)) {
+      atomic_store(&b->has_failed, 1);
+      return;
+    }
+  }
+}
+
+/* Runs a stage on all rows of a group; returns whether there was memory for it. */
 static int64_t run_blocks(stage s, const links *l, const group *g, int64_t num_threads) {
   const int64_t size = rows_of_block(g, s.program, num_threads);
-  const int64_t num_rows = size_of(g), num_blocks = pieces(num_rows, size);
-  int64_t is_done = 1;
-  if (num_blocks < 2 || num_threads < 2) {
-    for (int64_t i = 0; i < num_blocks && is_done; i++)
-      is_done = run_block(s, l, g, i * size, smaller(size, num_rows - i * size), 0);
-    return is_done;
-  }
-#pragma omp parallel for schedule(static) num_threads(num_threads) reduction(& : is_done)
-  for (int64_t i = 0; i < num_blocks; i++)
-    is_done &= run_block(s, l, g, i * size, smaller(size, num_rows - i * size), THREAD);
-  return is_done;
+  const int64_t num_blocks = pieces(size_of(g), size);
+  blocks b = {s, l, g, size, num_blocks, smaller(num_blocks, num_threads), 0};
+  run_shares(run_some_blocks, &b, b.num_shares);
+  return !atomic_load(&b.has_failed);
 }
 
 /* An instruction that computes one row for the group. */
@@ -155,7 +186,7 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
 
 /* The number of each row among some of them; -1 for the others. */
 void number_rows(const int64_t *rows, int64_t count, int64_t num_rows, int64_t *number) {
-  memset(number, -1, num_rows * sizeof(int64_t));
+  for (int64_t i = 0; i < num_rows; i++) number[i] = -1;
   for (int64_t i = 0; i < count; i++) number[rows[i]] = i;
 }
 

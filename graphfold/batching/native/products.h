@@ -80,17 +80,32 @@ static void multiply_rows(const real *x, int64_t stride, int64_t width, right_si
     }
 }
 
-/* The same with threads, each for rows of its own. */
+/* out = x @ packed, by shares of rows. */
+typedef struct {
+  const real *x, *packed;
+  real *out;
+  int64_t stride, width, num_columns, out_stride, num_rows, size, num_shares;
+} product;
+
+static void multiply_some_rows(void *work, int64_t share) {
+  const product *p = work;
+  const int64_t num_blocks = pieces(p->num_rows, p->size);
+  const int64_t begin = share_begins(num_blocks, share, p->num_shares) * p->size;
+  const int64_t end = share_begins(num_blocks, share + 1, p->num_shares) * p->size;
+  for (int64_t row = begin; row < smaller(end, p->num_rows); row += p->size)
+    multiply_rows(p->x + row * p->stride, p->stride, p->width, (right_side){p->packed, 0},
+                  p->num_columns, p->out + row * p->out_stride, p->out_stride,
+                  smaller(p->num_rows - row, p->size), (end_of_tile){NULL});
+}
+
+/* The same as `multiply_rows` with threads, each for rows of its own. */
 void multiply(const real *x, int64_t stride, int64_t width, const real *packed, int64_t num_columns,
               real *out, int64_t out_stride, int64_t num_rows, int64_t num_threads) {
   if (num_rows == 0) return;
   const int64_t share = pieces(pieces(num_rows, num_threads), MAX_ROWS) * MAX_ROWS;
-  const int64_t size = smaller(share, BLOCK_ROWS);
-#pragma omp parallel for schedule(static) num_threads(num_threads) if (num_threads > 1)
-  for (int64_t row = 0; row < num_rows; row += size)
-    multiply_rows(x + row * stride, stride, width, (right_side){packed, 0}, num_columns,
-                  out + row * out_stride, out_stride, smaller(num_rows - row, size),
-                  (end_of_tile){NULL});
+  product p = {x, packed, out, stride, width, num_columns, out_stride, num_rows,
+               smaller(share, BLOCK_ROWS), num_threads};
+  run_shares(multiply_some_rows, &p, num_threads);
 }
 
 /* sums += the sum over rows, of so many vectors next to each other. */
@@ -134,15 +149,70 @@ static void pack_strips(const real *row, int64_t num_columns, real *strip, int64
     memcpy(strip, row, smaller(num_columns, MAX_ROWS) * sizeof(real));
 }
 
+/* total = left.T @ x and sums += left.sum(0), by shares of columns. */
+typedef struct {
+  const real *left;
+  int64_t left_stride, left_columns;
+  apart x;
+  real *total, *sums;
+  int64_t num_rows, num_shares;
+  real *strips; /* NULL: columns are read as they lie */
+  int64_t strip_size, row; /* of `strips`: the first row that they hold */
+} product_sums;
+
+/* Adds the products of BLOCK_TERMS rows at most, for a share of the columns. */
+static void sum_some_terms(const product_sums *p, int64_t row, int64_t share) {
+  enum { COLUMNS = SUM_PANELS * VECTOR_BYTES / sizeof(real) };
+  real panels[COLUMNS * (BLOCK_TERMS + 1)];
+  const int64_t num_terms = smaller(p->num_rows - row, BLOCK_TERMS);
+  const int64_t panel_size = (num_terms + 1) * LANES;
+  const real *rows = p->left + row * p->left_stride;
+  const int64_t num_columns = p->x.num_parts * p->x.width, num_pieces = pieces(num_columns, COLUMNS);
+  const int64_t end = share_begins(num_pieces, share + 1, p->num_shares) * COLUMNS;
+  int64_t column = share_begins(num_pieces, share, p->num_shares) * COLUMNS;
+  for (; column < smaller(end, num_columns); column += COLUMNS) {
+    const int64_t num_here = smaller(num_columns - column, COLUMNS);
+    if (column == 0 && p->sums != NULL)
+      sum_rows(rows, p->left_stride, num_terms, p->left_columns, p->sums);
+    pack_terms(&p->x, row, num_terms, column, num_here, panels);
+    for (int64_t at = 0; at < p->left_columns; at += MAX_ROWS) {
+      real *to = p->total + at * num_columns + column;
+      const tile t = {panels, panel_size, panels + LANES, panel_size, LANES, to, num_columns,
+                      smaller(MAX_ROWS, p->left_columns - at), num_here,
+                      {row > 0 ? to : NULL, num_columns}};
+      if (p->strips == NULL) sum_columns(&t, rows + at, p->left_stride, num_terms);
+      else sum_columns(&t, p->strips + at / MAX_ROWS * p->strip_size, MAX_ROWS, num_terms);
+    }
+  }
+}
+
+static void sum_all_terms(void *work, int64_t share) {
+  const product_sums *p = work;
+  for (int64_t row = 0; row == 0 || row < p->num_rows; row += BLOCK_TERMS) /* no rows sum to 0 */
+    sum_some_terms(p, row, share);
+}
+
+static void sum_strips(void *work, int64_t share) {
+  const product_sums *p = work;
+  sum_some_terms(p, p->row, share);
+}
+
+static void pack_some_strips(void *work, int64_t share) {
+  const product_sums *p = work;
+  const int64_t num_terms = smaller(p->num_rows - p->row, BLOCK_TERMS);
+  const int64_t end = share_begins(num_terms, share + 1, p->num_shares);
+  for (int64_t r = share_begins(num_terms, share, p->num_shares); r < end; r++)
+    pack_strips(p->left + (p->row + r) * p->left_stride, p->left_columns, p->strips + r * MAX_ROWS,
+                p->strip_size);
+}
+
 /* total = left.T @ x and sums += left.sum(0), for left [num_rows, left_columns]; sums may be NULL.
  * Returns whether there was memory for it. */
 int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns,
                      const real *start, const int64_t *index, int64_t stride, int64_t num_parts,
                      int64_t width, real *total, real *sums, int64_t num_rows,
                      int64_t num_threads) {
-  const apart x = {start, index, stride, num_parts, width};
-  const int64_t num_columns = num_parts * width, num_tiles = pieces(left_columns, MAX_ROWS);
-  if (num_columns == 0) { /* a layer of no inputs may have a bias */
+  if (num_parts * width == 0) { /* a layer of no inputs may have a bias */
     if (sums != NULL) sum_rows(left, left_stride, num_rows, left_columns, sums);
     return 1;
   }
@@ -150,34 +220,15 @@ int64_t sum_products(const real *left, int64_t left_stride, int64_t left_columns
    * room between these, or they would fight for the same places of a cache. */
   const int64_t in_strips = MAX_ROWS * sizeof(real) < 3 * LINE / 4;
   const int64_t strip_size = smaller(num_rows, BLOCK_TERMS) * MAX_ROWS + LINE / sizeof(real);
-  const int64_t from_tile = in_strips ? strip_size : MAX_ROWS; /* to the columns of the next one */
-  real *strips = in_strips ? malloc((num_tiles * strip_size + 1) * sizeof(real)) : NULL;
+  const int64_t num_strips = pieces(left_columns, MAX_ROWS);
+  real *strips = in_strips ? malloc((num_strips * strip_size + 1) * sizeof(real)) : NULL;
   if (in_strips && strips == NULL) return 0;
-#pragma omp parallel num_threads(num_threads) if (num_threads > 1)
-  for (int64_t row = 0; row == 0 || row < num_rows; row += BLOCK_TERMS) { /* no rows sum to 0 */
-    real panels[SUM_PANELS * (BLOCK_TERMS + 1) * (VECTOR_BYTES / sizeof(real))];
-    const int64_t num_terms = smaller(num_rows - row, BLOCK_TERMS);
-    const int64_t panel_size = (num_terms + 1) * LANES;
-    const real *rows = left + row * left_stride, *columns = in_strips ? strips : rows;
-    if (in_strips) {
-#pragma omp for schedule(static)
-      for (int64_t r = 0; r < num_terms; r++)
-        pack_strips(rows + r * left_stride, left_columns, strips + r * MAX_ROWS, strip_size);
-    }
-#pragma omp for schedule(static)
-    for (int64_t column = 0; column < num_columns; column += SUM_PANELS * LANES) {
-      const int64_t num_here = smaller(num_columns - column, SUM_PANELS * LANES);
-      if (column == 0 && sums != NULL) sum_rows(rows, left_stride, num_terms, left_columns, sums);
-      pack_terms(&x, row, num_terms, column, num_here, panels);
-      for (int64_t i = 0; i < num_tiles; i++) {
-        const int64_t at = i * MAX_ROWS;
-        real *to = total + at * num_columns + column;
-        const tile t = {panels, panel_size, panels + LANES, panel_size, LANES, to, num_columns,
-                        smaller(MAX_ROWS, left_columns - at), num_here,
-                        {row > 0 ? to : NULL, num_columns}};
-        sum_columns(&t, columns + i * from_tile, in_strips ? MAX_ROWS : left_stride, num_terms);
-      }
-    }
+  product_sums p = {left, left_stride, left_columns, {start, index, stride, num_parts, width},
+                    total, sums, num_rows, num_threads, strips, strip_size, 0};
+  if (!in_strips) run_shares(sum_all_terms, &p, num_threads);
+  for (; in_strips && (p.row == 0 || p.row < num_rows); p.row += BLOCK_TERMS) {
+    run_shares(pack_some_strips, &p, num_threads);
+    run_shares(sum_strips, &p, num_threads);
   }
   free(strips);
   return 1;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import _ctypes
+import ctypes
 import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,8 +54,10 @@ def made(whole: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def build(real: str, instructions: str, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
         found.append(real)
-        return Path(shutil.copy(whole, folder))
+        new = Path(shutil.copy(whole, folder / "new"))
+        return new.replace(folder / whole.name)
 
     monkeypatch.setattr(module, "build", build)
     return found
@@ -120,11 +124,14 @@ def test_without_a_cache_the_library_lasts_as_long_as_the_process(
     if what == "a file is there":
         (tmp_path / "cache").write_text("")
     elif what == "it is read-only":
+        build = module.build
 
-        def put(*_: object) -> Path:
-            raise PermissionError(13, "Permission denied")
+        def deny(real: str, instructions: str, folder: Path) -> Path:
+            if folder == cache:
+                raise PermissionError(13, "Permission denied")
+            return build(real, instructions, folder)
 
-        monkeypatch.setattr(module, "put", put)
+        monkeypatch.setattr(module, "build", deny)
     else:
         monkeypatch.delenv("XDG_CACHE_HOME")
 
@@ -138,6 +145,30 @@ def test_without_a_cache_the_library_lasts_as_long_as_the_process(
     assert os.path.isfile(path)
     assert not path.startswith(str(tmp_path / "cache"))
     assert made == ["float"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("noexec", ["folder of temporary files", "cache"])
+def test_a_folder_that_nothing_can_be_loaded_from(noexec, cache, whole, monkeypatch, tmp_path):
+    """As the loader says of a file system that is mounted noexec."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\nfor last; do :; done\nexec cp {whole} "$last"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    forbidden, allowed = (temporary, cache) if noexec != "cache" else (cache, temporary)
+    load_file = ctypes.CDLL
+
+    def cdll(name: str) -> ctypes.CDLL:
+        if Path(name).is_relative_to(forbidden):
+            raise OSError(f"{name}: failed to map segment from shared object")
+        return load_file(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", cdll)
+    assert Path(load(torch.float32)._name).is_relative_to(allowed)
+    assert not list(forbidden.glob("**/*.part"))
 
 
 @needs_compiler
