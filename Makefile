@@ -8,10 +8,14 @@ PYTHON ?= python3
 WORKERS ?= 2
 # Which tests: files or folders; all if none are named.
 TESTS ?=
+# The tests of native code, and of what plans its memory.
+SANITIZED := tests/batching/native/test_linear.py tests/batching/native/test_native_products.py \
+	tests/batching/native/test_native_threads.py tests/batching/native/test_wide_rows.py \
+	tests/batching/compiler tests/batching/engine
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-scatter test test-slow lint format demo clean
+.PHONY: help setup setup-scatter test test-slow test-sanitized lint format demo clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +34,9 @@ test: setup ## run the tests that need neither network nor GPU
 
 test-slow: setup ## run the tests that take longer
 	$(BIN)/python -m pytest -m slow
+
+test-sanitized: setup ## run the engine's tests with native code that watches its memory
+	$(ONE_THREAD) scripts/test_sanitized.sh -n $(WORKERS) $(or $(TESTS),$(SANITIZED))
 
 lint: setup ## check style and types
 	$(BIN)/ruff check .

@@ -110,7 +110,7 @@ BINARY_OPERATIONS(DEFINE_BINARY)
 TERNARY_OPERATIONS(DEFINE_TERNARY)
 
 RUN(copy) {
-  if (sa) memcpy(o, a, n * sizeof(real));
+  if (sa) copy(o, a, n);
   else
     for (int64_t i = 0; i < n; i++) o[i] = *a;
 }

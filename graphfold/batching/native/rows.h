@@ -35,7 +35,7 @@ static void run_elementwise(const block *b, const instruction *i, elementwise ru
 }
 
 static inline void copy_row(real *to, const real *from, int64_t n) {
-  memcpy(to, from, n * sizeof(real));
+  copy(to, from, n);
 }
 
 static inline void add_row(real *to, const real *from, int64_t n) {
@@ -112,7 +112,7 @@ static void max_edges(const block *b, const instruction *i) {
   const real *from = find(b, &i->in[0]);
   EACH_NODE(b, node) {
     real *to = find(b, &i->out) + node * i->out.row;
-    if (begin == end) memset(to, 0, n * sizeof(real));
+    if (begin == end) clear(to, n);
     else copy_row(to, from + begin * i->in[0].row, n);
     for (int64_t e = begin + 1; e < end; e++)
       run_accumulate_max(n, to, 1, from + e * i->in[0].row, 1, NULL, 0, NULL, 0);
@@ -200,7 +200,7 @@ static void end_of_stage(const block *b, const instruction *i) {
   const int64_t n = i->size[2];
   const real *sums = find(b, &i->in[0]);
   real *mean = find(b, &i->out);
-  memset(mean, 0, n * sizeof(real));
+  clear(mean, n);
   for (int64_t t = 0; t < b->num_threads; t++) add_row(mean, sums + t * n, n);
   for (int64_t j = 0; j < n; j++) mean[j] /= (real)b->group_size;
 }

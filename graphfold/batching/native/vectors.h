@@ -28,6 +28,14 @@ typedef __typeof__((vector){0} < (vector){0}) mask;
 static inline vector load(const real *from) { return *(const vector *)from; }
 static inline void store(real *to, vector value) { *(vector *)to = value; }
 
+/* A row of no numbers may have no memory, and C's own functions take no null pointers. */
+static inline void copy(real *to, const real *from, int64_t count) {
+  if (count > 0) memcpy(to, from, count * sizeof(real));
+}
+static inline void clear(real *to, int64_t count) {
+  if (count > 0) memset(to, 0, count * sizeof(real));
+}
+
 static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t pieces(int64_t whole, int64_t piece) { return (whole + piece - 1) / piece; }
 
