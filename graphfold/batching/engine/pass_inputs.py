@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -175,13 +175,19 @@ class EngineMode:
     """
 
     def __init__(self) -> None:
-        self._inference = torch.is_inference_mode_enabled()
-        self._grad = torch.is_grad_enabled()
+        self._modes = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+    def on(self) -> AbstractContextManager[None]:
+        """Inside, autograd is as it was when this object was made."""
+        # It nearly always still is, and changing it takes longer than many a small group.
+        if (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == self._modes:
+            return nullcontext()
+        return self._changed()
 
     @contextmanager
-    def on(self) -> Iterator[None]:
-        """Inside, autograd is as it was when this object was made."""
-        with torch.inference_mode(self._inference), torch.set_grad_enabled(self._grad):
+    def _changed(self) -> Iterator[None]:
+        inference, grad = self._modes
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad):
             yield
 
 
