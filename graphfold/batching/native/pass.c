@@ -24,6 +24,11 @@
 #define MOST_ROWS 96
 /* Edges of a block's nodes take up to so many bytes of it, and more only if they are of one node. */
 #define EDGE_BYTES (2 << 20)
+/* So many multiplications, or what takes as long, are worth a thread: it takes a while to wake one,
+ * and whoever shares work waits for a thread that loses its processor. */
+#define LEAST_WORK (1 << 18)
+/* Multiplications in the time of one number of another operation. */
+#define OF_NUMBER 8
 /* A thread keeps up to so many bytes of scratch memory for its next pass. */
 #define KEPT_BYTES (8 << 20)
 
@@ -137,8 +142,21 @@ static void run_some_blocks(void *work, int64_t share) {
   }
 }
 
+/* How many threads are worth their while for a stage. */
+static int64_t count_threads(stage s, const group *g, int64_t num_threads) {
+  int64_t work = 0;
+  if (num_threads < 2) return 1;
+  for (const instruction *i = s.program->instructions + s.begin,
+                         *end = s.program->instructions + s.end; i < end; i++) {
+    const int64_t rows = i->rows_of == OF_EDGES ? g->end_edge - g->first_edge : size_of(g);
+    work += rows * i->size[0] * i->size[1] * i->size[2] * (is_product(i) ? 1 : OF_NUMBER);
+  }
+  return work < 2 * LEAST_WORK ? 1 : smaller(work / LEAST_WORK, num_threads);
+}
+
 /* Runs a stage on all rows of a group; returns whether there was memory for it. */
-static int64_t run_blocks(stage s, const links *l, const group *g, int64_t num_threads) {
+static int64_t run_blocks(stage s, const links *l, const group *g, int64_t most_threads) {
+  const int64_t num_threads = count_threads(s, g, most_threads);
   const int64_t size = rows_of_block(g, s.program, num_threads);
   const int64_t num_blocks = pieces(size_of(g), size);
   blocks b = {s, l, g, size, num_blocks, smaller(num_blocks, num_threads), 0};

@@ -221,6 +221,14 @@ const char *operation_name(int64_t number) {
   return names[number];
 }
 
+/* Whether its sizes are those of a product: what is summed over, and the columns. */
+static inline int64_t is_product(const instruction *i) {
+  if (i->operation < NUM_ELEMENTWISE) return 0;
+  void (*const run)(const block *, const instruction *) = ON_ROWS[i->operation - NUM_ELEMENTWISE];
+  return run == multiply_only || run == multiply_add || run == multiply_relu ||
+         run == multiply_add_relu;
+}
+
 static void run_instruction(const block *b, const instruction *i) {
   if (i->operation < NUM_ELEMENTWISE) run_elementwise(b, i, ELEMENTWISE[i->operation]);
   else ON_ROWS[i->operation - NUM_ELEMENTWISE](b, i);
