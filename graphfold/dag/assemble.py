@@ -164,13 +164,18 @@ def to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
     else:
         rows = [column.missing if row is None else row for row in rows]
     try:
-        array = np.asarray(rows) if rows else np.empty(0)
-        return torch.as_tensor(array, dtype=column.torch_dtype).reshape(-1, *column.shape)
+        array = np.asarray(rows) if rows else np.empty((0, *column.shape))
+        if array.shape != (len(rows), *column.shape):
+            raise ValueError(f"its values have the shape {list(array.shape[1:])}")
+        tensor = torch.as_tensor(array, dtype=column.torch_dtype)
+        if not tensor.is_floating_point() and (tensor.numpy() != array).any():
+            raise ValueError(f"of {array.dtype}, it would hold other numbers")
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise SchemaError(
             f"column '{column.name}' of {space} cannot be {column.dtype}{list(column.shape)}: "
             f"{error}. Give numbers of that shape."
         ) from error
+    return tensor
 
 
 def _long(values: Any) -> Tensor:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from graphfold.dag.assemble import to_tensor
 from graphfold.dag.builder import GraphBuilder
-from graphfold.dag.schema import MISSING, Schema
-from graphfold.dag.typed_dag import TypedDAG
-from graphfold.errors import SchemaError
+from graphfold.dag.depth import compute_depth
+from graphfold.dag.schema import MISSING, Column, Schema
+from graphfold.dag.typed_dag import Relation, TypedDAG, pointers
+from graphfold.dag.validate import validate
+from graphfold.errors import GraphError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -52,57 +57,83 @@ def to_networkx(dag: TypedDAG) -> nx.MultiDiGraph:
     return graph
 
 
-def from_networkx(graph: nx.MultiDiGraph, schema: Schema) -> TypedDAG:
+def from_networkx(graph: nx.Graph, schema: Schema) -> TypedDAG:
     """The inverse of `to_networkx`; nodes may have any names and are numbered in their order.
 
+    Of the attributes that `to_networkx` writes, a graph made elsewhere needs only those that cannot
+    be known without them. A node's `type` may be absent where the schema has one type; an edge's
+    `kind` where only one is possible: the single relation of an undirected graph, the inputs of a
+    directed graph whose schema has no relation. Without `position` the inputs of a node are in the
+    order of its edges, and without `outputs` every node is an output. An edge of an undirected
+    graph is two edges of its relation, one in each direction. A column without its attribute is
+    missing.
+
     Raises:
-        SchemaError: if an attribute is not in the schema.
-        GraphError: if the inputs have a cycle.
+        SchemaError: if an attribute is not in the schema or does not fit its column, or one that is
+            needed is absent.
+        GraphError: if the inputs have a cycle, no direction or one position twice, or an output is
+            no node.
     """
+    import networkx as nx
+
+    if not isinstance(graph, nx.Graph):
+        raise SchemaError(
+            f"from_networkx takes a graph of networkx, not a {type(graph).__name__}. "
+            "Give a Graph, DiGraph, MultiGraph or MultiDiGraph."
+        )
     builder = GraphBuilder(schema, graph.graph.get("file", ""))
     number = {name: index for index, name in enumerate(graph.nodes)}
-    for _, data in graph.nodes(data=True):
-        values = {k: v for k, v in data.items() if k not in ("type", "span", "arity")}
-        builder.node(data["type"], span=data.get("span", (-1, -1)), **values)
     for name, data in graph.nodes(data=True):
-        edges = [
-            (attributes["position"], number[source], attributes)
-            for source, _, attributes in graph.in_edges(name, data=True)
-            if attributes["kind"] == "inputs"
-        ]
-        _set_inputs(builder, number[name], sorted(edges, key=lambda e: e[0]), data.get("arity", 0))
-    by_position = sorted(graph.edges(data=True), key=lambda edge: edge[2].get("position", 0))
-    for source, target, data in by_position:
-        if data["kind"] != "inputs":
-            values = {k: [v] for k, v in data.items() if k not in ("kind", "position")}
-            builder.edges(data["kind"], [number[source]], [number[target]], **values)
-    builder.output(*(number[name] for name in graph.graph["outputs"]))
+        values = {k: v for k, v in data.items() if k not in ("type", "span", "arity")}
+        node_type = _node_type(schema, name, data, values)
+        builder.node(node_type, span=data.get("span", (-1, -1)), **values)
+    inputs: dict[Any, list[_Edge]] = {name: [] for name in graph.nodes}
+    relations: list[tuple[str, _Edge]] = []
+    for edge in graph.to_directed(as_view=True).edges(data=True):
+        kind = _edge_kind(schema, edge, graph.is_directed())
+        if kind == "inputs":
+            inputs[edge[1]].append(edge)
+        else:
+            relations.append((kind, edge))
+    for name, edges in inputs.items():
+        _set_inputs(builder, number, name, edges, graph.nodes[name].get("arity", 0))
+    for kind, (source, target, data) in sorted(relations, key=lambda r: r[1][2].get("position", 0)):
+        values = {k: [v] for k, v in data.items() if k not in ("kind", "position")}
+        builder.edges(kind, [number[source]], [number[target]], **values)
+    builder.output(*_networkx_outputs(graph, number))
     own = ("outputs", "file", "line", "record")
-    values = {name: value for name, value in graph.graph.items() if name not in own}
-    builder.finish(graph.graph.get("line", 0), graph.graph.get("record"), **values)
-    return builder.build()
+    columns = {name: value for name, value in graph.graph.items() if name not in own}
+    builder.finish(graph.graph.get("line", 0), graph.graph.get("record"), columns)
+    dag = builder.build()
+    validate(dag, is_built=True)
+    return dag
 
 
 def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
     """One or more graphs of a single relation as a PyTorch Geometric `Data`.
 
     `edge_index` [2, num_edges] has the source in row 0. It is derived from the relation, or from
-    the inputs (child -> parent) where `relation` is None. Feature and target columns keep their
-    names; the columns of the edges get the prefix "edge_".
+    the inputs (child -> parent) where `relation` is None; the other edges are left out. Feature and
+    target columns keep their names; the columns of the edges get the prefix "edge_".
 
     Raises:
-        SchemaError: if the schema has several node types, which `Data` cannot hold.
+        SchemaError: if `Data` cannot hold the graphs: several node types, strings, absent slots of
+            inputs, or two columns under one name.
     """
     from torch_geometric.data import Data
 
-    (node_type,) = _single_type(dag.schema)
-    space = "inputs" if relation is None else f"relation:{relation}"
-    ptr = dag.input_ptr if relation is None else dag.relations[relation].ptr
-    source = dag.input_index if relation is None else dag.relations[relation].index
+    attributes = _attributes(dag.schema, relation)
+    ptr, source = dag.input_ptr, dag.input_index
+    if relation is not None:
+        ptr, source = dag.relations[relation].ptr, dag.relations[relation].index
+    if (source < 0).any():
+        raise SchemaError(
+            "PyTorch Geometric's Data cannot hold an absent slot of inputs. Use to_networkx, which "
+            "keeps it."
+        )
     target = torch.repeat_interleave(torch.arange(dag.num_nodes), ptr.diff())
-    present = source >= 0
-    data = Data(
-        edge_index=torch.stack([source[present], target[present]]),
+    return Data(
+        edge_index=torch.stack([source, target]),
         num_nodes=dag.num_nodes,
         batch=dag.batch,
         depth=dag.depth,
@@ -110,102 +141,312 @@ def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
         output_index=dag.output_index,
         output_ptr=dag.output_ptr,
         origin=dag.origin,
-        **dag.features(node_type),
-        **dag.node_targets,
-        **dag.columns["graph"],
+        **{key: dag.columns[space][column.name] for key, (space, column) in attributes.items()},
     )
-    for name, column in dag.columns[space].items():
-        data[f"edge_{name}"] = column[present]
-    return data
 
 
-def from_pyg(data: Data, schema: Schema, relation: str | None = None) -> TypedDAG:
-    """The inverse of `to_pyg`: a `Data` (or a batch of them) as a `TypedDAG`.
+def from_pyg(
+    data: Data, schema: Schema, relation: str | None = None, ignore: Sequence[str] = ()
+) -> TypedDAG:
+    """The inverse of `to_pyg`: a `Data`, or a `Batch` of them, as a `TypedDAG`.
 
-    Columns of the schema are read from the attributes of the same name, an absent one is missing.
-    String columns have no counterpart there and must be absent from the schema.
+    A column of the schema is read from the attribute of its name, a column of the edges from
+    "edge_" and its name; a column without its attribute is missing. A column of graphs may stand
+    without the dimension of the graphs, as `y` [num_targets] of a `Data` does, and a number may be
+    a row of one. Without `output_index` every node is an output.
+
+    Args:
+        data: the graphs.
+        schema: what they consist of: one node type, no strings.
+        relation: the relation that `edge_index` becomes; None for the inputs.
+        ignore: attributes that are left out on purpose.
 
     Raises:
-        SchemaError: if a string column is asked for.
-        GraphError: if `relation` is None and the edges have a cycle.
+        SchemaError: if the schema has no column for an attribute that is not ignored, or an
+            attribute does not fit its column.
+        GraphError: if `relation` is None and the edges have a cycle, or an edge or an output leads
+            out of its graph.
     """
-    (type_name,) = _single_type(schema)
-    num_nodes = int(data.num_nodes)
-    batch = data.batch if data.get("batch") is not None else torch.zeros(num_nodes).long()
-    num_graphs = int(data.get("num_graphs") or (int(batch[-1]) + 1 if num_nodes else 0))
-    builder = GraphBuilder(schema)
-    spaces = schema.spaces()
-    node_columns = [c.name for c in (*spaces["node"], *spaces[f"type:{type_name}"])]
+    _require_data(data)
+    attributes = _attributes(schema, relation)
+    _refuse_unread(data, attributes, schema, ignore)
+    num_nodes = _num_nodes(data)
+    batch, num_graphs = _graphs(data, num_nodes)
+    source, target, order = _sorted_edges(data, num_nodes)
+    ptr = pointers(torch.bincount(target, minlength=num_nodes))
+    no_edges = Relation(torch.zeros(num_nodes + 1, dtype=torch.int64), source[:0])
+    relations = {edge_type.name: no_edges for edge_type in schema.relations}
+    inputs = no_edges
+    if relation is None:
+        inputs = Relation(ptr, source)
+    else:
+        relations[relation] = Relation(ptr, source)
+    columns: dict[str, dict[str, Tensor]] = {
+        space: {column.name: to_tensor(space, column, []) for column in own}
+        for space, own in schema.spaces().items()
+    }
     edge_space = "inputs" if relation is None else f"relation:{relation}"
-    edge_columns = {c.name: f"edge_{c.name}" for c in spaces[edge_space]}
-    for graph in range(num_graphs):
-        nodes = torch.nonzero(batch == graph).view(-1)
-        first = int(nodes[0]) if len(nodes) else 0
-        builder.nodes(type_name, len(nodes), **_taken(data, node_columns, nodes))
-        edges = torch.nonzero(batch[data.edge_index[1]] == graph).view(-1)
-        source, target = (data.edge_index[:, edges] - first).tolist()
-        values = {name: data[key][edges] for name, key in edge_columns.items() if key in data}
-        _set_edges(builder, relation, source, target, values)
-        builder.output(*_outputs(data, graph, first, len(nodes)))
-        line, record = data.origin[graph, 1:].tolist() if "origin" in data else (0, graph)
-        graph_columns = [c.name for c in spaces["graph"]]
-        row = torch.tensor([graph])
-        taken = {k: v[0].tolist() for k, v in _taken(data, graph_columns, row).items()}
-        builder.finish(line, record, **taken)
-    return builder.build()
+    for key, (space, column) in attributes.items():
+        count = {edge_space: len(source), "graph": num_graphs}.get(space, num_nodes)
+        rows = _column(data, key, space, column, count)
+        columns[space][column.name] = rows[order] if space == edge_space else rows
+    outputs = _rows_of(data, "output_index", (None,), torch.arange(num_nodes))
+    _require_nodes("output_index", outputs, num_nodes)
+    numbered = torch.zeros(num_graphs, 3, dtype=torch.int64)
+    numbered[:, 2] = torch.arange(num_graphs)
+    origin = _rows_of(data, "origin", (num_graphs, 3), numbered).clone()
+    origin[:, 0] = 0  # the names of the files are not in a Data
+    dag = TypedDAG(
+        schema=schema,
+        op_type=torch.zeros(num_nodes, dtype=torch.int64),
+        input_ptr=inputs.ptr,
+        input_index=inputs.index,
+        batch=batch,
+        num_graphs=num_graphs,
+        depth=compute_depth(inputs.ptr, inputs.index),
+        output_ptr=pointers(torch.bincount(batch[outputs], minlength=num_graphs)),
+        output_index=outputs[torch.argsort(batch[outputs], stable=True)],
+        span=_rows_of(data, "span", (num_nodes, 2), torch.full((num_nodes, 2), -1)),
+        origin=origin,
+        columns=columns,
+        relations=relations,
+        files=("",),
+    )
+    validate(dag)
+    return dag
 
 
-def _single_type(schema: Schema) -> tuple[str]:
+#: What `to_pyg` gives a `Data` beside its columns, and what PyTorch Geometric gives a `Batch`.
+_OWN_ATTRIBUTES = (
+    "edge_index",
+    "num_nodes",
+    "batch",
+    "ptr",
+    "depth",
+    "span",
+    "output_index",
+    "output_ptr",
+    "origin",
+)
+
+#: Source, target and attributes of an edge of networkx.
+_Edge: TypeAlias = tuple[Any, Any, dict[str, Any]]
+
+
+def _attributes(schema: Schema, relation: str | None) -> dict[str, tuple[str, Column]]:
+    """The attribute of a `Data` that holds each column, with the column and its space."""
     if len(schema.types) != 1:
         raise SchemaError(
             f"PyTorch Geometric's Data holds one node type, but the schema has "
             f"{len(schema.types)}. Use to_networkx, which keeps them."
         )
-    return (schema.types[0].name,)
-
-
-def _taken(data: Data, names: list[str], rows: Tensor) -> dict[str, Any]:
-    return {name: data[name][rows] for name in names if name in data}
-
-
-def _outputs(data: Data, graph: int, first: int, count: int) -> list[int]:
-    if "output_index" not in data:
-        return list(range(count))
-    begin, end = data.output_ptr[graph : graph + 2].tolist()
-    outputs: list[int] = (data.output_index[begin:end] - first).tolist()
-    return outputs
-
-
-def _set_edges(
-    builder: GraphBuilder,
-    relation: str | None,
-    source: list[int],
-    target: list[int],
-    values: dict[str, Any],
-) -> None:
+    edge_space = "inputs"
     if relation is not None:
-        builder.edges(relation, source, target, **values)
+        edge_space = f"relation:{schema.relation(relation).name}"
+    attributes: dict[str, tuple[str, Column]] = {}
+    spaces = schema.spaces()
+    for space in (f"type:{schema.types[0].name}", "node", "graph", edge_space):
+        for column in spaces[space]:
+            key = f"edge_{column.name}" if space == edge_space else column.name
+            if column.dtype == "string":
+                raise SchemaError(
+                    f"column '{column.name}' of {space} holds strings, which a Data of PyTorch "
+                    "Geometric cannot. Leave it out of the schema."
+                )
+            if key in attributes or key in _OWN_ATTRIBUTES:
+                raise SchemaError(
+                    f"column '{column.name}' of {space} needs the attribute '{key}' of a Data, "
+                    "which holds something else. Rename the column."
+                )
+            attributes[key] = space, column
+    return attributes
+
+
+def _require_data(data: object) -> None:
+    from torch_geometric.data import Data
+
+    if isinstance(data, Data):
         return
-    rows_of: dict[int, list[int]] = {}
-    for row, node in enumerate(target):
-        rows_of.setdefault(node, []).append(row)
-    for node, rows in rows_of.items():
-        builder.inputs(node, [source[r] for r in rows], **{k: v[rows] for k, v in values.items()})
+    remedy = "Give a Data, or of several a Batch.from_data_list(...)."
+    if "Hetero" in type(data).__name__:
+        remedy = "It has several node types; write them with a GraphBuilder."
+    raise SchemaError(f"from_pyg takes a Data or a Batch, not a {type(data).__name__}. {remedy}")
+
+
+def _refuse_unread(
+    data: Data, attributes: Mapping[str, Any], schema: Schema, ignore: Sequence[str]
+) -> None:
+    """Raises if a `Data` has an attribute that nothing reads: none is lost without a word."""
+    known = {*attributes, *_OWN_ATTRIBUTES, *([ignore] if isinstance(ignore, str) else ignore)}
+    unread = sorted({*data.keys()} - known)
+    if unread:
+        hint = did_you_mean(unread[0], (key for key in attributes if key not in data))
+        names = ", ".join(f"'{name}'" for name in unread)
+        raise SchemaError(
+            f"{type(data).__name__} has {names}, for which there is no column.{hint} The schema "
+            f"reads {', '.join(attributes) or 'none'}. Add columns, or leave the attributes out "
+            f"with ignore={unread}.",
+            attributes=unread,
+        )
+
+
+def _num_nodes(data: Data) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the number is a guess; the columns are checked
+        count = data.num_nodes
+    if count is None:
+        raise SchemaError("Data does not say how many nodes it has. Set its num_nodes.")
+    return int(count)
+
+
+def _graphs(data: Data, num_nodes: int) -> tuple[Tensor, int]:
+    """[num_nodes] the graph of each node, and how many graphs there are."""
+    batch = _rows_of(data, "batch", (num_nodes,), torch.zeros(num_nodes, dtype=torch.int64))
+    named = getattr(data, "num_graphs", None)  # of a Batch
+    if named is None:
+        named = len(data.origin) if "origin" in data else int(batch.max()) + 1 if num_nodes else 1
+    if num_nodes and not 0 <= int(batch.min()) <= int(batch.max()) < named:
+        raise SchemaError(
+            f"'batch' has the graphs {int(batch.min())} to {int(batch.max())}, but there are "
+            f"{named}. Number them from 0."
+        )
+    return batch, int(named)
+
+
+def _sorted_edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources and targets of the edges, sorted by target, and the order that sorts them."""
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    source, target = _rows_of(data, "edge_index", (2, None), none)
+    _require_nodes("edge_index", target, num_nodes)
+    order = torch.argsort(target, stable=True)
+    return source[order], target[order], order
+
+
+def _rows_of(data: Data, key: str, shape: tuple[int | None, ...], default: Tensor) -> Tensor:
+    """An attribute that holds integers; the default where it is absent."""
+    if key not in data or data[key] is None:
+        return default
+    value = torch.as_tensor(data[key]).detach().cpu()
+    fits = value.dim() == len(shape) and all(
+        want in (None, size) for want, size in zip(shape, value.shape, strict=True)
+    )
+    if not fits or value.is_floating_point() or value.is_complex():
+        raise SchemaError(
+            f"'{key}' is {value.dtype}{list(value.shape)}, but it has to be integers of the shape "
+            f"[{', '.join('any' if size is None else str(size) for size in shape)}]. Correct it."
+        )
+    return value.long()
+
+
+def _require_nodes(key: str, nodes: Tensor, num_nodes: int) -> None:
+    if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
+        raise GraphError(
+            f"'{key}' names the nodes {int(nodes.min())} to {int(nodes.max())}, but there are "
+            f"{num_nodes}. Number them from 0."
+        )
+
+
+def _column(data: Data, key: str, space: str, column: Column, count: int) -> Tensor:
+    """[count, *shape] a column out of an attribute; missing values where that is absent."""
+    want = (count, *column.shape)
+    if key not in data or data[key] is None:
+        return torch.full(want, column.missing, dtype=column.torch_dtype)
+    try:
+        value = torch.as_tensor(data[key]).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SchemaError(
+            f"'{key}' is a {type(data[key]).__name__}, but column '{column.name}' of {space} is "
+            f"{column.dtype}{list(want)}. Give a tensor, or leave the column out."
+        ) from error
+    shapes = [want, (*want, 1)] if not column.shape else [want]
+    if space == "graph":  # joined along their first dimension, as a Batch joins them
+        shapes.append((count * column.shape[0], *column.shape[1:]) if column.shape else want)
+        shapes.append(column.shape if count == 1 else want)
+    if tuple(value.shape) not in shapes:
+        raise SchemaError(
+            f"'{key}' has the shape {list(value.shape)}, but column '{column.name}' of {space} "
+            f"needs {list(want)}. Correct the attribute, or the shape of the column."
+        )
+    rows = value.reshape(want).to(column.torch_dtype)
+    if not rows.is_floating_point() and not torch.equal(rows.to(value.dtype), value.reshape(want)):
+        raise SchemaError(
+            f"'{key}' is {value.dtype} with values that column '{column.name}' of {space}, "
+            f"{column.dtype}, cannot hold. Give the column another dtype."
+        )
+    return rows
+
+
+def _node_type(
+    schema: Schema, name: Any, data: Mapping[str, Any], values: Mapping[str, Any]
+) -> str:
+    """The type of a node of networkx, whose `values` all are columns of that type."""
+    types = [node_type.name for node_type in schema.types]
+    node_type = data.get("type", types[0] if len(types) == 1 else None)
+    if node_type not in types:
+        fault = "no 'type'" if node_type is None else f"the type '{node_type}'"
+        raise SchemaError(f"node {name!r} has {fault}. Set it to one of: {', '.join(types)}.")
+    spaces = schema.spaces()
+    columns = [column.name for column in (*spaces["node"], *spaces[f"type:{node_type}"])]
+    for key in values:
+        if key not in columns:
+            raise SchemaError(
+                f"node {name!r} has '{key}', which is no column of the type '{node_type}'."
+                f"{did_you_mean(str(key), columns)} It has: {', '.join(columns) or 'none'}."
+            )
+    return str(node_type)
+
+
+def _edge_kind(schema: Schema, edge: _Edge, is_directed: bool) -> str:
+    """The kind of an edge of networkx: "inputs", or the name of a relation."""
+    source, target, data = edge
+    relations = [relation.name for relation in schema.relations]
+    kinds = ["inputs", *relations]
+    possible = relations if not is_directed else kinds
+    kind = data.get("kind", possible[0] if len(possible) == 1 else None)
+    if kind is None or kind not in kinds:
+        fault = "no 'kind'" if kind is None else f"the kind '{kind}'"
+        raise SchemaError(
+            f"edge {source!r} - {target!r} has {fault}. Set it to one of: "
+            f"{', '.join(possible) or 'inputs, in a DiGraph'}."
+        )
+    if kind == "inputs" and not is_directed:
+        raise GraphError(
+            f"edge {source!r} - {target!r} is an input without a direction. Use a DiGraph, with "
+            "edges from the input to the node that reads it."
+        )
+    return str(kind)
+
+
+def _networkx_outputs(graph: nx.Graph, number: Mapping[Any, int]) -> list[int]:
+    outputs = graph.graph.get("outputs", list(graph.nodes))
+    for name in outputs:
+        if name not in number:
+            raise GraphError(f"output {name!r} is not a node of the graph. Name one of its nodes.")
+    return [number[name] for name in outputs]
 
 
 def _set_inputs(
-    builder: GraphBuilder, node: int, edges: list[tuple[int, int, dict[str, Any]]], arity: int
+    builder: GraphBuilder, number: Mapping[Any, int], name: Any, edges: list[_Edge], arity: int
 ) -> None:
-    """Inputs at their positions; a slot without an edge is absent."""
-    length = max([arity, *(position + 1 for position, _, _ in edges)])
+    """The inputs of one node at their positions; a slot without an edge is absent."""
+    positions: list[Any] = [data.get("position") for _, _, data in edges]
+    if all(position is None for position in positions):
+        positions = list(range(len(edges)))
+    is_place = [isinstance(place, int) and place >= 0 for place in positions]
+    if not all(is_place) or len(set(positions)) < len(positions):
+        raise GraphError(
+            f"the inputs of node {name!r} have the positions {positions}. Give each its own, from "
+            "0 on, or none to all of them."
+        )
+    length = max([arity, *(position + 1 for position in positions)])
     slots: list[int | None] = [None] * length
     names = {k for _, _, data in edges for k in data if k not in ("kind", "position")}
-    values: dict[str, list[Any]] = {name: [None] * length for name in names}
-    for position, source, data in edges:
-        slots[position] = source
-        for name in names:
-            values[name][position] = data.get(name)
-    builder.inputs(node, slots, **values)
+    values: dict[str, list[Any]] = {key: [None] * length for key in names}
+    for position, (source, _, data) in zip(positions, edges, strict=True):
+        slots[position] = number[source]
+        for key in names:
+            values[key][position] = data.get(key)
+    builder.inputs(number[name], slots, **values)
 
 
 def _add_edges(graph: Any, dag: TypedDAG, space: str, ptr: Tensor, index: Tensor) -> None:
