@@ -18,6 +18,7 @@ from effects.table import Rows
 from training.tiny_runs import MOLECULES, WORDS
 
 from graphfold.batching import POLICIES, Up
+from graphfold.batching.batch import plan_batch
 from graphfold.dag.compare import difference
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.splits.groups import scaffold_groups
@@ -260,7 +261,7 @@ def _(lab):
 
 @row.changes("data.stratify_by", "this label has its share in every part")
 def _(lab):
-    rows = "".join(f"{'C' * (i % 9 + 1)},{i},{int(i % 5 == 0)},{i % 2}\n" for i in range(60))
+    rows = "".join(f"{'C' * (i % 9 + 1)},{i},{int(i % 5 == 0)},{i % 2}\n" for i in range(300))
     path = lab.write("labels.csv", f"smiles,y,rare,half\n{rows}")
     given = {"adapter": "smiles", "target_columns": ["rare", "half"], "task": "classification"}
     for name, share in (("rare", 0.2), ("half", 0.5)):
@@ -328,6 +329,23 @@ def _(lab):
         (batch,) = made(lab, policy=policy, **options).loader("test", [Up()])
         calls[policy] = batch.schedule.report([Up()]).total.launches
     assert calls == {"auto": 4, "depth": 5, "agenda": 4, "critical_path": 4, "one_by_one": 8}
+
+
+@row.changes("data.share", "auto: where that changes nothing; true or false: always, or never")
+def _(lab):
+    place = "graphfold.datasets.loading.loader.plan_batch"
+    for share, dropout, wanted in (
+        ("auto", 0.3, {False, True}),  # in training it draws, and in evaluation it does not
+        ("auto", 0.0, {True}),
+        ("true", 0.0, {True}),
+        ("false", 0.0, {False}),
+    ):
+        with mock.patch(place, wraps=plan_batch) as plan:
+            lab.run_anew("trees", f"model.dropout={dropout}", f"data.share={share}")
+        assert {call.args[4] for call in plan.call_args_list} == wanted
+    words = [*lab.base("trees"), "model.dropout=0.3", "data.share=true"]
+    code, _, errors = lab.command("train", *words, f"hydra.run.dir={lab.folder}/shared")
+    assert (code, "drew random numbers" in errors) == (2, True)
 
 
 @row.changes("data.share", "true: equal nodes of a batch are computed once")

@@ -25,7 +25,9 @@ from graphfold.cli import main
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import ReadResult, read_records
 from graphfold.datasets.corpora.data_files import DataSource
+from graphfold.datasets.inspection.data_card import describe_target
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.layers.heads.plots import scatter_plots
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.train import make_learner
@@ -238,6 +240,19 @@ def read(path: Path, adapter: str, on_error: str = "raise", **options: Any) -> R
 def counts(dag: TypedDAG) -> dict[str, int]:
     """The number of nodes of each type."""
     return {t.name: n for t, n in zip(dag.schema.types, dag.num_nodes_by_type, strict=True)}
+
+
+def shown_units(dag: TypedDAG) -> dict[str, set[str | None]]:
+    """target -> the units that a data card and a picture of the report name."""
+    found: dict[str, set[str | None]] = {}
+    for column in dag.schema.graph_targets:
+        values = dag.graph_column(column.name)
+        card = describe_target(column, values)["unit"]
+        figure = scatter_plots([column], {column.name: (values, values)})
+        assert figure is not None
+        label = figure.axes[0].get_xlabel().removeprefix("measured").strip(" ()")
+        found[column.name] = {card, label or None}
+    return found
 
 
 def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:

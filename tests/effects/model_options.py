@@ -119,6 +119,26 @@ class Made:
         return found
 
 
+@row.changes(
+    ["smiles.extra_columns", "smiles.descriptors"],
+    "the head reads them, beside the states of atoms",
+)
+def _(lab, option):
+    options, name = {
+        "smiles.extra_columns": ({"extra_columns": ["z"]}, "z"),
+        "smiles.descriptors": ({"descriptors": ["torsions"], "fingerprint_size": 64}, "torsions"),
+    }[option]
+    made = Made(lab, "gcn", options, hidden_size=8)
+    batch = made.batch()
+    with torch.no_grad():
+        before = made.model.eval()(batch)
+        batch.dag.columns["graph"][name][0] += 1  # of one molecule alone
+        after = made.model(batch)
+    changed = (before != after).any(1).tolist()
+    assert changed == [True] + [False] * (len(changed) - 1)
+    assert len(changed) > 1
+
+
 # What all models have
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from effects.lab import counts, read
+from effects.lab import counts, read, shown_units
 from effects.table import Rows
 
 from graphfold.dag.compare import equal
@@ -277,10 +277,10 @@ def _(graphs):
             assert codes == [int("ab"[i % 2] == positive) for i in range(6)]
 
 
-@row.changes("json.unit", "the unit of the target, which answers and reports name")
+@row.changes("json.unit", "the unit of the target, which the report and the data card name")
 def _(graphs):
     dag = graphs("json", RECORDS, target="$.seconds", task="regression", unit="s")
-    assert dag.schema.graph_targets[0].unit == "s"
+    assert [*shown_units(dag).values()] == [{"s"}]
 
 
 @row.changes("json.ignore", "there is no node for such a place")
@@ -329,10 +329,10 @@ def _(graphs):
         assert dag.graph_column(dag.schema.graph_targets[0].name).tolist() == [value]
 
 
-@row.changes("plans.unit", "the unit of the target, which answers and reports name")
+@row.changes("plans.unit", "the unit of the target, which the report and the data card name")
 def _(graphs):
     dag = graphs("plans", json.dumps([PLAN]) + "\n", target="Execution Time", unit="ms")
-    assert dag.schema.graph_targets[0].unit == "ms"
+    assert [*shown_units(dag).values()] == [{"ms"}]
 
 
 # Python source

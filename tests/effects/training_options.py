@@ -208,13 +208,19 @@ def _(lab):
         )
         for method in ("none", "temperature", "isotonic")
     )
-    for calibrated in (tempered, isotonic):
-        before, after = (
-            [p["probabilities"]["yes"] for p in answers] for answers in (plain, calibrated)
-        )
-        assert before != after
-        order = np.argsort(before, kind="stable")
-        assert (np.diff(np.array(after)[order]) >= -1e-6).all()  # a monotone map
+    bare, *calibrated = (
+        np.array([p["probabilities"]["yes"] for p in answers])
+        for answers in (plain, tempered, isotonic)
+    )
+    for after in calibrated:
+        assert not np.allclose(bare, after)
+        order = np.argsort(bare, kind="stable")
+        assert (np.diff(after[order]) >= -1e-6).all()  # a monotone map
+    after, steps = calibrated
+    before, scaled = (np.log(p / (1 - p)) for p in (bare, after))
+    temperature = (before @ before) / (scaled @ before)
+    assert scaled * temperature == pytest.approx(before, rel=0.01)
+    assert len(np.unique(bare.round(6))) > len(np.unique(steps.round(6)))  # of a staircase
 
 
 @row.changes("calibration.level", "the probability that an interval holds the true value")
@@ -347,6 +353,27 @@ def _(lab):
     assert not same_bits(weighed.weights(), plain.weights())
 
 
+@row.changes("smiles.bounded_targets", "an error beyond a bound costs nothing, else its square")
+def _(lab):
+    cells = [f"{'><'[i % 2]}{i}" if i % 3 else str(i) for i in range(10)]
+    text = "".join(f"{s},{c}\n" for s, c in zip(MOLECULES, cells, strict=True))
+    path = lab.write("bounds.csv", f"smiles,y\n{text}")
+    words = (f"data.path={{train: {path}, val: {path}, test: {path}}}", "data.split=given")
+    run = lab.run("molecules", *words, "data.bounded_targets=true", "optimizer.lr=0")
+    wanted = np.array([float(cell.lstrip("<>")) for cell in cells])
+    error = np.array([p["prediction"] for p in run.predict(MOLECULES)]) - wanted
+    signs = [cell.rstrip("0123456789") for cell in cells]
+    beyond = [
+        (s == ">" and e > 0) or (s == "<" and e < 0) for s, e in zip(signs, error, strict=True)
+    ]
+    assert 0 < sum(beyond) < sum(map(bool, signs))
+    losses = np.where(beyond, 0, (error / wanted.std()) ** 2)
+    for loss in (run.epochs()[0]["train/loss"], run.metrics["val/loss"]):
+        assert loss == pytest.approx(losses.mean(), rel=1e-4)
+    exact = [e for sign, e in zip(signs, error, strict=True) if not sign]
+    assert run.metrics["val/mae"] == pytest.approx(np.abs(exact).mean(), rel=1e-4)
+
+
 # Optimizers and schedules
 
 
@@ -405,6 +432,35 @@ def rates(lab: Lab, *overrides: str, epochs: int = 4) -> list[float]:
         else:
             scheduler.step()
     return found
+
+
+#: Of the plateau: no epoch improves a metric by so much.
+NEVER_BETTER = ("+lr_scheduler.threshold=1e6", "+lr_scheduler.threshold_mode=abs")
+
+
+@row.changes(
+    [
+        *("lr_scheduler/constant.factor", "lr_scheduler/cosine.T_max", "lr_scheduler/step.gamma"),
+        "lr_scheduler/plateau.factor",
+    ],
+    "the rate of each epoch of a run, as metrics.csv has it",
+)
+def _(lab, option):
+    name = option.removeprefix("lr_scheduler/").partition(".")[0]
+    more, factors = {
+        "constant": (["lr_scheduler.factor=0.5"], [0.5, 0.5, 0.5]),
+        "cosine": ([], [1, 0.75, 0.25]),
+        "step": (["lr_scheduler.step_size=2", "lr_scheduler.gamma=0.1"], [1, 1, 0.1]),
+        "plateau": (
+            ["lr_scheduler.patience=0", "lr_scheduler.factor=0.1", *NEVER_BETTER],
+            [1, 1, 0.1],
+        ),
+    }[name]
+    rate = 1e-3
+    words = ("optimizer=sgd", f"optimizer.lr={rate}", "trainer.max_epochs=3")
+    run = lab.run("molecules", *words, f"lr_scheduler={name}", *more)
+    found = [epoch["lr"] / rate for epoch in run.epochs()]
+    assert found == pytest.approx(factors, rel=1e-4)
 
 
 @row.changes("lr_scheduler/constant.factor", "1.0 leaves the rate as the optimizer has it")

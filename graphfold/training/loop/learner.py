@@ -22,7 +22,11 @@ from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.stages import Stage
 from graphfold.training.loop.freezing import StagedModel
-from graphfold.training.loop.learning_rates import read_factors, refuse_lost_factors
+from graphfold.training.loop.learning_rates import (
+    rate_without_factors,
+    read_factors,
+    refuse_lost_factors,
+)
 from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_absent_rows
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.scoring.metrics import HeadMetrics, Metrics
@@ -62,6 +66,9 @@ class Learner(LightningModule):
         stages: what is frozen when; None for one stage in which nothing is.
         lr_factors: part of the model -> factor of its learning rate.
 
+    Attributes:
+        rate: the learning rate of the last whole epoch, without factors.
+
     Raises:
         ConfigError: if a stage freezes what is not there, or all there is, or a factor is given to
             what is not there.
@@ -96,6 +103,7 @@ class Learner(LightningModule):
         self.head_metrics = HeadMetrics.of(model.head, metrics, reduction)
         self.staged = StagedModel(model, stages or [Stage(1)])
         self.lr_factors = read_factors(model, lr_factors or {})
+        self.rate = 0.0
         self._told = ""  # of the stage
         self.metrics: Metrics = {}
         self._val_rows: list[tuple[int, EvalRows]] = []
@@ -224,6 +232,7 @@ class Learner(LightningModule):
         self._refuse_divergence()
         loss = self._over_processes(self._epoch_loss.item())
         self.log("train/loss", loss / self._epoch_count if self._epoch_count else float("nan"))
+        self.rate = rate_without_factors(self.trainer.optimizers[0], self.lr_factors)
         scheduler = self.lr_schedulers()
         assert not isinstance(scheduler, list)
         if isinstance(scheduler, ReduceLROnPlateau):

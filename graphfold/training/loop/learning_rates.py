@@ -47,6 +47,18 @@ def learning_rate(make: Callable[..., Optimizer]) -> float:
     return float(lr)
 
 
+def rate_without_factors(optimizer: Optimizer, factors: Mapping[nn.Parameter, float]) -> float:
+    """The learning rate of weights whose factor is 1.
+
+    Args:
+        optimizer: the optimizer, each of whose groups has one factor.
+        factors: weight -> factor; 1 where it has none.
+    """
+    rates = {factors.get(g["params"][0], 1.0): float(g["lr"]) for g in optimizer.param_groups}
+    largest = max(rates)
+    return rates[largest] / (largest or 1.0)
+
+
 def refuse_lost_factors(optimizer: Optimizer, before: list[float]) -> None:
     """Raises ConfigError if a schedule gave the groups other learning rates than factors of one.
 

@@ -124,10 +124,9 @@ class BestAndLast(CheckpointCallback):
         return [0.0, float(len(self.history)) if loss is None else -loss, 0.0]
 
     def _row(self, trainer: Trainer, learner: Learner) -> Metrics:
-        optimizer = trainer.optimizers[0]
         row: Metrics = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step}
         row["train/loss"] = float(trainer.callback_metrics["train/loss"])
-        row["lr"] = float(optimizer.param_groups[0]["lr"])
+        row["lr"] = learner.rate
         return row | learner.metrics
 
 

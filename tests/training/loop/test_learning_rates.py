@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,18 @@ def test_a_run_with_factors_resumes_as_if_unbroken(tmp_path: Path) -> None:
         if name.startswith("encoder."):
             assert torch.equal(weight, start[name]), name
     assert any(not torch.equal(first[name], start[name]) for name in first)
+
+
+@pytest.mark.parametrize("factors", ["{}", "{encoder: 0, head: 0.25}", "{encoder: 3}"])
+def test_metrics_csv_has_the_rate_of_its_epoch_without_factors(
+    factors: str, tmp_path: Path
+) -> None:
+    table = write_molecules(tmp_path / "m.csv")
+    own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "model=gcn"]
+    own += ["model.hidden_size=8", "model.fuse=false", "calibration.method=none"]
+    stages = "stages=[{epochs: 3}, {epochs: 2, lr: 0.002}]"
+    schedule = ["optimizer=sgd", "optimizer.lr=0.004", "lr_scheduler=step", "trainer.max_epochs=5"]
+    schedule += ["lr_scheduler.step_size=1", "lr_scheduler.gamma=0.5"]
+    folder = train(tmp_path / "run", *own, *schedule, stages, f"lr_factors={factors}")
+    rows = csv.DictReader((folder / "metrics.csv").read_text().splitlines())
+    assert [float(row["lr"]) for row in rows] == pytest.approx([0.004, 0.002, 0.001, 0.002, 0.001])
