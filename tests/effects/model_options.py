@@ -423,6 +423,10 @@ def _(lab):
         counts.append(batch.batch().computed.dag.num_nodes_by_type[-1])
     dag = batch.batch().dag
     assert counts[0] == len(dag.relations["bond"].index) // 2 < counts[1]
+    for distance in (1, 3):
+        pairs = {"relation": "bond", "distance": distance}
+        made = Made(lab, "weave", hidden_size=8, depth=2, pairs=pairs)  # to the pair, and back
+        assert reached(made, "CCOCCCNC") == [place <= distance for place in range(8)]
 
 
 @row.changes("GraphModel.passes", "what is done with the graphs, in order")

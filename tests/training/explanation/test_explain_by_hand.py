@@ -1,12 +1,14 @@
-"""Contributions as they are written, against a formula: a bag of atoms with a small head.
+"""Contributions as they are written, against a formula: a bag of nodes with a small head.
 
-Its prediction is f(Σ x_v), x_v being the vector of an atom, so every method is a line of autograd.
+Its prediction is f(Σ x_v), x_v being the vector of an atom or a word, so every method is a line of
+autograd.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from training.tiny_runs import MOLECULES, run, train
+from training.tiny_runs import MOLECULES, bracket_tree, run, train
 
 import graphfold
 from graphfold.datasets.adapter import read_records
@@ -43,26 +45,29 @@ class Bag:
         found = Checkpoint.load(self.folder / "checkpoints" / "best.ckpt").state_dict
         return {name: value.double() for name, value in found.items()}
 
-    def vectors(self, smiles: str) -> Tensor:
-        """[num_atoms, width] the sum of the embeddings of the features of each atom."""
+    def vectors(self, text: str) -> Tensor:
+        """[num_nodes, width] the sum of the embeddings of the features of each atom, or word."""
         predictor = graphfold.load(self.folder)
-        record = predictor.adapter.record_of(smiles)
+        record = predictor.adapter.record_of(text)
         read = read_records(predictor.adapter, Path(), [record], "raise").dag
         dag = predictor.trained.spec.encode(read)
-        table, start, total = self.weights["encoder.encoders.atom.table"], 0, 0.0
-        for column in dag.schema.types[0].features:
+        kind = dag.schema.types[0]
+        table, start, total = self.weights[f"encoder.encoders.{kind.name}.table"], 0, 0.0
+        for column in kind.features:
             assert column.size is not None
-            total = total + table[start + dag.columns["type:atom"][column.name].long()]
+            total = total + table[start + dag.features(kind.name)[column.name].long()]
             start += column.size + 1  # one is for missing codes
         assert start == len(table)
         assert isinstance(total, Tensor)
         return total
 
     def raw(self, x: Tensor) -> Tensor:
-        """[num_outputs] of the head, for the vectors of a molecule."""
-        w = self.weights
-        (cell,) = (n.removesuffix(".bias") for n in w if n.startswith("network") and "bias" in n)
-        h = (x @ w[f"{cell}.from_x.weight"].T + w[f"{cell}.bias"]).sum(0)
+        """[num_outputs] of the head, for the vectors of a molecule or of a binary tree."""
+        w, of_x = self.weights, ".from_x.weight"
+        (cell,) = (name.removesuffix(of_x) for name in w if name.endswith(of_x))
+        h = (x @ w[cell + of_x].T + w[f"{cell}.bias"]).sum(0)
+        if cell == "network.cells.0.word.0":  # a phrase is above every two of words and phrases
+            h = h + (len(x) - 1) * w["network.cells.0.phrase.0.bias"]
         hidden = (w["head.layers.1.weight"] @ h + w["head.layers.1.bias"]).relu()
         return w["head.layers.4.weight"] @ hidden + w["head.layers.4.bias"]
 
@@ -205,3 +210,37 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
         want = made.contributions("integrated", made.vectors(smiles), 0)[:, 0]
         slack = 0.02 * float(want.abs().sum()) + 1e-5
         torch.testing.assert_close(torch.tensor(atoms).double(), want, rtol=1e-4, atol=slack)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_contributions_of_words_are_those_of_the_formula(method: str, trees: Bag) -> None:
+    out, largest = trees.folder / f"{method}.jsonl", 0.0
+    path = trees.folder.parent / "trees.txt"
+    assert run("predict", trees.folder, path, "--output", out, "--explain", method) == 0
+    texts = path.read_text().splitlines()[:8]
+    for text, line in zip(texts, out.read_text().splitlines(), strict=False):
+        told, x = json.loads(line), trees.vectors(text)
+        chosen = trees.classes.index(str(told["prediction"]))
+        want = trees.contributions(method, x, chosen).flatten()
+        found = torch.tensor([unit["contribution"] for unit in told["contributions"]]).double()
+        slack = 0.02 * float(want.abs().sum()) if method == "integrated" else 0.0
+        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5 + slack)
+        base = float(trees.numbers(torch.zeros_like(x), chosen))
+        assert told["base"] == pytest.approx(base, abs=1e-5)
+        largest = max(largest, float(want.abs().max()))
+    assert largest > 0.01
+
+
+@pytest.fixture(scope="module")
+def trees(home: Path) -> Bag:
+    """A bag of words for every node of a tree, five classes."""
+    rng = random.Random(1)
+    (home / "trees.txt").write_text("".join(f"{bracket_tree(rng)}\n" for _ in range(40)))
+    folder = train(
+        home / "trees", "data=brackets", "model=bag", f"data.path={home}/trees.txt",
+        "data.num_classes=5", "model.hidden_size=6", "+model.head.hidden_size=5",
+        "model.cells.0._every_.subtree=true", "model.readout._target_=graphfold.layers.NodeReadout",
+        "trainer.max_epochs=4", "optimizer.lr=0.05", "data.batch_size=8", "model.fuse=false",
+        "monitor=val/loss",
+    )  # fmt: skip
+    return Bag(folder, ("label",), tuple("01234"))
