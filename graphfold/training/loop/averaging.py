@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor, nn
@@ -55,6 +56,16 @@ class AverageWeights(WeightAveraging):
         if moving[0]:
             move_towards(*moving, share)
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Makes the mean, in single precision at least: in less, small steps would be lost."""
+        super().setup(trainer, pl_module, stage)
+        if stage != "fit":
+            return
+        assert self._average_model is not None
+        for mean in _tensors(self._average_model.module):
+            if mean.is_floating_point():
+                mean.data = mean.data.to(torch.promote_types(mean.dtype, torch.float32))
+
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Finds means and weights once: that takes longer than to move the means."""
         assert self._average_model is not None
@@ -67,7 +78,7 @@ class AverageWeights(WeightAveraging):
         if not self._average_model.n_averaged:
             super().on_train_batch_end(trainer, pl_module, *rest)
         elif trainer.global_step > self._latest_update_step:
-            weights = map(Tensor.to, self._weights, (mean.device for mean in self._means))
+            weights = map(Tensor.to, self._weights, self._means)
             self.add(self._means, list(weights), self._average_model.n_averaged)
             self._average_model.n_averaged += 1
             self._latest_update_step = trainer.global_step
@@ -75,7 +86,11 @@ class AverageWeights(WeightAveraging):
 
 def _numbers(module: nn.Module) -> list[Tensor]:
     """All parameters and buffers, as tensors that share their memory."""
-    return [tensor.detach() for tensor in chain(module.parameters(), module.buffers())]
+    return [tensor.detach() for tensor in _tensors(module)]
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    return chain(module.parameters(), module.buffers())
 
 
 @contextmanager

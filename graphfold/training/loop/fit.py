@@ -30,6 +30,7 @@ from graphfold.training.config.instantiate import find_target, instantiate
 from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.progress import ProgressLine
 from graphfold.training.loop.sharing import choose_sharing
+from graphfold.training.process.precision import parameter_dtype
 from graphfold.training.process.process import keep_memory
 from graphfold.training.process.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.process.ranks import trainer_settings
@@ -69,6 +70,8 @@ def fit(
     """
     for part in PARTS:  # refuses, here and not in a process of its own, too many devices
         data.loader(part, learner.model.passes, "depth", world_size=config["trainer"]["devices"])
+    # Lightning does so, too, but after callbacks have copied the model and last.ckpt has been read.
+    learner.to(parameter_dtype(config["trainer"]))
     keeper = BestAndLast(folder, learner.monitor, learner.mode)
     callbacks: list[Callback] = [
         ProgressLine(),

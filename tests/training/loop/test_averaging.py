@@ -50,3 +50,18 @@ def test_a_run_validates_and_keeps_the_mean(tmp_path: Path) -> None:
     assert run("train", f"resume={mean}", "trainer.max_epochs=3") == 0
     whole = train(tmp_path / "whole", *own, "callbacks=average", "trainer.max_epochs=3")
     assert read_json(mean / "metrics.json") == read_json(whole / "metrics.json")
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_the_mean_of_weights_in_another_precision(tmp_path: Path, precision: str) -> None:
+    """It has the digits of the weights, and those of single precision at least; and resumes."""
+    own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
+    own += [f"data.root={write_corpora(tmp_path / 'corpora')}", f"trainer.precision={precision}"]
+    own += ["callbacks=average", "monitor=val/loss"]
+    once = train(tmp_path / "once", *own, "trainer.max_epochs=1")
+    state = torch.load(once / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    digits = torch.float64 if precision == "64-true" else torch.float32
+    assert {value.dtype for value in state.values() if value.is_floating_point()} == {digits}
+    assert run("train", f"resume={once}", "trainer.max_epochs=2") == 0
+    whole = train(tmp_path / "whole", *own, "trainer.max_epochs=2")
+    assert read_json(once / "metrics.json") == read_json(whole / "metrics.json")
