@@ -12,10 +12,15 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Self = TypeVar("Self")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class NotInTorch(RuntimeError):
@@ -198,3 +203,36 @@ def move_towards(tensors: Sequence[Any], others: Sequence[Any], share: float) ->
         return
     for tensor, other in zip(tensors, others, strict=True):
         tensor.lerp_(other, share)
+
+
+def uncompiled(
+    forward: Callable[Concatenate[Self, P], R],
+) -> Callable[Concatenate[Self, P], R]:
+    """A forward that `torch.compile` runs as it is, with all that it calls.
+
+    The engine compiles cells by itself; its plans differ from batch to batch, so that torch would
+    trace them anew for each. `torch.compiler.disable` imports torch's compiler, which takes
+    seconds, so it is called only where somebody has imported that.
+    """
+
+    @functools.wraps(forward)
+    def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if "torch._dynamo" not in sys.modules:
+            return forward(self, *args, **kwargs)
+        import torch
+
+        disable: Callable[..., Any] = torch.compiler.disable
+        result: R = disable(forward)(self, *args, **kwargs)
+        return result
+
+    return run
+
+
+def refuse_script(module: Any) -> Any:
+    """Refuses `torch.jit.script`, which calls it by the name `__prepare_scriptable__`."""
+    from graphfold.errors import EngineError
+
+    raise EngineError(
+        f"{type(module).__name__} cannot be a script of torch.jit: its computation differs for "
+        "every batch. Use it as it is; the engine compiles its cells."
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn
 
+from graphfold._torch import refuse_script
 from graphfold.errors import ConfigError, add_note
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Cell(nn.Module, ABC):
     reads: tuple[str, ...] | None = None
     _types: tuple[str, ...] = ()  # the node types that a network gives it; for messages
 
+    __prepare_scriptable__ = refuse_script
+
     def __call__(self, x: NodeInput, children: Children) -> State:
         """Calls `forward`; what it raises gets a note of the cell, the type and the shapes."""
         try:
@@ -46,7 +49,10 @@ class Cell(nn.Module, ABC):
             raise
         return state
 
-    def before(self, x: NodeInput) -> NodeInput:
+    # A cell decides what `x` is, one tensor or several by name: the annotations of its own methods
+    # say it, so those of this class leave it open to type checkers.
+
+    def before(self, x: Any) -> Any:
         """Computes what needs no children, such as the projection of the features.
 
         Random masks are drawn here: all nodes are present in node order, so the draw does not
@@ -70,7 +76,7 @@ class Cell(nn.Module, ABC):
         """
         return edge
 
-    def initial(self, x: NodeInput) -> State:
+    def initial(self, x: Any) -> State:
         """The fields before the first round; only rounds of message passing call it.
 
         Shape:
@@ -86,7 +92,7 @@ class Cell(nn.Module, ABC):
         )
 
     @abstractmethod
-    def forward(self, x: NodeInput, children: Children) -> State:
+    def forward(self, x: Any, children: Children) -> State:
         """The state of the nodes of one group, from their input and their children.
 
         Shape:

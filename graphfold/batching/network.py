@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import check_cells, check_reads
@@ -85,6 +87,18 @@ class Network(nn.Module):
             {name: nn.Parameter(torch.zeros(w)) for name, w in self._absent_widths.items()}
         )
 
+    if TYPE_CHECKING:  # torch's own says Any
+
+        def __call__(
+            self,
+            batch: Batch,
+            x: Mapping[str, NodeInput],
+            shared: Mapping[str, Tensor] | None = None,
+        ) -> States: ...
+
+    __prepare_scriptable__ = refuse_script
+
+    @uncompiled
     def forward(
         self,
         batch: Batch,

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
+from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching import Batch, Pass, States
 from graphfold.batching.batch import plan_batch
 from graphfold.batching.native.linear import NativeLinear
@@ -69,6 +70,9 @@ class Model(nn.Module, ABC):
         lowered = None if self.lowering is None else self.lowering(dag, 0)
         return plan_batch(dag, lowered, self.passes, policy, share)
 
+    __prepare_scriptable__ = refuse_script
+
+    @uncompiled
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs."""
         states = self.states(batch)

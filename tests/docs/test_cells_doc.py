@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import torch
 
+import graphfold
 from graphfold.batching import Children
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cells.md").read_text(encoding="utf-8")
@@ -31,3 +36,25 @@ def test_everything_in_the_table_exists():
     names = re.findall(r"children\.(\w+)", PAGE)
     attributes = {"edge", "shared", "parent", "ptr"}  # set by __init__
     assert set(names) - attributes <= set(dir(Children))
+
+
+@pytest.mark.slow  # mypy reads torch anew
+def test_the_blocks_pass_mypy_strict_and_a_network_gives_states(tmp_path):
+    package = Path(graphfold.__file__).parent
+    assert (package / "py.typed").exists()
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "graphfold").symlink_to(package)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    page = tmp_path / "cells_page.py"
+    page.write_text("\n".join([*blocks, "reveal_type(network(batch, x))\n"]), encoding="utf-8")
+    options = ["--strict", "--follow-imports=silent", "--config-file=", "--cache-dir=cache"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, page.name],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(tmp_path / "packages"), "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    revealed, last = done.stdout.strip().splitlines()[-2:]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'Revealed type is "graphfold.batching.states.States"' in revealed, last

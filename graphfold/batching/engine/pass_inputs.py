@@ -119,7 +119,7 @@ def check_rows(values: NodeInput, num_rows: int, owner: Cell | str, what: str, r
 
 def call_before(cell: Cell, x: NodeInput, num_rows: int) -> NodeInput:
     """The result of `Cell.before`, [num_rows, ...]; raises ShapeError if it has other rows."""
-    found = cell.before(x)
+    found: NodeInput = cell.before(x)
     check_rows(found, num_rows, cell, "what {owner}.before returns", AS_MANY)
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
 from graphfold.batching.engine.refusals import refuse_random
 from graphfold.blocks.block import convert_to_block
@@ -89,6 +90,9 @@ class CompiledModel(nn.Module):
         self._network: list[Network] = []
         self._checked: set[tuple[Cell, bool]] = set()  # see _check_cell
 
+    __prepare_scriptable__ = refuse_script
+
+    @uncompiled
     def forward(self, examples: Iterable[Any] | Batch) -> Any:
         """The output of the root; see `Result.output`.
 
