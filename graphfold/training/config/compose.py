@@ -25,6 +25,7 @@ from graphfold.errors import ConfigError
 from graphfold.training.config.check_config import check_config, check_whole, flatten
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.overrides import (
+    WITHOUT_PARTS,
     Groups,
     add_adapter_options,
     check_keys,
@@ -143,6 +144,8 @@ def as_experiment(
             for group, option in whole.hydra.runtime.choices.items()
             if "/" not in group and group != "experiment" and option is not None
         }
+        # Hydra does not tell which files were joined; what they hold are differences to no part.
+        chosen = {**WITHOUT_PARTS, **chosen}
         words = [f"{group}={option}" for group, option in chosen.items()]
         own, plain = (
             OmegaConf.to_container(_job(config), resolve=False)

@@ -25,6 +25,10 @@ _HOW = (
     "\"data.target_columns=['a, b','c (d)']\"."
 )
 
+#: The config groups of named parts, each with the file that has none. Of these groups several
+#: files may be joined: callbacks=[average,early_stopping].
+WITHOUT_PARTS = {"callbacks": "default", "logger": "none"}
+
 
 def parse_overrides(words: Sequence[str], loader: ConfigLoader | None = None) -> list[Override]:
     """The overrides in Hydra's grammar.
@@ -106,13 +110,15 @@ def check_options(overrides: Sequence[Override], groups: Groups) -> None:
     for override in overrides:
         group, value = override.key_or_group, override.value()
         options = groups.options(group)
-        if value in options or (override.is_delete() and value is None):
+        if override.is_delete() and value is None:
             continue
-        raise ConfigError(
-            f"no {group} '{value}'.{did_you_mean(str(value), options)} There are: "
-            f"{', '.join(name for name in options if not name.startswith('_'))}.",
-            override=override.input_line,
-        )
+        for choice in value if isinstance(value, list) and group in WITHOUT_PARTS else [value]:
+            if choice not in options:
+                raise ConfigError(
+                    f"no {group} '{choice}'.{did_you_mean(str(choice), options)} There are: "
+                    f"{', '.join(name for name in options if not name.startswith('_'))}.",
+                    override=override.input_line,
+                )
 
 
 def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequence[str]) -> None:
@@ -147,7 +153,7 @@ def check_sections(overrides: Sequence[Override], config: DictConfig, groups: Gr
     for override in overrides:
         key = override.key_or_group
         group, _, name = key.partition(".")
-        is_part = group in ("callbacks", "logger") and name and "." not in name
+        is_part = group in WITHOUT_PARTS and name and "." not in name
         value = None if override.is_delete() else override.value()
         if value is None or isinstance(value, dict) or not (is_part or key in sections):
             continue

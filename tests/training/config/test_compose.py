@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.compose import compose, split_sweep
+from graphfold.training.config.compose import as_experiment, compose, split_sweep
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.model import shared_keys
 from graphfold.training.config.overrides import parse_settings, suggest_key
@@ -175,3 +175,63 @@ def test_no_value_is_taken_out_of_a_list() -> None:
         compose(["data=conllu", "data.path=x", "~data.features.0"])
     with pytest.raises(ConfigError, match=r"Write the whole list, model.cells=\[...\]"):
         compose(["~model.cells.0"])
+
+
+WITH_BATCH_NORM = sorted(
+    path.stem
+    for path in (config_folder() / "model").glob("*.yaml")
+    if "norm: batch" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("model", WITH_BATCH_NORM)
+def test_models_with_batch_norm_are_judged_by_averaged_weights(model: str) -> None:
+    """Else validation error rises up to threefold from one epoch to the next, and falls again."""
+    own = ["data=esol", f"model={model}"]
+    averaged = compose(own).config
+    assert averaged["callbacks"]["average"]["decay"] == 0.999
+    plain = compose([*own, "callbacks=default"]).config
+    assert plain["callbacks"] == {"early_stopping": None}
+    assert plain["model"] == averaged["model"]
+
+
+def test_which_models_have_batch_norm() -> None:
+    assert {"gcn", "gin", "gine", "gat", "gatv2", "pna"} <= {*WITH_BATCH_NORM}
+    assert {"fingerprint", "fragments"} <= {*WITH_BATCH_NORM}
+
+
+@pytest.mark.parametrize("names", ["average,early_stopping", "early_stopping,average"])
+def test_files_of_callbacks_are_joined(names: str) -> None:
+    found = compose(["data=esol", f"callbacks=[{names}]"]).config["callbacks"]
+    each = (compose(["data=esol", f"callbacks={name}"]).config["callbacks"] for name in ALONE)
+    assert found == {name: part[name] for name, part in zip(ALONE, each, strict=True)}
+
+
+ALONE = ("average", "early_stopping")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("callbacks=[average,early_stoping]", "no callbacks 'early_stoping'. Did you mean 'early_"),
+        ("optimizer=[adam,sgd]", r"no optimizer '\['adam', 'sgd'\]'"),
+    ],
+)
+def test_files_that_cannot_be_joined(words: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compose(["data=esol", words])
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "logger"), [("[average,early_stopping]", "[none]"), ("[default]", "default")]
+)
+def test_joined_files_are_kept_in_an_experiment(
+    callbacks: str, logger: str, tmp_path: Path
+) -> None:
+    """As `tune` writes one for the best trial, here of a model that chooses callbacks itself."""
+    words = ["data=esol", "model=gcn", f"callbacks={callbacks}", f"logger={logger}"]
+    (tmp_path / "experiment").mkdir()
+    best = OmegaConf.to_yaml(as_experiment(words))
+    (tmp_path / "experiment" / "best.yaml").write_text(f"# @package _global_\n{best}")
+    found = compose(["experiment=best"], tmp_path).config
+    assert found == compose(words).config
