@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -212,15 +211,15 @@ def uncompiled(
 
     The engine compiles cells by itself; its plans differ from batch to batch, so that torch would
     trace them anew for each. `torch.compiler.disable` imports torch's compiler, which takes
-    seconds, so it is called only where somebody has imported that.
+    seconds, and wraps the forward, so it is called only while torch compiles.
     """
 
     @functools.wraps(forward)
     def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if "torch._dynamo" not in sys.modules:
-            return forward(self, *args, **kwargs)
         import torch
 
+        if not torch.compiler.is_compiling():
+            return forward(self, *args, **kwargs)
         disable: Callable[..., Any] = torch.compiler.disable
         result: R = disable(forward)(self, *args, **kwargs)
         return result
