@@ -436,7 +436,7 @@ def _set_inputs(
     if not all(is_place) or len(set(positions)) < len(positions):
         raise GraphError(
             f"the inputs of node {name!r} have the positions {positions}. Give each its own, from "
-            "0 on, or none to all of them."
+            "0 on, or give none of them one."
         )
     length = max([arity, *(position + 1 for position in positions)])
     slots: list[int | None] = [None] * length
