@@ -19,5 +19,9 @@ trap 'rm -rf "$cache"' EXIT
 CC="$compiler -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 # Python and torch keep memory until they end: leaks are not looked for.
 export CC XDG_CACHE_HOME="$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+# Built before the tests: the process that builds a library knows it by a name that is gone, and a
+# sanitizer could not find the lines.
+build='import torch; from graphfold.batching.native.library import load; load(torch.float32); load(torch.float64)'
+LD_PRELOAD=$runtime .venv/bin/python -c "$build"
 # What a sanitizer prints goes to the terminal, not to a file of pytest's, as the process ends then.
 LD_PRELOAD=$runtime .venv/bin/python -m pytest --capture=sys "$@"
