@@ -179,7 +179,7 @@ static void sum_some_terms(const product_sums *p, int64_t row, int64_t share) {
       real *to = p->total + at * num_columns + column;
       const tile t = {panels, panel_size, panels + LANES, panel_size, LANES, to, num_columns,
                       smaller(MAX_ROWS, p->left_columns - at), num_here,
-                      {row > 0 ? to : NULL, num_columns}};
+                      {.added = row > 0 ? to : NULL, .stride = num_columns}};
       if (p->strips == NULL) sum_columns(&t, rows + at, p->left_stride, num_terms);
       else sum_columns(&t, p->strips + at / MAX_ROWS * p->strip_size, MAX_ROWS, num_terms);
     }

@@ -59,7 +59,7 @@ static void multiply_only(const block *b, const instruction *i) {
 }
 
 static void multiply_add(const block *b, const instruction *i) {
-  multiply_block(b, i, (end_of_tile){find(b, &i->in[2]), i->in[2].row});
+  multiply_block(b, i, (end_of_tile){.added = find(b, &i->in[2]), .stride = i->in[2].row});
 }
 
 static void multiply_relu(const block *b, const instruction *i) {
