@@ -143,6 +143,8 @@ def describe(
 
 def _numbers_within_graphs(dag: TypedDAG, nodes: Tensor) -> dict[int, frozenset[int]]:
     """graph -> the numbers, within it, of its nodes that are chosen, where there are any."""
+    if not nodes.any():
+        return {}
     chosen = nodes.nonzero().view(-1)
     graphs = dag.batch[chosen]
     numbers: dict[int, set[int]] = {}
