@@ -168,7 +168,8 @@ def to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
         if array.shape != (len(rows), *column.shape):
             raise ValueError(f"its values have the shape {list(array.shape[1:])}")
         tensor = torch.as_tensor(array, dtype=column.torch_dtype)
-        if not tensor.is_floating_point() and (tensor.numpy() != array).any():
+        is_changed = not tensor.is_floating_point() and tensor.numpy().dtype != array.dtype
+        if is_changed and (tensor.numpy() != array).any():
             raise ValueError(f"of {array.dtype}, it would hold other numbers")
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise SchemaError(

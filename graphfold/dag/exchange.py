@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphfold.dag.assemble import to_tensor
 from graphfold.dag.builder import GraphBuilder
-from graphfold.dag.depth import compute_depth
+from graphfold.dag.depth import compute_depth, run_numbers
 from graphfold.dag.schema import MISSING, Column, Schema
 from graphfold.dag.typed_dag import Relation, TypedDAG, pointers
 from graphfold.dag.validate import validate
@@ -131,9 +131,8 @@ def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
             "PyTorch Geometric's Data cannot hold an absent slot of inputs. Use to_networkx, which "
             "keeps it."
         )
-    target = torch.repeat_interleave(torch.arange(dag.num_nodes), ptr.diff())
     return Data(
-        edge_index=torch.stack([source, target]),
+        edge_index=torch.stack([source, torch.from_numpy(run_numbers(ptr.numpy()))]),
         num_nodes=dag.num_nodes,
         batch=dag.batch,
         depth=dag.depth,
@@ -169,7 +168,7 @@ def from_pyg(
     """
     _require_data(data)
     attributes = _attributes(schema, relation)
-    _refuse_unread(data, attributes, schema, ignore)
+    _refuse_unread(data, attributes, ignore)
     num_nodes = _num_nodes(data)
     batch, num_graphs = _graphs(data, num_nodes)
     source, target, order = _sorted_edges(data, num_nodes)
@@ -185,17 +184,13 @@ def from_pyg(
         space: {column.name: to_tensor(space, column, []) for column in own}
         for space, own in schema.spaces().items()
     }
-    edge_space = "inputs" if relation is None else f"relation:{relation}"
+    edge_space = _edge_space(relation)
     for key, (space, column) in attributes.items():
         count = {edge_space: len(source), "graph": num_graphs}.get(space, num_nodes)
         rows = _column(data, key, space, column, count)
         columns[space][column.name] = rows[order] if space == edge_space else rows
     outputs = _rows_of(data, "output_index", (None,), torch.arange(num_nodes))
     _require_nodes("output_index", outputs, num_nodes)
-    numbered = torch.zeros(num_graphs, 3, dtype=torch.int64)
-    numbered[:, 2] = torch.arange(num_graphs)
-    origin = _rows_of(data, "origin", (num_graphs, 3), numbered).clone()
-    origin[:, 0] = 0  # the names of the files are not in a Data
     dag = TypedDAG(
         schema=schema,
         op_type=torch.zeros(num_nodes, dtype=torch.int64),
@@ -207,7 +202,7 @@ def from_pyg(
         output_ptr=pointers(torch.bincount(batch[outputs], minlength=num_graphs)),
         output_index=outputs[torch.argsort(batch[outputs], stable=True)],
         span=_rows_of(data, "span", (num_nodes, 2), torch.full((num_nodes, 2), -1)),
-        origin=origin,
+        origin=_origin(data, num_graphs),
         columns=columns,
         relations=relations,
         files=("",),
@@ -240,9 +235,9 @@ def _attributes(schema: Schema, relation: str | None) -> dict[str, tuple[str, Co
             f"PyTorch Geometric's Data holds one node type, but the schema has "
             f"{len(schema.types)}. Use to_networkx, which keeps them."
         )
-    edge_space = "inputs"
     if relation is not None:
-        edge_space = f"relation:{schema.relation(relation).name}"
+        schema.relation(relation)  # refuses an unknown one
+    edge_space = _edge_space(relation)
     attributes: dict[str, tuple[str, Column]] = {}
     spaces = schema.spaces()
     for space in (f"type:{schema.types[0].name}", "node", "graph", edge_space):
@@ -262,6 +257,10 @@ def _attributes(schema: Schema, relation: str | None) -> dict[str, tuple[str, Co
     return attributes
 
 
+def _edge_space(relation: str | None) -> str:
+    return "inputs" if relation is None else f"relation:{relation}"
+
+
 def _require_data(data: object) -> None:
     from torch_geometric.data import Data
 
@@ -273,9 +272,7 @@ def _require_data(data: object) -> None:
     raise SchemaError(f"from_pyg takes a Data or a Batch, not a {type(data).__name__}. {remedy}")
 
 
-def _refuse_unread(
-    data: Data, attributes: Mapping[str, Any], schema: Schema, ignore: Sequence[str]
-) -> None:
+def _refuse_unread(data: Data, attributes: Mapping[str, Any], ignore: Sequence[str]) -> None:
     """Raises if a `Data` has an attribute that nothing reads: none is lost without a word."""
     known = {*attributes, *_OWN_ATTRIBUTES, *([ignore] if isinstance(ignore, str) else ignore)}
     unread = sorted({*data.keys()} - known)
@@ -311,6 +308,15 @@ def _graphs(data: Data, num_nodes: int) -> tuple[Tensor, int]:
             f"{named}. Number them from 0."
         )
     return batch, int(named)
+
+
+def _origin(data: Data, num_graphs: int) -> Tensor:
+    """[num_graphs, 3] where each graph comes from; the names of the files are not in a `Data`."""
+    numbered = torch.zeros(num_graphs, 3, dtype=torch.int64)
+    numbered[:, 2] = torch.arange(num_graphs)
+    origin = _rows_of(data, "origin", (num_graphs, 3), numbered).clone()
+    origin[:, 0] = 0
+    return origin
 
 
 def _sorted_edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -451,7 +457,7 @@ def _set_inputs(
 
 def _add_edges(graph: Any, dag: TypedDAG, space: str, ptr: Tensor, index: Tensor) -> None:
     kind = space.split(":", 1)[-1]
-    target = torch.repeat_interleave(torch.arange(dag.num_nodes), ptr.diff())
+    target = torch.from_numpy(run_numbers(ptr.numpy()))
     position = torch.arange(len(index)) - ptr[target]
     for row, (s, t, p) in enumerate(
         zip(index.tolist(), target.tolist(), position.tolist(), strict=True)

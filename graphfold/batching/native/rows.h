@@ -34,10 +34,6 @@ static void run_elementwise(const block *b, const instruction *i, elementwise ru
       find(b, &i->in[1]), i->in[1].step[2], find(b, &i->in[2]), i->in[2].step[2]);
 }
 
-static inline void copy_row(real *to, const real *from, int64_t n) {
-  copy(to, from, n);
-}
-
 static inline void add_row(real *to, const real *from, int64_t n) {
   SIMD for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
@@ -77,7 +73,7 @@ static void gather(const block *b, const instruction *i) {
   const real *from = find(b, &i->in[0]);
   real *to = find(b, &i->out);
   for (int64_t e = 0; e < count; e++)
-    copy_row(to + e * i->out.row, from + row[e] * i->in[0].row, n);
+    copy(to + e * i->out.row, from + row[e] * i->in[0].row, n);
 }
 
 /* Node: the sum over its edges of the rows of in[0] that they read, or that are theirs without `row`;
@@ -113,7 +109,7 @@ static void max_edges(const block *b, const instruction *i) {
   EACH_NODE(b, node) {
     real *to = find(b, &i->out) + node * i->out.row;
     if (begin == end) clear(to, n);
-    else copy_row(to, from + begin * i->in[0].row, n);
+    else copy(to, from + begin * i->in[0].row, n);
     for (int64_t e = begin + 1; e < end; e++)
       run_accumulate_max(n, to, 1, from + e * i->in[0].row, 1, NULL, 0, NULL, 0);
   }
