@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphfold.training.from_python import train as train
-    from graphfold.training.prediction.predictor import load as load
+    from graphfold.from_python import train as train
+    from graphfold.inference.predictor import load as load
     from graphfold.training.process.process import keep_memory as keep_memory
 
 __all__ = ["__version__", "keep_memory", "load", "train"]
 
 _PLACES = {
     "keep_memory": "graphfold.training.process.process",
-    "load": "graphfold.training.prediction.predictor",
-    "train": "graphfold.training.from_python",
+    "load": "graphfold.inference.predictor",
+    "train": "graphfold.from_python",
 }
 
 

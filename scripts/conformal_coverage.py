@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 from graphfold.files import write_json
+from graphfold.recipe import train
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.train import train
 from graphfold.training.run.run_folder import RunFolder
 
 #: Overrides of a quick model, and of the two ways to intervals.

@@ -30,10 +30,15 @@ RANKS = {
     "layers": 3,
     "blocks": 4,
     "training": 5,
-    "bench": 6,
-    "commands": 7,
-    "cli": 8,
-    "__main__": 9,
+    "inference": 6,
+    "reports": 7,
+    "recipe": 8,
+    "from_python": 9,
+    "studies": 9,
+    "bench": 9,
+    "commands": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 
 #: The same within `batching`; what is not here stands above them all.
@@ -50,9 +55,9 @@ BATCHING_RANKS = {
 #: The only parts that may import a library; a path stands for a file or a folder.
 HOMES = {
     "rdkit": ("datasets/molecules", "datasets/adapters/smiles.py", "datasets/corpora/chembl.py"),
-    "lightning": ("training",),
-    "hydra": ("training",),
-    "omegaconf": ("training",),
+    "lightning": ("training", "recipe.py", "from_python.py", "studies"),
+    "hydra": ("training", "studies"),
+    "omegaconf": ("training", "studies"),
     "torch_scatter": ("batching",),
     "transformers": ("datasets/words/encoder_folder.py",),
     "torch_geometric": ("dag/exchange.py", "bench"),

@@ -23,8 +23,8 @@ from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
 from graphfold.training.config.compose import compose
+from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.sharing import choose_sharing
-from graphfold.training.loop.train import make_learner
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draws every record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.training.drawing.draw import draw_command
+        from graphfold.inference.drawing.draw import draw_command
 
     return draw_command(args)

@@ -42,6 +42,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the metrics; writes them with --json."""
     with loading():
-        from graphfold.training.scoring.evaluate import evaluate_command
+        from graphfold.inference.evaluate import evaluate_command
 
     return evaluate_command(args)

@@ -51,6 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes one prediction per record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.training.prediction.predict import predict_command
+        from graphfold.inference.predict import predict_command
 
     return predict_command(args)

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         jobs = [args.overrides]
         if args.multirun or args.all_folds:
             with loading():
-                from graphfold.training.sweep.sweep import sweep_jobs
+                from graphfold.studies.sweep.sweep import sweep_jobs
 
             jobs = sweep_jobs(args.overrides, args.config_dir, args.all_folds)
         shown = [show_config(job, args.config_dir, args.cfg, args.resolve) for job in jobs]
@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.multirun or args.all_folds:
         with loading():
-            from graphfold.training.sweep.sweep import sweep
+            from graphfold.studies.sweep.sweep import sweep
 
         return sweep(args.overrides, args.config_dir, args.all_folds)
     composed = compose(args.overrides, args.config_dir)
     check(composed.config, args.trust)
     with loading():
         load_torchmetrics_lightly()
-        from graphfold.training.loop.train import train_command
+        from graphfold.recipe import train_command
 
     return train_command(composed, args.trust)
 

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 on a difference."""
     with loading():
-        from graphfold.training.verify import run_verify
+        from graphfold.inference.verify import run_verify
 
     runs = [word for word in args.overrides if "=" not in word]
     if len(runs) > 1:

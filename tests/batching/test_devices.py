@@ -23,6 +23,7 @@ from graphfold.batching.children import Children
 from graphfold.batching.engine.eager import EagerReader
 from graphfold.bench.mixed_graphs import letters_to_sentences, word_lattices
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.inference.verify import distance
 from graphfold.layers import (
     ChildSumTreeLSTMCell,
     GCNCell,
@@ -30,7 +31,6 @@ from graphfold.layers import (
     LeafLSTMCell,
     NaryTreeLSTMCell,
 )
-from graphfold.training.verify import distance
 
 NUM_GRAPHS, SIZE = 6, 16
 CPU = "cpu"

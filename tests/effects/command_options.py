@@ -24,8 +24,8 @@ from graphfold.bench import measure
 from graphfold.commands import instruction_set
 from graphfold.commands.options import OPTIONS_OF_HYDRA
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.inference import verify
 from graphfold.layers import GraphModel
-from graphfold.training import verify
 
 ROWS = row = Rows()
 
@@ -132,7 +132,7 @@ def trusted_words(lab: Lab, command: str) -> list[str | Path]:
         folder = lab.folder / "search"
         if not folder.exists():
             words = [*lab.base("molecules"), own, f"hydra.run.dir={folder}"]
-            with mock.patch("graphfold.training.tune.study.run_trial", return_value=1.0):
+            with mock.patch("graphfold.studies.tune.study.run_trial", return_value=1.0):
                 ok(lab, "tune", *words, "optimizer.lr=0.1,0.2", "tune.trials=1")
         return [f"resume={folder}"]
     if command in APPLIED:
@@ -193,7 +193,7 @@ def _(lab, option):
         assert "My experiment." in ok(lab, "list", "--config-dir", folder)
         return
     assert "mine" in refused(lab, command, *words[command])
-    with mock.patch("graphfold.training.tune.study.run_trial", return_value=1.0):
+    with mock.patch("graphfold.studies.tune.study.run_trial", return_value=1.0):
         ok(lab, command, *words[command], "--config-dir", folder)
 
 
@@ -348,7 +348,7 @@ def _(lab, option):
 def _(lab, tmp_path):
     words = [*lab.base("molecules"), "optimizer.lr=0.1,0.2", f"hydra.sweep.dir={tmp_path}"]
     assert "Add -m" in refused(lab, "train", *words) or "multirun" in refused(lab, "train", *words)
-    with mock.patch("graphfold.training.loop.train.write_report"):
+    with mock.patch("graphfold.recipe.write_report"):
         ok(lab, "train", "--multirun", *words)
     configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
     assert sorted(config["optimizer"]["lr"] for config in configs) == [0.1, 0.2]
@@ -359,7 +359,7 @@ def _(lab, tmp_path):
 )
 def _(lab, tmp_path):
     words = [*lab.base("molecules"), "data.split=kfold", "data.num_folds=3"]
-    with mock.patch("graphfold.training.loop.train.write_report"):
+    with mock.patch("graphfold.recipe.write_report"):
         ok(lab, "train", "--all-folds", *words, f"hydra.sweep.dir={tmp_path}")
     configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
     assert sorted(config["data"]["fold"] for config in configs) == [0, 1, 2]
@@ -493,7 +493,7 @@ def _(lab, option):
     assert "--parser names 'absent'" in refused(
         lab, command, run, raw, *more, "--parser", "absent:x"
     )
-    place = "graphfold.training.prediction.predictor.make_parser"
+    place = "graphfold.inference.predictor.make_parser"
     with mock.patch(place, side_effect=RuntimeError("it is made")) as make:
         lab.command(command, run, raw, *more, "--parser", "spacy:model")
         assert make.call_args.args == ("spacy:model", "conllu")
@@ -665,7 +665,7 @@ def _(lab, tmp_path):
 
 @row.changes("verify --examples", "how many graphs are compared")
 def _(lab):
-    place = "graphfold.training.verify.select"
+    place = "graphfold.inference.verify.select"
     for count in (1, 3):
         with mock.patch(place, wraps=verify.select) as chosen:
             ok(

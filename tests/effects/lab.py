@@ -29,8 +29,7 @@ from graphfold.datasets.inspection.data_card import describe_target
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers.heads.plots import scatter_plots
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import Learner
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import Learner, make_learner
 from graphfold.training.run.checkpoint import Checkpoint
 
 
@@ -158,7 +157,7 @@ class Lab:
         folder.mkdir()
         words = [f"hydra.run.dir={folder}", *overrides]
         # No row looks at the pictures of a report, which take as long as the training.
-        with mock.patch("graphfold.training.loop.train.write_report"):
+        with mock.patch("graphfold.recipe.write_report"):
             code, printed, errors = self.command("train", *words)
         assert code == 0, errors
         return Run(folder, printed)

@@ -28,7 +28,7 @@ from graphfold.errors import ConfigError
 from graphfold.layers import Model
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.model import build_model, complete_model_config
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import make_learner
 from graphfold.training.run.chemprop_encoder import take_encoder
 
 ROWS = row = Rows()

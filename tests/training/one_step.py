@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.fit import Loaders
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import make_learner
 from graphfold.training.process.quiet import quiet_lightning
 
 #: How the parameters moved, which is minus the gradient, and the loss.

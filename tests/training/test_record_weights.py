@@ -19,7 +19,7 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import make_learner
 from graphfold.training.run.checkpoint import Checkpoint
 
 COLUMNS = ["smiles", "y", "z", "kind", "name", "active", "shift", "bound", "t", "set", "w"]

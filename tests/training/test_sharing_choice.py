@@ -15,8 +15,8 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import GraphModel
 from graphfold.layers.dropout import StateDropout
 from graphfold.training.config.compose import compose
+from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.sharing import can_share, choose_sharing
-from graphfold.training.loop.train import make_learner
 
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:

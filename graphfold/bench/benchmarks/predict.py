@@ -38,7 +38,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.bracket_tree import BracketText
 from graphfold.errors import ConfigError
-from graphfold.training.prediction.predictor import Predictor, load
+from graphfold.inference.predictor import Predictor, load
 from graphfold.training.run.checkpoint import Checkpoint
 
 #: Trees that are predicted, and how many of them come once before, while kernels are chosen.

@@ -29,8 +29,8 @@ from graphfold.bench.experiment import load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Work, measure
 from graphfold.bench.settings import Settings
 from graphfold.datasets.storage.reading import available_cores
-from graphfold.training.prediction.predict import predict_file
-from graphfold.training.prediction.predictor import BATCH_SIZE, Predictor
+from graphfold.inference.predict import predict_file
+from graphfold.inference.predictor import BATCH_SIZE, Predictor
 
 #: Rows of the table.
 NUM_RECORDS = 16_384

@@ -32,7 +32,7 @@ from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, summarize
 from graphfold.bench.settings import Settings
 from graphfold.bench.variants import fuse_settings
-from graphfold.training.loop.train import train
+from graphfold.recipe import train
 from graphfold.training.run.run_folder import RunFolder
 
 BATCH_SIZES = (256,)

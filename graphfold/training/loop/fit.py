@@ -27,6 +27,7 @@ from graphfold.errors import (
 )
 from graphfold.training.config.check_parts import OURS
 from graphfold.training.config.instantiate import find_target, instantiate
+from graphfold.training.console import describe_policy
 from graphfold.training.loop.learner import Learner
 from graphfold.training.loop.progress import ProgressLine
 from graphfold.training.loop.sharing import choose_sharing
@@ -34,7 +35,6 @@ from graphfold.training.process.precision import parameter_dtype
 from graphfold.training.process.process import keep_memory
 from graphfold.training.process.quiet import choose_warnings, quiet_lightning, silence_lightning
 from graphfold.training.process.ranks import trainer_settings
-from graphfold.training.report.tables import describe_policy
 from graphfold.training.run.best_and_last import BestAndLast, GraphfoldCheckpoints
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder

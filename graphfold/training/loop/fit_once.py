@@ -16,8 +16,7 @@ from graphfold.training.loop.learner import Learner, refuse_nan
 from graphfold.training.run.best_and_last import BestAndLast, write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.scoring.metrics import Metrics
-from graphfold.training.scoring.scoring import score
+from graphfold.training.scoring import Metrics, score
 
 #: Options of heads that say what an error costs.
 _OF_THE_LOSS = ("loss", "delta", "target_weights", "class_weights")

@@ -17,10 +17,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Batch
+from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.training.config.stages import Stage
+from graphfold.training.config.instantiate import instantiate
+from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.config.stages import Stage, read_stages
 from graphfold.training.loop.freezing import StagedModel
 from graphfold.training.loop.learning_rates import (
     rate_without_factors,
@@ -29,8 +32,9 @@ from graphfold.training.loop.learning_rates import (
 )
 from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_absent_rows
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
-from graphfold.training.scoring.metrics import HeadMetrics, Metrics
-from graphfold.training.scoring.scoring import gather, rows_of
+from graphfold.training.run.generators import member_seed, seed_generators
+from graphfold.training.run.word_embeddings import set_word_vectors
+from graphfold.training.scoring import HeadMetrics, Metrics, gather, rows_of
 
 #: A loss that cannot be negative may be so by rounding errors, if by no more than this.
 ROUNDING = 1e-4
@@ -367,3 +371,47 @@ def add_over_processes(parameters: list[torch.nn.Parameter]) -> None:
     *parts, counts = torch.split(flat, [*(p.numel() for p in parameters), len(parameters)])
     for parameter, part, count in zip(parameters, parts, counts.tolist(), strict=True):
         parameter.grad = part.view_as(parameter) if count else None
+
+
+def make_learner(
+    config: Mapping[str, Any], data: DataModule, member: int = 0, begins: bool = True
+) -> tuple[Learner, dict[str, Any]]:
+    """A fresh model with what trains it, and the config with all that the data decided.
+
+    Args:
+        config: a whole config.
+        data: what the model is to learn from, prepared.
+        member: which member of an ensemble it is.
+        begins: whether its weights are to be used; otherwise a checkpoint replaces them, and no
+            file of vectors is read.
+
+    Raises:
+        ConfigError: if the model does not fit the data, or `monitor` is no metric of it.
+    """
+    seed_generators(member_seed(config["seed"], member))
+    model_config = complete_model_config(
+        config["model"],
+        data.spec.schema,
+        data.encoded("train"),
+        data.source.spec().options.get("task"),
+        None if data.spec.words is None else data.spec.words.vector_size,
+    )
+    model = build_model(model_config, data.spec.schema, data.spec.scalers)
+    if begins and data.word_vectors is not None:
+        set_word_vectors(model, data.spec, data.word_vectors)
+    learner = Learner(
+        model,
+        instantiate(config["optimizer"], "optimizer"),
+        instantiate(config["lr_scheduler"], "lr_scheduler"),
+        reduction=config["loss"]["reduction"],
+        metrics=config.get("metrics"),
+        accumulate=config["trainer"]["accumulate_grad_batches"],
+        clip=config["trainer"]["gradient_clip_val"],
+        stages=read_stages(config),
+        lr_factors=config.get("lr_factors"),
+    )
+    has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
+    learner.monitor = learner.head_metrics.choose_monitor(config["monitor"], has_roots)
+    settings = {**config["data"], **data.inferred_options}
+    complete = {"data": settings, "model": model_config, "monitor": learner.monitor}
+    return learner, {**config, **complete}

@@ -22,7 +22,7 @@ from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.generators import capture_generators, restore_generators
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.weights import check_state
-from graphfold.training.scoring.metrics import Metrics
+from graphfold.training.scoring import Metrics
 
 _PREFIX = "model."
 

@@ -8,7 +8,7 @@ from graphfold.files import write_bytes
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.resuming import read_history
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.scoring.metrics import Metrics
+from graphfold.training.scoring import Metrics
 
 
 def join_members(folder: RunFolder, members: Sequence[RunFolder]) -> None:

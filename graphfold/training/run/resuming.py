@@ -16,7 +16,7 @@ from graphfold.training.loop.optimizer import LENGTHS
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.weights import check_weights
-from graphfold.training.scoring.metrics import Metrics
+from graphfold.training.scoring import Metrics
 
 
 def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,8 +28,7 @@ from graphfold.training.process.precision import autocast, parameter_dtype
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.places import with_places
 from graphfold.training.run.weights import SizeLimit, check_weights
-from graphfold.training.scoring.metrics import HeadMetrics, Metrics
-from graphfold.training.scoring.scoring import score
+from graphfold.training.scoring import HeadMetrics, Metrics, score
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from graphfold.training.run.checkpoint import Checkpoint
         "torch.nn.functional.relu",
         "torch.hub.load",
         "torch.nn.modules.module.functools.partial",
-        "graphfold.training.loop.train.train",
+        "graphfold.recipe.train",
         "graphfold.files.whole_file",
         "graphfold.blocks.compile",
         "graphfold.blocks.models.tree_lstm.torch.nn.Linear",

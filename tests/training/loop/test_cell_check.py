@@ -14,7 +14,7 @@ from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import make_learner
 
 
 def make(*overrides: str) -> tuple[Any, TypedDAG]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from training.tiny_runs import read_json, run, train, write_molecules
 
-from graphfold.training.prediction.predictor import load
+from graphfold.inference.predictor import load
 
 SMALL = ["model.num_trees=7", "data.fingerprint_size=64"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from training.tiny_runs import read_json, run, train, write_molecules
 
+from graphfold import recipe as training
 from graphfold.errors import ConfigError
 from graphfold.training.config.stages import Stage, stage_faults
-from graphfold.training.loop import train as training
 from graphfold.training.loop.freezing import StagedModel
 from graphfold.training.run.checkpoint import Checkpoint
 

@@ -17,11 +17,9 @@ from graphfold.dag import select
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.fit import Loaders
-from graphfold.training.loop.learner import Learner, add_over_processes
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import Learner, add_over_processes, make_learner
 from graphfold.training.process.quiet import quiet_lightning
-from graphfold.training.scoring.metrics import HeadMetrics
-from graphfold.training.scoring.scoring import rows_of
+from graphfold.training.scoring import HeadMetrics, rows_of
 
 Step = Callable[..., torch.Tensor]
 

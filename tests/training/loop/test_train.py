@@ -15,8 +15,8 @@ import torch
 import yaml
 from training.tiny_runs import listops, read_json, run, train, write_molecules
 
+from graphfold import recipe as training
 from graphfold.errors import DataError
-from graphfold.training.loop import train as training
 from graphfold.training.run.best_and_last import BestAndLast
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder

@@ -13,11 +13,11 @@ from training.tiny_runs import listops, read_json, run, train
 from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import why_missing
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.inference import predict
 from graphfold.layers import NaryTreeLSTMCell
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.train import make_learner
+from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.ways import describe_ways
-from graphfold.training.prediction import predict
 
 pytestmark = pytest.mark.skipif(
     why_missing(torch.float32) is not None, reason="there is no C compiler"

@@ -1,0 +1,122 @@
+"""`graphfold draw`: a picture of every record of a file, in constant memory."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from graphfold.dag import TypedDAG, select
+from graphfold.errors import ConfigError, RecordError
+from graphfold.files import check_output, write_text
+from graphfold.inference.drawing.drawing import Drawing, draw_graph
+from graphfold.inference.drawing.index_page import page_end, page_fault, page_figure, page_head
+from graphfold.inference.drawing.marks import colours_of
+from graphfold.inference.inputs import find_input
+from graphfold.inference.predict import apply_command, require_input, write_answers
+from graphfold.inference.prediction import Prediction
+from graphfold.inference.predictor import Predictor, Unread
+
+INDEX = "index.html"
+
+
+def draw_command(args: argparse.Namespace) -> int:
+    """`graphfold draw`."""
+    given = find_input(args.input)
+    folder = args.output or Path(f"{given.name.name.partition('.')[0]}_drawings")
+    _check_folder(folder)
+    code = apply_command(
+        args,
+        lambda predictor, _: nullcontext(
+            lambda given, path: draw_file(predictor, path, folder, args.limit, given.shown)
+        ),
+        "drawn",
+    )
+    print(folder / INDEX)
+    return code
+
+
+def draw_file(
+    predictor: Predictor,
+    path: Path,
+    folder: Path,
+    limit: int | None = None,
+    title: str | None = None,
+) -> tuple[int, int]:
+    """Draws the records of a file: `00001.svg` and so on, and `index.html` with all of them.
+
+    Args:
+        predictor: the model.
+        path: the file.
+        folder: where to write; it is made if need be, files of the same names are replaced.
+        limit: how many records are drawn; None for all.
+        title: what the page calls the file; None for its path.
+
+    Returns:
+        How many records were drawn, and how many could not be read or drawn.
+
+    Raises:
+        DataError: if the file cannot be used as a whole.
+    """
+    require_input(path)
+    folder.mkdir(exist_ok=True)
+    return write_answers(
+        predictor,
+        path,
+        folder / INDEX,
+        lambda skip: _page(predictor, path, folder, limit, title or str(path), skip),
+        "drawing",
+        {"limit": limit, "title": title},
+    )
+
+
+def _page(
+    predictor: Predictor, path: Path, folder: Path, limit: int | None, title: str, skip: int
+) -> Iterator[tuple[str, bool | None]]:
+    """The text of the page, record by record, whose pictures are written on the way."""
+    records = islice(predictor.records(path), skip, limit)
+    answers = predictor.map_records(path, records, partial(_draw_graphs, predictor))
+    head = predictor.trained.model.head
+    if not skip:
+        colours = colours_of(head, predictor.adapter.class_names)
+        yield page_head(Path(title).name, f"{title} · {', '.join(head.targets)}", colours), None
+    for number, answer in enumerate(answers, start=skip + 1):
+        name = f"{number:05d}"
+        if isinstance(answer, Unread):
+            yield page_fault(name, answer.line, answer.reason), True
+        else:
+            line, drawing = answer
+            write_text(folder / f"{name}.svg", drawing.svg + "\n")
+            yield page_figure(name, line, drawing), False
+    yield page_end(), None
+
+
+def _draw_graphs(predictor: Predictor, dag: TypedDAG) -> Iterator[tuple[int, Drawing] | Unread]:
+    """The line and the picture of each graph, or why there is none."""
+    for graph, prediction in enumerate(predictor.predict_graphs(dag)):
+        yield _draw_one(predictor, select(dag, [graph]), prediction)
+
+
+def _draw_one(
+    predictor: Predictor, dag: TypedDAG, prediction: Prediction
+) -> tuple[int, Drawing] | Unread:
+    if prediction.reason:
+        return Unread(prediction.line, prediction.reason)
+    head, names = predictor.trained.model.head, predictor.adapter.class_names
+    try:
+        return prediction.line, draw_graph(dag, prediction, head, names)
+    except RecordError as error:
+        return Unread(prediction.line, error.fault)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises ConfigError, before any work, if no files can be written into a folder."""
+    if folder.is_dir():
+        check_output(folder / INDEX)
+    elif folder.exists():
+        raise ConfigError(f"{folder}: is a file. Name a folder with --output.")
+    else:
+        check_output(folder)

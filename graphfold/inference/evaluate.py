@@ -1,0 +1,221 @@
+"""Evaluation: the metrics of a trained model, on the data of its run or on other data."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.inspection.graph_hash import hash_graphs
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import ConfigError, DataError
+from graphfold.files import check_output, write_json
+from graphfold.inference.inputs import find_input, kept
+from graphfold.inference.missed_coverage import missed_coverage
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.console import (
+    describe_data,
+    describe_positive,
+    format_confusion,
+    format_table,
+    metrics_table,
+)
+from graphfold.training.process.process import prepare_process
+from graphfold.training.run.run_folder import find_checkpoint
+from graphfold.training.run.trained import TrainedModel, coverage
+from graphfold.training.scoring import (
+    Metrics,
+    class_metrics,
+    confusion_counts,
+    warn_of_undefined,
+)
+
+
+def evaluate_command(args: argparse.Namespace) -> int:
+    """`graphfold evaluate`."""
+    check_output(args.json)
+    settings = parse_settings(args.settings)
+    if args.on_error is not None:
+        settings["on_error"] = args.on_error
+    if args.batch_size is not None:
+        settings["batch_size"] = args.batch_size
+    with in_words_of_set(), _as_file(args.data, settings) as path:
+        found = _evaluate(
+            args.run_path,
+            path,
+            args.split,
+            settings,
+            args.trust,
+            args.per_class,
+            _printer(args, path),
+        )
+    if args.json is not None:
+        write_json(args.json, found.flat())
+    print("\n".join([metrics_table(found.metrics), *found.missed]))
+    if found.positive is not None:
+        print(found.positive)
+    for part, scores in found.classes.items():
+        print(f"\nclasses of {part}\n{format_table(scores)}")
+        for target, counts in found.confusions[part].items():
+            print(
+                f"\n{target} of {part}: a row for each true class, a column for each predicted one"
+            )
+            print(format_confusion(counts))
+    return 0
+
+
+def evaluate(
+    run: Path,
+    path: Path | None = None,
+    split: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    trusted: Collection[str] = (),
+    per_class: bool = False,
+) -> Metrics:
+    """Scores a trained model, with the threads of its run.
+
+    Args:
+        run: a run folder or a checkpoint file.
+        path: other data, all of whose records are scored, under test/. For these it is also said
+            how many occur in the training part (test/overlap), and each metric without them
+            (test/accuracy_unseen).
+        split: train, val or test of the run's own data; None for val and test.
+        settings: keys of the config group `data` that differ from the run's.
+        trusted: third-party packages that may be imported.
+        per_class: whether precision, recall, F1 and support of every class are there, too, as
+            test/precision/CLASS and so on, and the confusion matrix, as
+            test/confusion/TRUE/PREDICTED (of several targets, test/confusion/TARGET/TRUE/PREDICTED)
+            where the count is not zero.
+
+    Returns:
+        One flat mapping with the keys of metrics.json; undefined metrics are None.
+
+    Raises:
+        GraphfoldError: if run or data cannot be used, or the run's data changed.
+    """
+    return _evaluate(run, path, split, settings or {}, trusted, per_class, None).flat()
+
+
+@contextmanager
+def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | None]:
+    """The data as a file; what a pipe or standard input holds is neither kept nor cached."""
+    if path is None or not find_input(path).is_stream:
+        yield path
+        return
+    with kept(find_input(path)) as file:
+        settings["cache_dir"] = str(file.parent / "cache")
+        yield file
+
+
+def _printer(args: argparse.Namespace, path: Path | None) -> Callable[[str], None]:
+    """Prints a text that calls the data as the user did."""
+    if path is None or path == args.data:
+        return print
+    return lambda text: print(text.replace(str(path), find_input(args.data).shown))
+
+
+class _Evaluation(NamedTuple):
+    metrics: Metrics
+    classes: dict[str, dict[str, Metrics]]  # part -> score -> class -> value
+    # part -> target -> predicted class -> true class -> how many
+    confusions: dict[str, dict[str, dict[str, Metrics]]]
+    positive: str | None  # which classes metrics of yes or no are about
+    missed: list[str]  # sentences about intervals and sets that hold too little
+
+    def flat(self) -> Metrics:
+        """The metrics, PART/SCORE/CLASS, and PART/confusion/TRUE/PREDICTED."""
+        scores = {
+            f"{part}/{score}/{name}": value
+            for part, scores in self.classes.items()
+            for score, values in scores.items()
+            for name, value in values.items()
+        }
+        counts = {
+            f"{part}/confusion/{f'{target}/' if len(tables) > 1 else ''}{true}/{predicted}": count
+            for part, tables in self.confusions.items()
+            for target, table in tables.items()
+            for predicted, column in table.items()
+            for true, count in column.items()
+            if count
+        }
+        return self.metrics | scores | counts
+
+
+def _evaluate(
+    run: Path,
+    path: Path | None,
+    split: str | None,
+    settings: Mapping[str, Any],
+    trusted: Collection[str],
+    per_class: bool,
+    say: Callable[[str], None] | None,
+) -> _Evaluation:
+    """As `evaluate`; says, if there is somebody to say it to, what data were read."""
+    if path is not None and split is not None:
+        raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
+    trained = TrainedModel.load(find_checkpoint(run), trusted)
+    prepare_process(trained.checkpoint.config)
+    if path is None:
+        data = trained.data(settings)
+        data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
+        metrics, rows = _score_parts(trained, data, [split] if split else ["val", "test"])
+    else:
+        data = trained.data({**settings, "path": str(path)})
+        data.prepare_for_scoring(trained.spec)
+        _warn_of_unknown_values(data)
+        metrics, rows = _score_new(trained, data)
+    if say is not None:
+        say(describe_data(data))
+    classes, confusions = {}, {}
+    head, names = trained.model.head, data.source.spec().make().class_names
+    if per_class:
+        classes = {part: class_metrics(head, of, names) for part, of in rows.items()}
+        confusions = {part: confusion_counts(head, of, names) for part, of in rows.items()}
+    missed = missed_coverage(head, rows)
+    found = _Evaluation(metrics, classes, confusions, describe_positive(head, names), missed)
+    warn_of_undefined(found.flat())
+    return found
+
+
+def _warn_of_unknown_values(data: DataModule) -> None:
+    unknown = UnknownValues(data.spec)
+    unknown.add(data.encoded())
+    unknown.warn()
+
+
+def score_part(trained: TrainedModel, data: DataModule, part: str) -> tuple[Metrics, EvalRows]:
+    """The metrics of one part, as metrics.json has them, and the rows behind them."""
+    rows = trained.score(data, part)
+    scores = {**trained.metrics(rows), "coverage": coverage(data)}
+    return {f"{part}/{name}": value for name, value in scores.items()}, rows
+
+
+def _score_parts(
+    trained: TrainedModel, data: DataModule, parts: list[str]
+) -> tuple[Metrics, dict[str, EvalRows]]:
+    metrics: Metrics = {}
+    rows: dict[str, EvalRows] = {}
+    for part in parts:
+        if len(data.split.part(part)):
+            scores, rows[part] = score_part(trained, data, part)
+            metrics |= scores
+    if not metrics:
+        raise DataError(f"the {' and '.join(parts)} part of the run has no record. Choose another.")
+    return metrics, rows
+
+
+def _score_new(trained: TrainedModel, data: DataModule) -> tuple[Metrics, dict[str, EvalRows]]:
+    metrics, rows = score_part(trained, data, "test")
+    is_seen = torch.isin(hash_graphs(data.raw), trained.checkpoint.training_records)
+    unseen = trained.metrics(rows.at(~is_seen))
+    metrics["test/overlap"] = int(is_seen.sum())
+    for name, value in unseen.items():
+        metric, slash, task = name.partition("/")
+        metrics[f"test/{metric}_unseen{slash}{task}"] = value
+    return metrics, {"test": rows}

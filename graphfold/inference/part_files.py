@@ -1,0 +1,176 @@
+"""split.csv and predictions.csv: the part of each record, and what was predicted of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphfold.dag import Column, TypedDAG, select
+from graphfold.datasets.corpora.corpus import PARTS
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.files import whole_file
+from graphfold.inference.node_texts import node_texts
+from graphfold.inference.prediction import MOST_CLASSES
+from graphfold.layers import Head
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+
+#: The columns of both files that say where a record comes from.
+PLACE = ("part", "file", "line", "record")
+
+#: Rows whose predictions are put into words together.
+_CHUNK = 4096
+
+
+def write_split(path: Path, data: DataModule) -> None:
+    """Writes a line for each usable record, in the order of the files: its part and its place.
+
+    Args:
+        path: the file, written whole or not at all.
+        data: the data of a run, prepared.
+    """
+    numbers = torch.cat([data.split.part(part) for part in PARTS])
+    parts = [part for part in PARTS for _ in range(len(data.split.part(part)))]
+    places = _places(data, numbers)
+    with _table(path) as table:
+        table.writerow(PLACE)
+        table.writerows([parts[at], *places[at]] for at in numbers.argsort().tolist())
+
+
+def write_predictions(
+    path: Path, data: DataModule, head: Head, rows: Mapping[str, EvalRows]
+) -> None:
+    """Writes measured and predicted values: a line for each record, or for each labelled node.
+
+    The columns are `PLACE`; of molecules `smiles`; of nodes `node`, the number of the node in its
+    record, `root`, 1 for the root of a tree (an output node) and else 0, and `text`, the words
+    under it. Then, target by target, TARGET_measured (empty where it was not measured, `>5` for a
+    bound) and what `graphfold predict` writes: TARGET_pred, TARGET_prob_CLASS, TARGET_std,
+    TARGET_lower and so on. Of more than `MOST_CLASSES` classes only the probability of the
+    predicted one is there, as TARGET_prob. A prediction that is no finite number is empty.
+
+    Args:
+        path: the file, written whole or not at all.
+        data: the data of a run, prepared.
+        head: what predicts.
+        rows: part -> its predictions and targets.
+    """
+    names = data.source.spec().make().class_names
+    with _table(path) as table:
+        described = _descriptions(head, select(data.raw, []))
+        table.writerow([*PLACE, *described, *_header(head, names)])
+        for part, own in rows.items():
+            numbers = data.split.part(part)
+            places = _places(data, numbers)
+            columns = _descriptions(head, select(data.raw, numbers)).values()
+            for row, graph, cells in _cells(head, own, names):
+                what = [column[row] for column in columns]
+                table.writerow([part, *places[graph], *what, *cells])
+
+
+@contextmanager
+def _table(path: Path) -> Iterator[Any]:
+    """A writer of the rows of a CSV file, which is there whole or not at all."""
+    with whole_file(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+        yield csv.writer(text, lineterminator="\n")
+        text.flush()
+        text.detach()
+
+
+def _places(data: DataModule, numbers: Tensor) -> list[tuple[str, int, int]]:
+    """File, line and record of some records; files are named from the folder that holds them all.
+
+    So the names say nothing of the machine, and two files of one name in two folders differ.
+    """
+    paths = [os.path.abspath(file.path) for file in data.files]
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    names = [os.path.relpath(path, folder) for path in paths]
+    ends = np.cumsum([file.num_records for file in data.files])
+    files = np.searchsorted(ends, numbers.numpy(), side="right").tolist()
+    places = data.raw.origin[numbers, 1:].tolist()
+    return [(names[file], *place) for file, place in zip(files, places, strict=True)]
+
+
+def _descriptions(head: Head, dag: TypedDAG) -> dict[str, list[Any]]:
+    """Name of a column -> its value for every row of a head's predictions."""
+    columns: dict[str, list[Any]] = {}
+    graph = head.row_graph(dag)
+    if ("graph", "smiles") in dag.dictionaries:
+        smiles = dag.strings("graph", "smiles")
+        columns["smiles"] = [smiles[number] for number in graph.tolist()]
+    if head.level != "graph":
+        nodes = torch.arange(dag.num_nodes) if head.level == "node" else dag.output_index
+        columns["node"] = (nodes - dag.node_ptr[graph]).tolist()
+        if head.level == "node":
+            columns["root"] = torch.isin(nodes, dag.output_index).int().tolist()
+        if any((f"type:{kind.name}", "form") in dag.dictionaries for kind in dag.schema.types):
+            texts = node_texts(dag)
+            columns["text"] = [texts[node] for node in nodes.tolist()]
+    return columns
+
+
+def _header(head: Head, names: ClassNames) -> list[str]:
+    header = []
+    for column in head.columns:
+        known = [f"prob_{label}" for label in _labels(head, column, names) or ()]
+        if _labels(head, column, names) is None:
+            known = ["prob"]
+        header += [
+            f"{column.name}_{what}" for what in ("measured", "pred", *known, *head.extra_columns)
+        ]
+    return header
+
+
+def _labels(head: Head, column: Column, names: ClassNames) -> list[Any] | None:
+    """The classes whose probabilities have a column; None for that of the predicted one alone."""
+    labels = list(head.labels(column, names))
+    return labels if len(labels) <= MOST_CLASSES else None
+
+
+def _cells(head: Head, rows: EvalRows, names: ClassNames) -> Iterator[tuple[int, int, list[Any]]]:
+    """Row, graph and cells of each row that has a line."""
+    shown = torch.arange(len(rows.graph))
+    if head.level != "graph":
+        shown = shown[head.is_measured(rows.target)]
+    extra = tuple(head.extra_columns)
+    wanted = [(column.name, _labels(head, column, names), extra) for column in head.columns]
+    for chunk in torch.split(shown, _CHUNK):
+        prediction, target = rows.prediction[chunk], rows.target[chunk]
+        known = zip(
+            chunk.tolist(),
+            rows.graph[chunk].tolist(),
+            head.values(prediction).isfinite().flatten(1).all(1).tolist(),
+            head.measured_values(target, names),
+            head.predictions(prediction, names),
+            strict=True,
+        )
+        is_float32 = target.dtype == torch.float32
+        for row, graph, is_finite, measured, found in known:
+            cells: list[Any] = []
+            for name, labels, others in wanted:
+                value = measured.get(name)
+                is_long = is_float32 and isinstance(value, float)
+                cells.append(float(f"{value:.7g}") if is_long else value)
+                told = _told(found[name], labels, others)
+                cells += told if is_finite else [None] * len(told)
+            yield row, graph, cells
+
+
+def _told(told: TargetPrediction, labels: list[Any] | None, extra: tuple[str, ...]) -> list[Any]:
+    """Value, probabilities and what is beside them."""
+    shown = [told.value] if labels is None else labels
+    return [
+        told.value,
+        *[told.probabilities.get(label) for label in shown],
+        *[told.extra.get(name) for name in extra],
+    ]

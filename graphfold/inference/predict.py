@@ -1,0 +1,436 @@
+"""Prediction on files: as many records out as in, in the same order, in constant memory."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from importlib.metadata import version
+from itertools import chain, islice, tee
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, TypeAlias
+
+import torch
+
+from graphfold.continued import Part, continued
+from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.storage.fingerprint import content_hash
+from graphfold.errors import ConfigError, DataError
+from graphfold.files import check_output, is_stream, open_stream, whole_file
+from graphfold.inference.explanation.drawings import Drawings
+from graphfold.inference.explanation.explain import Contributions, Explainer
+from graphfold.inference.inputs import (
+    Input,
+    find_input,
+    find_inputs,
+    is_one_file,
+    readable,
+)
+from graphfold.inference.output_folder import OutputFolder
+from graphfold.inference.prediction import Prediction, free_names
+from graphfold.inference.predictor import Predictor, Unread, load
+from graphfold.inference.write_back import check_format, write_back
+from graphfold.progress import shown
+from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.process.process import prepare_process
+from graphfold.training.run.trained import TrainedModel
+
+#: Writes the results for one input, which lies in a file; returns how many records were good, and
+#: bad.
+ToFile: TypeAlias = Callable[[Input, Path], tuple[int, int]]
+
+#: Makes that of a predictor and all inputs.
+Begin: TypeAlias = Callable[[Predictor, Sequence[Input]], AbstractContextManager[ToFile]]
+
+#: Bytes up to which the cells are not compiled for a file, which takes longer than it saves there:
+#: one and a half seconds, most of them to load torch's compiler. So many are ten thousand SMILES,
+#: or two thousand trees of SST.
+SMALL_FILE = 500_000
+
+
+def predict_command(args: argparse.Namespace) -> int:
+    """`graphfold predict`."""
+    if args.output is None or not args.output.is_dir():
+        check_output(args.output)
+    return apply_command(args, partial(_begin_predict, args), "predicted")
+
+
+@contextmanager
+def _begin_predict(
+    args: argparse.Namespace, predictor: Predictor, inputs: Sequence[Input]
+) -> Iterator[ToFile]:
+    """Writes to one output, or of several inputs to a folder."""
+    options = {"explain": args.explain, "text_format": args.format}
+    is_folder = args.output is not None and (
+        args.output.is_dir() or not is_one_file(args.input, inputs)
+    )
+    if not is_folder:
+        headers: list[str] = []
+        yield lambda _, path: predict_file(predictor, path, args.output, **options, headers=headers)
+        return
+    ending = ".csv" if predictor.adapter.reads_tables else ".jsonl"
+    folder = OutputFolder(args.output, inputs, ending if args.format is None else None)
+
+    def to_file(given: Input, path: Path) -> tuple[int, int]:
+        work, before = work_of(predictor, path, options), predictor.num_changed
+        counts = folder.finished(given, work)
+        if counts is not None:
+            print(f"{folder.paths[given]}: was written before the break", file=sys.stderr)
+            predictor.num_changed += counts[2]
+            return counts[:2]
+
+        def write(output: Path) -> tuple[int, int, int]:
+            found = predict_file(predictor, path, output, **options)
+            return *found, predictor.num_changed - before
+
+        return folder.write(given, work, write)[:2]
+
+    yield to_file
+    folder.end()
+
+
+def apply_command(args: argparse.Namespace, begin: Begin, done: str) -> int:
+    """A command that applies a run to every record of its inputs.
+
+    Args:
+        args: the arguments of the command; `input` is one or, where patterns and folders are read,
+            a list.
+        begin: makes what writes the results.
+        done: what becomes of a record, for the message at the end.
+
+    Raises:
+        DataError: if not one record can be read.
+    """
+    settings = parse_settings(args.settings)
+    if args.batch_size is not None:
+        settings["batch_size"] = args.batch_size
+    good = bad = 0
+    with in_words_of_set():
+        predictor = load(args.run_path, args.trust, args.parser_name, **settings)
+        prepare_process(predictor.trained.checkpoint.config)
+        predictor.unknown = UnknownValues(predictor.trained.spec)
+        inputs = (
+            find_inputs(args.input, predictor.adapter)
+            if isinstance(args.input, list)
+            else [find_input(args.input)]
+        )
+        with begin(predictor, inputs) as to_file:
+            for given in inputs:
+                with readable(given, predictor.adapter, args.input_format) as path:
+                    counts = _apply(predictor, to_file, given, path)
+                good, bad = good + counts[0], bad + counts[1]
+    predictor.unknown.warn()
+    print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
+    if predictor.num_changed:
+        print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
+    if bad and not good:
+        raise _none_read(", ".join(given.shown for given in inputs[:10]))
+    return 0
+
+
+def _apply(predictor: Predictor, to_file: ToFile, given: Input, path: Path) -> tuple[int, int]:
+    """The counts of one input; the cells are not compiled for a small one."""
+    network = predictor.trained.model.network
+    before = network.fuse
+    if path.is_file() and path.stat().st_size < SMALL_FILE:
+        network.fuse = False
+    try:
+        return to_file(given, path)
+    finally:
+        network.fuse = before
+
+
+def _none_read(names: str) -> DataError:
+    return DataError(
+        f"{names}: not one record could be read with the run's adapter; the reason is beside each. "
+        "Give a file of the format that the run was trained on, or say with --set how to read it."
+    )
+
+
+def predict_file(
+    predictor: Predictor,
+    path: Path,
+    output: Path | None,
+    explain: str | None = None,
+    text_format: str | None = None,
+    headers: list[str] | None = None,
+) -> tuple[int, int]:
+    """Writes a prediction or a reason for each record of a file.
+
+    With `explain` also what the parts of each graph contribute, and drawings of molecules in the
+    folder `drawings_folder(output)`. A table is written for a table, JSON lines for anything else.
+
+    Args:
+        predictor: the model.
+        path: the file.
+        output: where to write, whole or not at all; None for standard output, without drawings.
+        explain: a name of `explain.METHODS`.
+        text_format: "brackets" or "conllu" gives trees back as they came, with predictions.
+        headers: those of the tables that were written before to the same output, to which this one
+            is joined; its own is added. None for an output of its own.
+
+    Returns:
+        How many records were predicted, and how many could not be read.
+
+    Raises:
+        ConfigError: if the model cannot be explained, or has no predictions of that format.
+        DataError: if the file cannot be used as a whole.
+    """
+    require_input(path)
+    lines = _csv_lines if predictor.adapter.reads_tables else _json_lines
+    if text_format is not None:
+        if explain is not None:
+            raise ConfigError(
+                f"--format {text_format} has no place for contributions. Leave --explain out."
+            )
+        check_format(text_format, predictor.adapter, predictor.trained.model.head)
+        lines = _texts
+    explainer = None if explain is None else Explainer(predictor, explain)
+    drawings = None if explainer is None or output is None else Drawings(output, explainer)
+    return write_answers(
+        predictor,
+        path,
+        output,
+        lambda skip: _with_one_header(
+            lines(Answers(predictor, path, explainer, drawings, skip)), path, headers
+        ),
+        "predicting",
+        {"explain": explain, "format": text_format},
+    )
+
+
+def _with_one_header(
+    lines: Iterator[tuple[str, bool | None]], path: Path, headers: list[str] | None
+) -> Iterator[tuple[str, bool | None]]:
+    """The lines of a table that is joined to others, whose header stands there already."""
+    for text, is_bad in lines:
+        if headers is not None and is_bad is None:
+            if headers and text not in headers:
+                raise ConfigError(
+                    f"{path}: the columns are others than those of the table before, so they "
+                    "cannot be one table. Name a folder with --output, which gets a file for each."
+                )
+            if headers:
+                continue
+            headers.append(text)
+        yield text, is_bad
+
+
+#: The texts of all records but the first so many, each with whether the record is a bad one; None
+#: with a text that belongs to no record.
+Lines: TypeAlias = Callable[[int], Iterator[tuple[str, bool | None]]]
+
+
+def write_answers(
+    predictor: Predictor,
+    path: Path,
+    output: Path | None,
+    lines: Lines,
+    doing: str,
+    options: Mapping[str, Any],
+) -> tuple[int, int]:
+    """Writes a text for each record of a file, and shows how far it is.
+
+    Into a file they are written whole or not at all. Broken off, the same work goes on from the
+    last whole batch, so that every batch holds the records that it would have held: the output is
+    that of unbroken work, byte for byte.
+
+    Args:
+        predictor: the model.
+        path: the file of the records.
+        output: the file to write, or a pipe or a device; None for standard output.
+        lines: the texts of the records.
+        doing: what is done, for the progress.
+        options: what the texts depend on, beside the model and the file.
+
+    Returns:
+        How many records were good, and how many bad.
+    """
+    doing = f"{doing} {path.name}"
+    if output is None or is_stream(output) or not path.exists() or is_stream(path):
+        counts = [0, 0]
+        with open_output(output) as file:
+            for text, is_bad in shown(lines(0), doing, _is_record):
+                file.write(text)
+                if is_bad is not None:
+                    counts[is_bad] += 1
+        return counts[0], counts[1]
+    with continued(output, work_of(predictor, path, options)) as part:
+        counts = part.facts.setdefault("counts", [0, 0])
+        _take_choices(predictor, part.facts)
+        file = io.TextIOWrapper(
+            part.file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
+        )
+        for text, is_bad in shown(lines(part.records), doing, _is_record, done=part.records):
+            file.write(text)
+            if is_bad is not None:
+                counts[is_bad] += 1
+                _note_batch(predictor, part, sum(counts))
+        file.detach()
+    return counts[0], counts[1]
+
+
+def _is_record(line: tuple[str, bool | None]) -> bool:
+    return line[1] is not None
+
+
+def _note_batch(predictor: Predictor, part: Part, records: int) -> None:
+    if records % predictor.batch_size == 0:
+        part.facts |= {"policy": predictor.policy, "share": predictor.share}
+        part.done(records)
+
+
+def _take_choices(predictor: Predictor, facts: Mapping[str, Any]) -> None:
+    """Computes as before: choices that the first batch made decide the last digits."""
+    predictor.policy = facts.get("policy", predictor.policy)
+    predictor.share = facts.get("share", predictor.share)
+
+
+def work_of(predictor: Predictor, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All that answers to the records of a file depend on, to the last digit."""
+    return {
+        "input": content_hash(predictor.adapter, path),
+        "model": _model_hash(predictor.trained),
+        "settings": {**predictor.settings, "batch_size": predictor.batch_size},
+        "parser": predictor.parser_name,
+        "options": dict(options),
+        "versions": [version("graphfold"), torch.__version__],
+        "machine": [torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()],
+    }
+
+
+def _model_hash(trained: TrainedModel) -> str:
+    """The sha256 of a model as it is in memory: its file may be gone, or its weights changed."""
+    checkpoint = trained.checkpoint
+    facts = [checkpoint.config, checkpoint.spec, checkpoint.calibration]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+    for name, weight in sorted(trained.model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def require_input(path: Path) -> None:
+    """Raises DataError if there is no such file."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file. Correct the path.", path=str(path))
+
+
+class Answers(NamedTuple):
+    """Whatever is said of the records of a file.
+
+    Args:
+        predictor: the model.
+        path: the file.
+        explainer: says what parts contribute; None for predictions alone.
+        drawings: where molecules are drawn, if they are.
+        skip: so many records at the beginning are answered already.
+    """
+
+    predictor: Predictor
+    path: Path
+    explainer: Explainer | None
+    drawings: Drawings | None
+    skip: int = 0
+
+    def all(self) -> Iterator[tuple[Prediction, Contributions | None]]:
+        """One prediction for each record, and the contributions to it, where there are any."""
+        if self.explainer is None:
+            for prediction in self.predictor.predict_path(self.path, self.skip):
+                yield prediction, None
+            return
+        records = islice(self.predictor.records(self.path), self.skip, None)
+        answer = self.explainer.predict_graphs
+        for found in self.predictor.map_records(self.path, records, answer):
+            if isinstance(found, Unread):
+                yield Prediction(*found), None
+                continue
+            prediction, contributions = found
+            if self.drawings is not None and not prediction.reason:
+                self.drawings.draw(prediction.line, contributions)
+            yield prediction, None if prediction.reason else contributions
+
+
+def _json_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
+    for prediction, contributions in answers.all():
+        told = prediction.to_dict()
+        if contributions is not None:
+            reason = told.pop("reason")
+            told["base"] = contributions.base_to_dict()
+            told |= {"contributions": contributions.to_dict(), "reason": reason}
+        text = json.dumps(told, ensure_ascii=False, allow_nan=False)
+        yield text + "\n", bool(prediction.reason)
+
+
+def _texts(answers: Answers) -> Iterator[tuple[str, bool | None]]:
+    """The records in their own format, with predictions."""
+    predictor, path = answers.predictor, answers.path
+    adapter, head = predictor.adapter, predictor.trained.model.head
+    if predictor.parser is None:
+        texts = islice(adapter.texts(path), answers.skip, None)
+        return write_back(adapter, head, texts, predictor.predict_path(path, answers.skip))
+    rest = islice(predictor.records(path), answers.skip, None)
+    records, again = tee(rest)  # one is a batch ahead of the other
+    predictions = predictor.predict_records(path, records)
+    return write_back(adapter, head, map(adapter.text_of, again), predictions)
+
+
+def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
+    """The input's columns, then the predictions, the contributions, and the reason."""
+    predictor, explainer = answers.predictor, answers.explainer
+    table, head = predictor.adapter.open_table(answers.path), predictor.trained.model.head
+    predicted = head.columns_of(predictor.adapter.class_names)
+    explained = [] if explainer is None else explainer.columns
+    header = free_names([*predicted, *explained, "reason"], table.columns)
+    answered = answers.all()
+    first = list(islice(answered, 1))  # finds a missing column before the header is written
+    if not answers.skip:
+        yield csv_line([*table.columns, *header]), None
+    rows = islice(table.rows(), answers.skip, None)
+    for row, (prediction, found) in zip(rows, chain(first, answered), strict=True):
+        shown = [""] * len(explained)
+        if explainer is not None and found is not None:
+            shown = [json.dumps(cell) for cell in explainer.cells(found)]
+        values = _shown(prediction.cells(len(predicted)))
+        cells = [*row.cells, *values, *shown, prediction.reason]
+        yield csv_line(cells), bool(prediction.reason)
+
+
+def _shown(cells: Sequence[Any]) -> list[Any]:
+    """The cells as text has them: a list of the values of nodes is JSON."""
+    return [json.dumps(c, ensure_ascii=False) if isinstance(c, list) else c for c in cells]
+
+
+def csv_line(cells: Sequence[Any]) -> str:
+    """A line of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[TextIO]:
+    """A text file that is written whole or not at all; standard output for None.
+
+    What is written to a pipe or a device goes there at once.
+
+    Surrogates stand for bytes that are not UTF-8, as in `Adapter.texts`.
+    """
+    if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="surrogateescape")
+        yield sys.stdout
+        return
+    with open_stream(path) if is_stream(path) else whole_file(path) as file:
+        text = io.TextIOWrapper(
+            file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
+        )
+        yield text
+        text.flush()
+        text.detach()

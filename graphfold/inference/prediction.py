@@ -1,0 +1,223 @@
+"""Prediction: what a model says of one record, in the words of its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+
+from graphfold.dag import TypedDAG
+from graphfold.inference.node_texts import node_texts
+from graphfold.layers import Head
+from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+
+#: Classes whose probabilities are told of each node; of more classes, the likeliest.
+MOST_CLASSES = 50
+
+_NOT_FINITE = "the model computes no finite number for this record"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predictions for one record.
+
+    Args:
+        line: the 1-based line of the record.
+        reason: why there is no prediction; empty if there is one.
+        targets: what is said of each target, of the whole graph or of its root.
+        nodes: of every node of the record, where nodes are predicted: type, span, text,
+            prediction, its probability, and the probabilities of all classes (of the likeliest
+            `MOST_CLASSES`).
+        rows: the same as `targets`, of each of these nodes.
+        added: the numbers of the nodes that reading added, which are not among these.
+    """
+
+    line: int
+    reason: str = ""
+    targets: Mapping[str, TargetPrediction] = field(default_factory=dict)
+    nodes: Sequence[Mapping[str, Any]] | None = None
+    rows: Sequence[Mapping[str, TargetPrediction]] = ()
+    added: Set[int] = frozenset()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; with one target its name is left out."""
+        result = {"line": self.line, "prediction": _unwrap(_values(self.targets))}
+        named = {
+            target: {str(label): p for label, p in told.probabilities.items()}
+            for target, told in self.targets.items()
+        }
+        if any(named.values()):
+            result["probabilities"] = _unwrap(named)
+        result |= _extra(self.targets)
+        if self.nodes is not None:
+            result["nodes"] = list(self.nodes)
+        return {**result, "reason": self.reason}
+
+    def cells(self, count: int) -> list[Any]:
+        """The cells of the columns `Head.columns_of`; of nodes each is a list of their values.
+
+        Args:
+            count: how many columns there are; all are None where there is no prediction.
+        """
+        if self.reason:
+            return [None] * count
+        if self.nodes is None:
+            return _cells(self.targets)
+        by_node = map(_cells, self.rows)
+        return [list(values) for values in zip(*by_node, strict=True)]
+
+
+def _cells(targets: Mapping[str, TargetPrediction]) -> list[Any]:
+    cells: list[Any] = []
+    for told in targets.values():
+        cells += [told.value, *told.probabilities.values(), *told.extra.values()]
+    return cells
+
+
+def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """The names, with _2, _3 and so on where the input has such a column."""
+    used, free = set(taken), []
+    for name in names:
+        candidate, number = name, 1
+        while candidate in used:
+            number += 1
+            candidate = f"{name}_{number}"
+        used.add(candidate)
+        free.append(candidate)
+    return free
+
+
+def describe(
+    dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames, added: Tensor | None = None
+) -> Iterator[Prediction]:
+    """One prediction for each graph, made when it is asked for.
+
+    The words for all nodes of a large batch at once would keep Python's collector busy for longer
+    than it takes to find them.
+
+    Args:
+        dag: the graphs as read, with their strings.
+        head: what predicted.
+        decoded: what `head.decode` gave, on the CPU.
+        names: the names of classes.
+        added: [num_nodes] bool, the nodes that reading added, see `Adapter.added_nodes`; None for
+            none.
+    """
+    lines = dag.origin[:, 1].tolist()
+    failed = _failed(dag, head, decoded)
+    added_in = {} if added is None else _numbers_within_graphs(dag, added)
+    if head.level == "graph":
+        rows = head.predictions(decoded, names)
+        for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
+            if graph in failed:
+                yield Prediction(line, _NOT_FINITE)
+            else:
+                yield Prediction(line, "", row, added=added_in.get(graph, frozenset()))
+        return
+    outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
+    all_facts, node_ptr = node_facts(dag), dag.node_ptr.tolist()
+    is_of_nodes = head.level == "node"
+    all_nodes: Sequence[int] = range(dag.num_nodes) if is_of_nodes else outputs
+    ptr = node_ptr if is_of_nodes else output_ptr
+    for graph, line in enumerate(lines):
+        first, mine = node_ptr[graph], slice(ptr[graph], ptr[graph + 1])
+        facts = list(islice(all_facts, node_ptr[graph + 1] - first))
+        if graph in failed:
+            yield Prediction(line, _NOT_FINITE)
+            continue
+        found = head.predictions(decoded[mine], names)
+        nodes = all_nodes[mine]
+        roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
+        root = found[nodes.index(roots[0])] if len(roots) == 1 else {}
+        own = added_in.get(graph, frozenset())
+        pairs = [
+            (n - first, row) for n, row in zip(nodes, found, strict=True) if n - first not in own
+        ]
+        listed = [facts[node] | plain_prediction(row) for node, row in pairs]
+        yield Prediction(line, "", root, listed, [row for _, row in pairs], own)
+
+
+def _numbers_within_graphs(dag: TypedDAG, nodes: Tensor) -> dict[int, frozenset[int]]:
+    """graph -> the numbers, within it, of its nodes that are chosen, where there are any."""
+    if not nodes.any():
+        return {}
+    chosen = nodes.nonzero().view(-1)
+    graphs = dag.batch[chosen]
+    numbers: dict[int, set[int]] = {}
+    pairs = zip(graphs.tolist(), (chosen - dag.node_ptr[graphs]).tolist(), strict=True)
+    for graph, number in pairs:
+        numbers.setdefault(graph, set()).add(number)
+    return {graph: frozenset(own) for graph, own in numbers.items()}
+
+
+def _failed(dag: TypedDAG, head: Head, decoded: Tensor) -> set[int]:
+    """The graphs of which some number is not finite."""
+    is_finite = head.values(decoded).isfinite()
+    if is_finite.all():
+        return set()
+    return set(head.row_graph(dag)[~is_finite.flatten(1).all(1)].tolist())
+
+
+def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
+    """Type, span and text of every node, in node order; no text where there are no words."""
+    types = [node_type.name for node_type in dag.schema.types]
+    begins, ends = dag.span.t().tolist() if dag.num_nodes else ([], [])
+    columns = zip(dag.op_type.tolist(), begins, ends, node_texts(dag), strict=True)
+    for op_type, begin, end, text in columns:
+        span = [begin, end] if begin >= 0 else None
+        facts: dict[str, Any] = {"type": types[op_type], "span": span}
+        if text is not None:
+            facts["text"] = text
+        yield facts
+
+
+def plain_prediction(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    """The prediction of one row as plain values, with the probabilities of its classes."""
+    if len(targets) == 1:
+        (told,) = targets.values()
+        return _plain(told)
+    told_of = {name: _plain(told) for name, told in targets.items()}
+    facts = dict.fromkeys(["prediction", *(fact for told in told_of.values() for fact in told)])
+    return {
+        fact: _unwrap({name: told[fact] for name, told in told_of.items() if fact in told})
+        for fact in facts
+    }
+
+
+def _plain(told: TargetPrediction) -> dict[str, Any]:
+    """The facts of one target as plain values."""
+    facts: dict[str, Any] = {"prediction": told.value}
+    if told.probabilities:
+        facts["probability"] = told.probabilities[told.value]
+        facts["probabilities"] = _likeliest(told.probabilities)
+    facts.update(told.extra)
+    return facts
+
+
+def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
+    """The probabilities in the order of the classes, or of many classes by size."""
+    if len(probabilities) <= MOST_CLASSES:
+        return {str(label): p for label, p in probabilities.items()}
+    items = nlargest(MOST_CLASSES, probabilities.items(), key=lambda item: item[1])
+    return {str(label): p for label, p in items}
+
+
+def _values(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    return {name: told.value for name, told in targets.items()}
+
+
+def _extra(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
+    """Further numbers by name, and under the name by target."""
+    names = dict.fromkeys(name for told in targets.values() for name in told.extra)
+    return {n: _unwrap({t: told.extra[n] for t, told in targets.items()}) for n in names}
+
+
+def _unwrap(by_target: Mapping[str, Any]) -> Any:
+    """The one value; a dict if there are several; None if there is none."""
+    if len(by_target) > 1:
+        return dict(by_target)
+    return next(iter(by_target.values()), None)

@@ -1,0 +1,367 @@
+"""Predictor: a trained model applied to records, or to strings from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import Batch
+from graphfold.batching.scheduling.schedule_report import count_calls
+from graphfold.dag import TypedDAG, select
+from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
+from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.parsing.parser import make_parser, parse_file
+from graphfold.datasets.storage.carried import carry
+from graphfold.datasets.storage.reading import read_chunks
+from graphfold.errors import RecordError
+from graphfold.inference.drawing.drawing import Drawing, draw_graph
+from graphfold.inference.embedding import embedding_rows
+from graphfold.inference.frames import Frame, one_record, read_frame, read_list
+from graphfold.inference.prediction import Prediction, describe, free_names
+from graphfold.layers import Model
+from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
+from graphfold.training.loop.sharing import can_share
+from graphfold.training.process.precision import autocast
+from graphfold.training.run.run_folder import find_checkpoint
+from graphfold.training.run.trained import TrainedModel
+
+#: Records that are predicted at once. The more there are, the more of their parts are equal and
+#: computed once: at 1,024 molecules a D-MPNN takes a tenth less time for each than at 512.
+#: Training batches are smaller, for other reasons.
+BATCH_SIZE = 1024
+
+#: Nodes of a batch, about a few hundred megabytes of states.
+MOST_NODES = 1 << 17
+
+Answer = TypeVar("Answer")
+
+
+class Unread(NamedTuple):
+    """A record that could not be read, with its 1-based line and the reason."""
+
+    line: int
+    reason: str
+
+
+def load(
+    run: str | Path, trust: Collection[str] = (), parser: str | None = None, **settings: Any
+) -> Predictor:
+    """A trained model, ready to predict.
+
+    Args:
+        run: a run folder or a checkpoint file.
+        trust: third-party packages that may be imported.
+        parser: what parses raw sentences, such as "spacy:en_core_web_sm"; see `make_parser`. None
+            if sentences are given with their trees.
+        **settings: keys of the config group `data` that differ from the run's.
+
+    Raises:
+        CheckpointError: if it cannot be read or trusted.
+        ConfigError: if the parser cannot be used.
+    """
+    return Predictor(TrainedModel.load(find_checkpoint(Path(run)), trust), settings, parser)
+
+
+class Predictor:
+    """Applies a trained model.
+
+    Args:
+        trained: the model.
+        settings: keys of the config group `data` that differ from the run's.
+        parser: the name of what parses raw sentences, see `make_parser`; None for nothing.
+
+    Attributes:
+        adapter: what reads records; where it can do without targets, it does.
+        parser: what parses raw sentences, if anything does.
+        batch_size: how many records are predicted at once: as asked for, else that of the run or
+            `BATCH_SIZE`, whichever is larger.
+        num_workers: processes that read files, as in `read_chunks`.
+        num_changed: how many records were changed before they were predicted, so far.
+        unknown: counts the values that the model has not learnt; None for no count.
+    """
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        settings: Mapping[str, Any] | None = None,
+        parser: str | None = None,
+    ) -> None:
+        self.settings = dict(settings or {})
+        data = trained.data({"path": ".", **self.settings})
+        self.trained = replace(trained, spec=data.locate(trained.spec))
+        self.adapter: Adapter = data.source.spec().make().without_targets()
+        self.parser_name = parser
+        self.parser = None if parser is None else make_parser(parser, self.adapter.text_format)
+        is_asked = "batch_size" in (settings or {})
+        self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
+        self.num_workers = data.num_workers
+        self.num_changed = 0
+        self.unknown: UnknownValues | None = None
+        self.share = data.share  # "auto" until there is a record to try it with
+        self.policy = data.policy  # likewise
+
+    def __repr__(self) -> str:
+        return repr(self.trained).replace("TrainedModel", "Predictor", 1)
+
+    @overload
+    def predict(self, items: list[Any] | tuple[Any, ...] | Iterator[Any]) -> list[dict[str, Any]]:
+        """Of a list, a list."""
+
+    @overload
+    def predict(self, items: Any) -> Any:
+        """Of a table, a table."""
+
+    def predict(self, items: Any) -> Any:
+        """One prediction for each item.
+
+        Args:
+            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file or as an
+                object of NLTK, spaCy or Stanza; with a parser, a sentence. Or a table: a DataFrame
+                of pandas or polars, an Arrow table, or a mapping from names to columns; it is read
+                by its columns, as `predict` reads a file.
+
+        Returns:
+            For each item, what `graphfold predict` writes of a record: `prediction`,
+            `probabilities` and `nodes` where there are any, and `reason`, which is empty or says
+            why there is no prediction. `line` is the position in `items`, from 1 on. Of a table,
+            the same table with the columns that `graphfold predict` adds to one.
+
+        Raises:
+            DataError: if `items` is a single record, such as one string, or the table lacks a
+                column.
+        """
+        items, frame = self._items_of(items, "predict")
+        cut = self._cut_all(items)
+        made = self.predict_records(Path(), (item for item in cut if isinstance(item, Record)))
+        answers = (next(made) if isinstance(item, Record) else item for item in cut)
+        if frame is None:
+            return [answer.to_dict() for answer in answers]
+        predicted = self.trained.model.head.columns_of(self.adapter.class_names)
+        names = free_names([*predicted, "reason"], [*frame.columns])
+        cells = [[*answer.cells(len(predicted)), answer.reason] for answer in answers]
+        columns = zip(*cells, strict=True) if cells else [()] * len(names)
+        return frame.add({name: [*column] for name, column in zip(names, columns, strict=True)})
+
+    def embed(self, items: Any) -> Tensor:
+        """[num_items, width] float32 the vector of each item that the head of the model reads.
+
+        Args:
+            items: as for `predict`.
+
+        Returns:
+            One row for each item, in order; a row of NaN for an item that cannot be read
+            (`predict` says why). Without any that can be read the width is 0.
+
+        Raises:
+            DataError: as `predict`.
+        """
+        items, _ = self._items_of(items, "embed")
+        cut = self._cut_all(items)
+        records = (record for record in cut if isinstance(record, Record))
+        answers = self.map_records(Path(), records, self.embed_graphs)
+        vectors = [next(answers) if isinstance(record, Record) else None for record in cut]
+        width = next((len(row) for row in vectors if isinstance(row, Tensor)), 0)
+        unread = torch.full((width,), torch.nan)
+        rows = [row if isinstance(row, Tensor) else unread for row in vectors]
+        return torch.stack(rows) if rows else torch.empty(0, width)
+
+    @property
+    def module(self) -> Model:
+        """The model as a module of torch, in evaluation mode on its device.
+
+        It takes the batches of `plan`, or of the loader of a `DataModule`.
+        """
+        return self.trained.model
+
+    def draw(self, item: Any) -> Drawing:
+        """A picture of one item with its predictions in colour; a notebook shows it.
+
+        Args:
+            item: as one of those that `predict` takes.
+
+        Raises:
+            RecordError: if it cannot be read, predicted or drawn.
+        """
+        result = read_records(self.adapter, Path(), [self._record_of(item)])
+        (prediction,) = self.predict_graphs(result.dag)
+        if prediction.reason:
+            raise RecordError(prediction.reason)
+        head = self.trained.model.head
+        return draw_graph(result.dag, prediction, head, self.adapter.class_names)
+
+    def predict_records(self, path: Path, records: Iterable[Record]) -> Iterator[Prediction]:
+        """One prediction for each record, in order and in constant memory.
+
+        Args:
+            path: the file that they were cut from.
+            records: the records.
+
+        Raises:
+            SchemaError: if their features are not those that the model was trained with.
+        """
+        for answer in self.map_records(path, records, self._described):
+            yield Prediction(*answer) if isinstance(answer, Unread) else answer
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of a file; with a parser, those of its sentences."""
+        if self.parser is None:
+            return self.adapter.records(path)
+        return parse_file(self.parser, self.adapter, path)
+
+    def map_records(
+        self, path: Path, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]
+    ) -> Iterator[Answer | Unread]:
+        """One answer for each record, in order and in constant memory.
+
+        Args:
+            path: the file that they were cut from.
+            records: the records.
+            answer: gives one answer for each of some graphs, as the adapter reads them.
+
+        Raises:
+            SchemaError: if their features are not those that the model was trained with.
+        """
+        rest = iter(records)
+        while chunk := list(islice(rest, self.batch_size)):
+            result = read_records(self.adapter, path, chunk, on_error="skip")
+            self.num_changed += count_changed(result.dag)
+            kept, reasons = set(result.kept), iter(result.skipped)
+            made = chain.from_iterable(map(answer, _parts(result.dag)))
+            for position, record in enumerate(chunk):
+                if position in kept:
+                    yield next(made)
+                else:
+                    yield Unread(record.line, next(reasons).fault)
+
+    def predict_path(self, path: Path, skip: int = 0) -> Iterator[Prediction]:
+        """One prediction for each record of a file, in order and in constant memory.
+
+        Other processes read, this one predicts; a file of one batch is read here, too.
+
+        Args:
+            path: the file.
+            skip: so many records at the beginning get none.
+
+        Raises:
+            DataError: if the file cannot be used.
+            SchemaError: if its features are not those that the model was trained with.
+        """
+        if self.parser is not None:
+            yield from self.predict_records(path, islice(self.records(path), skip, None))
+            return
+        chunks = read_chunks(
+            self.adapter, path, carry, "skip", self.num_workers, self.batch_size, skip
+        )
+        for chunk in chunks:
+            yield from self._predict_result(chunk.unpack(self.adapter.schema))
+
+    def _items_of(self, data: Any, verb: str) -> tuple[Iterable[Any], Frame | None]:
+        """The items in a list or in a table, and the table."""
+        columns_of = self.adapter.item_columns
+        if isinstance(data, Mapping) and columns_of([*data]) is None:
+            raise one_record(data, verb)  # whose values may be lists all the same
+        frame = read_frame(data, verb)
+        if frame is None:
+            return read_list(data, verb), None
+        return frame.items(columns_of([*frame.columns])), frame
+
+    def _cut_all(self, items: Iterable[Any]) -> list[Record | Prediction]:
+        return [self._cut(item, number) for number, item in enumerate(items, start=1)]
+
+    def _cut(self, item: Any, number: int) -> Record | Prediction:
+        """The record in an item, or the answer that says why there is none."""
+        try:
+            return replace(self._record_of(item), line=number)
+        except RecordError as error:
+            return Prediction(number, error.fault)
+
+    def _record_of(self, item: Any) -> Record:
+        if self.parser is not None and isinstance(item, str):
+            item = self.parser.parse_one(item)
+        return self.adapter.record_of(item)
+
+    def _predict_result(self, result: ReadResult) -> Iterator[Prediction]:
+        """One prediction for each record that was read, good or bad."""
+        kept, skipped = set(result.kept), iter(result.skipped)
+        self.num_changed += count_changed(result.dag)
+        made = chain.from_iterable(map(self._described, _parts(result.dag)))
+        for position in range(len(kept) + len(result.skipped)):
+            if position in kept:
+                yield next(made)
+            else:
+                error = next(skipped)
+                yield Prediction(error.line or 0, error.fault)
+
+    def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
+        """One prediction for each graph, as the adapter reads it, in one batch."""
+        return list(self._described(dag))
+
+    def _described(self, dag: TypedDAG) -> Iterator[Prediction]:
+        head = self.trained.model.head
+        with torch.no_grad():
+            decoded = self.compute(
+                self.plan(dag), lambda batch: head.decode(self.trained.model(batch))
+            )
+        added = self.adapter.added_nodes(dag)
+        return describe(dag, head, decoded, self.adapter.class_names, added)
+
+    def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
+        """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""
+        model = self.trained.model
+        with torch.no_grad():
+            rows = self.compute(self.plan(dag), lambda batch: embedding_rows(model, batch))
+        return list(rows)
+
+    def plan(self, dag: TypedDAG) -> Batch:
+        """A batch of some graphs, as the adapter reads them, on the device of the model."""
+        trained = self.trained
+        encoded = trained.spec.encode(dag)
+        if self.unknown is not None:
+            self.unknown.add(encoded)
+        if self.share == "auto":
+            self.share = can_share(trained.model)
+        # In one graph few nodes are equal: to find them takes longer than to compute them.
+        share = bool(self.share) and encoded.num_graphs > 1
+        if self.policy == "auto":
+            plan = trained.model.plan
+            calls = count_calls(
+                trained.model.passes, lambda name: [plan(encoded, name, share).schedule.passes]
+            )
+            self.policy = next(iter(calls), "depth")
+        return trained.model.plan(encoded, self.policy, share).to(trained.device)
+
+    def compute(self, batch: Batch, rows_of: Callable[[Batch], Tensor]) -> Tensor:
+        """`rows_of(batch)` on the CPU, in the precision of the run.
+
+        Args:
+            batch: what `plan` gave.
+            rows_of: computes rows that stand in the order of the graphs; asked for the halves of a
+                batch that does not fit in memory.
+        """
+        with autocast(self.trained.device, self.trained.checkpoint.config["trainer"]):
+            return self._compute(batch, rows_of)
+
+    def _compute(self, batch: Batch, rows_of: Callable[[Batch], Tensor]) -> Tensor:
+        try:
+            return rows_of(batch).float().cpu()
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error) or batch.num_graphs < 2:
+                raise
+        parts = halves(batch, self.trained.model.plan, self.policy)
+        return torch.cat([self._compute(half, rows_of) for half in parts])
+
+
+def _parts(dag: TypedDAG) -> Iterator[TypedDAG]:
+    """The graphs in parts of about `MOST_NODES` nodes, so that large graphs fit in memory, too."""
+    count = min(-(-dag.num_nodes // MOST_NODES), dag.num_graphs)
+    if count < 2:
+        yield from [dag] * count
+        return
+    for part in torch.arange(dag.num_graphs).chunk(count):
+        yield select(dag, part)

@@ -1,0 +1,1 @@
+"""Studies: several runs, compared, tuned or swept."""

@@ -1,0 +1,175 @@
+"""Study: the trials of a search in Optuna's database, run one after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import optuna
+from optuna import Trial, TrialPruned
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import GraphfoldError
+from graphfold.studies.tune.space import Dimension
+from graphfold.studies.tune.trial import run_trial
+from graphfold.studies.tune.trial_plot import draw_trials
+from graphfold.studies.tune.trial_table import (
+    REASON,
+    best_first,
+    counted,
+    format_trials,
+    started,
+    write_trials,
+)
+from graphfold.studies.tune.tune_folder import Search, TuneFolder
+from graphfold.training.config.compose import compose
+from graphfold.training.console import format_value
+from graphfold.training.loop.learner import make_learner
+from graphfold.training.process.process import prepare_process
+from graphfold.training.process.quiet import warnings_once
+
+#: Directions of improvement, by the mode of a learner.
+DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
+
+
+def choose_monitor(config: Mapping[str, Any]) -> tuple[str, str]:
+    """The metric that a config is judged by, and "min" or "max", whichever is better.
+
+    It reads the data and builds the model once, so that what is wrong with them is said at once.
+    """
+    data = DataModule(**config["data"])
+    data.prepare()
+    learner, _ = make_learner(config, data)
+    return learner.monitor, learner.mode
+
+
+class Study:
+    """The trials of a search.
+
+    Values are chosen by the tree-structured Parzen estimator (Bergstra et al. 2011), trials that
+    fall behind are stopped by the median rule (Golovin et al. 2017).
+
+    Args:
+        folder: where everything is.
+        search: what was asked.
+        space: what is tried.
+        trusted: the packages that a search out of a folder may name; None for one's own words.
+
+    Raises:
+        CheckpointError: if the database cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: TuneFolder,
+        search: Search,
+        space: Sequence[Dimension],
+        trusted: Collection[str] | None = None,
+    ) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.folder = folder
+        self.search = search
+        self.space = space
+        self.trusted = trusted
+        self.keys = [dimension.key for dimension in space]
+        with folder.readable_study():
+            self.study = self._open()
+            begun = len(self.study.get_trials(deepcopy=False))
+        # With the seed of the search alone a continued one would try the first values again.
+        self.study.sampler = optuna.samplers.TPESampler(
+            n_startup_trials=search.startup_trials, seed=search.seed + begun
+        )
+        self.study.pruner = (
+            optuna.pruners.MedianPruner(search.startup_trials, search.warmup_epochs)
+            if search.prune
+            else optuna.pruners.NopPruner()
+        )
+        with folder.readable_study():
+            self._try_interrupted_anew()
+
+    def run(self) -> None:
+        """Runs trials until there are as many as were asked for; a failed one counts.
+
+        Raises:
+            KeyboardInterrupt: on Ctrl-C; the trial is tried anew when the search goes on.
+        """
+        with warnings_once(), self.folder.readable_study():
+            while (done := len(counted(self.study))) < self.search.trials:
+                self._run_one(f"[{done + 1}/{self.search.trials}]")
+                write_trials(self.study, self.keys, self.search.monitor, self.folder.table)
+
+    def table(self) -> str:
+        """The best trials as text; writes trials.csv, too."""
+        write_trials(self.study, self.keys, self.search.monitor, self.folder.table)
+        return format_trials(self.study, self.keys, self.search.monitor)
+
+    def draw(self) -> None:
+        """Writes the plot."""
+        draw_trials(self.study, self.space, self.search.monitor, self.folder.plot)
+
+    def best_overrides(self) -> list[str] | None:
+        """The overrides of the best trial; None if no trial came to its end."""
+        done = best_first(self.study)
+        if not done:
+            return None
+        values = done[0].params
+        own = [dimension.override(values.get(dimension.key)) for dimension in self.space]
+        return [*self.search.overrides, *own]
+
+    def _open(self) -> optuna.Study:
+        """The study in the folder, or a new one."""
+        address = f"sqlite:///{quote(str(self.folder.study.absolute()))}"
+        study = optuna.create_study(
+            storage=optuna.storages.RDBStorage(address),
+            study_name="tune",
+            direction=DIRECTIONS[self.search.direction],
+            load_if_exists=True,
+        )
+        if study.direction is not DIRECTIONS[self.search.direction]:
+            raise ValueError(f"it is to {study.direction.name.lower()}, the search is not")
+        return study
+
+    def _run_one(self, place: str) -> None:
+        trial = self.study.ask()
+        own = [dimension.suggest(trial) for dimension in self.space]
+        begin = time.perf_counter()
+        result = self._result(trial, own)
+        print(f"{place} {' '.join(own)}  {result}  {time.perf_counter() - begin:.1f} s", flush=True)
+
+    def _result(self, trial: Trial, own: Sequence[str]) -> str:
+        """Runs a trial and tells Optuna what came of it; returns the same in words."""
+        try:
+            value = run_trial(trial, self._config(own), self.folder.trial(trial.number))
+        except TrialPruned as error:
+            self.study.tell(trial, state=TrialState.PRUNED)
+            return f"stopped after {error}"
+        except Exception as error:  # one bad combination does not end the search: it is recorded
+            reason = error.message if isinstance(error, GraphfoldError) else _describe(error)
+            trial.set_user_attr(REASON, reason)
+            self.study.tell(trial, state=TrialState.FAIL)
+            return f"failed: {reason}"
+        self.study.tell(trial, value)
+        is_best = best_first(self.study)[0].number == trial.number
+        return f"{self.search.monitor} {format_value(value, 4)}{' (best)' if is_best else ''}"
+
+    def _config(self, own: Sequence[str]) -> dict[str, Any]:
+        words = [*self.search.overrides, *own]
+        config = compose(words, self.search.config_folder, trusted=self.trusted).config
+        prepare_process(config)
+        return {**config, "monitor": self.search.monitor}
+
+    def _try_interrupted_anew(self) -> None:
+        """Ends the trials that were running when their process ended, and queues their values."""
+        for trial in started(self.study):
+            if trial.state is TrialState.RUNNING:
+                self.study.tell(trial.number, state=TrialState.FAIL)
+                if trial.params:
+                    self.study.enqueue_trial(trial.params)
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0]

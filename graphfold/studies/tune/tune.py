@@ -1,0 +1,191 @@
+"""`graphfold tune`: a search over settings, trial by trial, that can be interrupted."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from graphfold.errors import ConfigError
+from graphfold.files import write_text
+from graphfold.studies.tune.space import Dimension, hydra_text, read_space, space_of_sweeps
+from graphfold.studies.tune.tune_folder import Search, TuneFolder
+from graphfold.training.config.check_parts import check_parts
+from graphfold.training.config.compose import TUNE, as_experiment, compose, split_sweeping
+from graphfold.training.config.overrides import parse_overrides
+from graphfold.training.config.trust import TRAINED, named_packages
+from graphfold.training.run.lock import lock_folder
+
+#: Overrides that are of the search itself, not of its trials.
+_OWN = ("tune.", "tune=", "hydra.")
+
+
+def tune_command(
+    overrides: Sequence[str], config_dir: Path | None = None, trusted: Collection[str] = ()
+) -> int:
+    """`graphfold tune`: a new search, or with resume=RUN an old one continued.
+
+    All that can be checked is checked before the first trial.
+
+    Args:
+        overrides: of the config; those with several values are what is searched.
+        config_dir: a further folder of config files.
+        trusted: packages that a continued search may name: its folder may be anybody's. The words
+            of a new search are its user's own.
+
+    Returns:
+        0; 1 if it was interrupted, or no trial came to its end.
+
+    Raises:
+        ConfigError: if the config, the space or the folder cannot be used, or Optuna is missing.
+        CheckpointError: if a continued search is damaged, or names code that is not trusted.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("graphfold tune needs Optuna. Install graphfold[tune].")
+    vouched = _vouched(overrides, trusted)
+    if vouched is None:
+        folder, search = _new(overrides, config_dir)
+    else:
+        folder, search = _continued(overrides, config_dir)
+    space = read_space(search.space)
+    config = _checked(search, space, vouched)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder.path):
+        return _search(folder, search, space, config, vouched)
+
+
+def _vouched(overrides: Sequence[str], trusted: Collection[str]) -> Collection[str] | None:
+    """The packages that a search may name if it is continued; None for a new one."""
+    keys = [override.key_or_group for override in parse_overrides(overrides)]
+    return trusted if "resume" in keys else None
+
+
+def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
+    """A search as the overrides and the config group tune describe it."""
+    single, sweeping = split_sweeping(overrides, config_dir)
+    # A space may have keys that the file of the config group lacks.
+    single = [f"++{word}" if word.startswith("tune.space") else word for word in single]
+    composed = compose(single, config_dir, TUNE)
+    given = composed.config["tune"]
+    space = space_of_sweeps(sweeping) if sweeping else given["space"]
+    read_space(space)
+    folder = TuneFolder(composed.folder)
+    if folder.search.exists():
+        raise ConfigError(
+            f"{folder.path} holds a search. Continue it with resume={folder.path}, or choose "
+            "another hydra.run.dir."
+        )
+    kept = [word for word in single if not word.lstrip("+~").startswith(_OWN)]
+    data = composed.config["data"]
+    places = {key: data[key] for key in ("path", "root", "cache_dir") if data.get(key)}
+    kept += [f"data.{key}={hydra_text(place)}" for key, place in places.items()]
+    search = Search(
+        overrides=kept,
+        config_dir=None if config_dir is None else str(config_dir.absolute()),
+        space=space,
+        **{key: given[key] for key in ("trials", "startup_trials", "prune", "warmup_epochs")},
+        seed=composed.config["seed"],
+        monitor="",
+        direction="",
+    )
+    return folder, search
+
+
+def _continued(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
+    """The search in a folder, with another number of trials if that is given."""
+    if config_dir is not None:
+        raise ConfigError(
+            "resume takes no --config-dir: a search goes on with its own config files. Leave it "
+            "out."
+        )
+    values = {override.key_or_group: override.value() for override in parse_overrides(overrides)}
+    folder = TuneFolder(Path(str(values.pop("resume"))))
+    search = folder.read_search()
+    trials = values.pop("tune.trials", search.trials)
+    if values:
+        raise ConfigError(
+            f"resume takes no '{next(iter(values))}': a search goes on with its own config, but "
+            "for tune.trials. Start a new one to change something."
+        )
+    if not isinstance(trials, int) or trials < 1:
+        raise ConfigError(f"tune.trials is {trials!r}, but it must be a whole number from 1 on.")
+    return folder, replace(search, trials=trials)
+
+
+def _checked(
+    search: Search, space: Sequence[Dimension], trusted: Collection[str] | None
+) -> dict[str, Any]:
+    """The config of all trials; refuses one that cannot be trained, and values it cannot have."""
+    extremes = [override for dimension in space for override in dimension.extremes()]
+    configs = [
+        compose([*search.overrides, *own], search.config_folder, trusted=trusted).config
+        for own in ([], *([word] for word in extremes))
+    ]
+    if configs[0]["trainer"]["devices"] > 1:
+        raise ConfigError("tune trains in one process. Set trainer.devices=1.")
+    for config in configs:
+        check_parts(config)
+    return configs[0]
+
+
+def _search(
+    folder: TuneFolder,
+    search: Search,
+    space: Sequence[Dimension],
+    config: dict[str, Any],
+    trusted: Collection[str] | None,
+) -> int:
+    from graphfold.studies.tune.study import Study, choose_monitor
+
+    if not search.monitor:
+        monitor, direction = choose_monitor(config)
+        search = replace(search, monitor=monitor, direction=direction)
+    folder.write_search(search)
+    study = Study(folder, search, space, trusted)
+    print(f"searching in {folder.path}: {search.trials} trials, {search.monitor}", flush=True)
+    try:
+        study.run()
+    except KeyboardInterrupt:
+        words = [f"resume={folder.path}"]
+        words += [f"--trust {package}" for package in named_packages(config, TRAINED)]
+        print(f"interrupted. Continue with: graphfold tune {' '.join(words)}", file=sys.stderr)
+        return 1
+    with folder.readable_study():
+        print(study.table())
+        best = study.best_overrides()
+        if best is None:
+            print(f"no trial came to its end: see {folder.table}", file=sys.stderr)
+            return 1
+        study.draw()
+    _write_best(folder, search, best, trusted)
+    print(f"all trials: {folder.table}\nplot: {folder.plot}\nbest config: {folder.best}")
+    print(f"train it: graphfold train --config-dir {folder.configs} experiment=best")
+    return 0
+
+
+def _write_best(
+    folder: TuneFolder, search: Search, overrides: Sequence[str], trusted: Collection[str] | None
+) -> None:
+    """Writes the best config as an experiment, beside the user's own config files."""
+    compose(overrides, search.config_folder, trusted=trusted)
+    if search.config_dir is not None:
+        shutil.copytree(search.config_dir, folder.configs, dirs_exist_ok=True, ignore=_all_but_yaml)
+    folder.best.parent.mkdir(parents=True, exist_ok=True)
+    content = yaml.safe_dump(
+        as_experiment(overrides, search.config_folder, trusted), sort_keys=False, allow_unicode=True
+    )
+    command = f"graphfold train --config-dir {folder.configs.absolute()} experiment=best"
+    note = f"The best of a search by {search.monitor}, in {folder.path.absolute()}."
+    write_text(folder.best, f"# @package _global_\n# {note}\n# {command}\n{content}")
+
+
+def _all_but_yaml(folder: str, names: Sequence[str]) -> list[str]:
+    """The files of a folder that are no configs."""
+    return [n for n in names if not n.endswith(".yaml") and os.path.isfile(os.path.join(folder, n))]

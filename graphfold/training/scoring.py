@@ -1,0 +1,252 @@
+"""The metrics of a split, by the names that metrics.json has them under.
+
+Scoring: all predictions of a split, beside its targets.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphfold.batching import Batch
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers import Head, Model
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, join
+from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
+from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
+
+#: A metric without a value (one class only, no variation, no record) is None, with a warning.
+Metrics: TypeAlias = dict[str, float | None]
+
+
+class UndefinedMetricWarning(UserWarning):
+    """A metric that the data leaves undefined; it is reported as null."""
+
+
+@dataclass(frozen=True)
+class HeadMetrics:
+    """The metrics that a run computes for a head, and the loss beside them.
+
+    Where the head says how sure it is, the metrics of that are computed, too.
+
+    Args:
+        head: what predicts.
+        metrics: what is computed of its predictions.
+        reduction: how the loss is averaged, "per_graph" or "per_node".
+    """
+
+    head: Head
+    metrics: tuple[Metric, ...]
+    reduction: str = "per_graph"
+
+    @staticmethod
+    def of(
+        head: Head, names: Sequence[str] | None = None, reduction: str = "per_graph"
+    ) -> HeadMetrics:
+        """The metrics with some names or dotted paths; None for the head's own.
+
+        Raises:
+            ConfigError: if there is no such metric, it is not for the head's predictions, or two
+                have one name.
+        """
+        chosen = [find_metric(n, head.task) for n in (head.metrics if names is None else names)]
+        for metric in chosen:
+            if metric.num_classes not in (None, getattr(head, "num_classes", None)):
+                raise ConfigError(
+                    f"metric '{metric.name}' is for {metric.num_classes} classes, which "
+                    f"'{head.targets[0]}' has not. Leave it out."
+                )
+            if [other.name for other in chosen].count(metric.name) > 1:
+                raise ConfigError(f"two metrics are called '{metric.name}'. Leave one out.")
+        for task in head.uncertainty_tasks:
+            chosen += builtin_metrics(task).values()
+        return HeadMetrics(head, tuple(chosen), reduction)
+
+    def __call__(self, rows: EvalRows) -> Metrics:
+        """The metrics of some rows, without the name of their split."""
+        result: Metrics = {}
+        for metric in self.metrics:
+            if metric.roots and not rows.has_roots:
+                continue
+            at = rows.is_root if metric.roots else slice(None)
+            inputs = self._inputs(metric, rows.prediction[at], rows.target[at])
+            by_target = {name: metric(*both) for name, both in inputs.items()}
+            result[metric.name] = _mean(by_target.values())
+            if self.head.metrics_by_target:
+                result |= {f"{metric.name}/{name}": value for name, value in by_target.items()}
+        return result | {"loss": self._loss(rows)}
+
+    def _inputs(self, metric: Metric, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        if metric.task == self.head.task:
+            return self.head.metric_inputs(prediction, targets)
+        return self.head.uncertainty_inputs(metric.task, prediction, targets)
+
+    def names(self, has_roots: bool) -> list[str]:
+        """The names of all values; what usually chooses a checkpoint comes first."""
+        names = [metric.name for metric in self.metrics if has_roots or not metric.roots]
+        if self.head.metrics_by_target:
+            names += [f"{name}/{target}" for name in names for target in self.head.targets]
+        names.append("loss")
+        return sorted(names, key=lambda name: name != self.head.monitor)
+
+    def choose_monitor(self, wanted: str | None, has_roots: bool) -> str:
+        """The metric under val/ that chooses the best checkpoint.
+
+        Raises:
+            ConfigError: if there is no metric of the name that is wanted.
+        """
+        names = [f"val/{name}" for name in self.names(has_roots)]
+        if wanted is not None and wanted not in names:
+            raise ConfigError(
+                f"monitor is '{wanted}', but these targets have no such metric."
+                f"{did_you_mean(str(wanted), names)} There are: {', '.join(names)}."
+            )
+        return wanted or names[0]
+
+    def mode(self, monitor: str) -> str:
+        """The direction of one of `names` with its split: "min" if less is better, or "max"."""
+        return "min" if lower_is_better(monitor, self.metrics) else "max"
+
+    def _loss(self, rows: EvalRows) -> float | None:
+        """The loss as in training: a mean over graphs of sums, or a mean over measured rows."""
+        losses, count = rows.loss.double(), rows.num_graphs
+        if self.reduction == "per_node":
+            losses = losses[self.head.is_measured(rows.target)]
+            count = len(losses)
+        loss = losses.sum().item() / count if count else math.nan
+        return loss if math.isfinite(loss) else None
+
+
+def lower_is_better(monitor: str, metrics: Iterable[Metric]) -> bool:
+    """True if less is better of one of some metrics, or the loss, named as in metrics.json."""
+    name = monitor.split("/")[1]
+    return name == "loss" or any(m.name == name and not m.higher_is_better for m in metrics)
+
+
+def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Metrics]:
+    """Precision, recall, F1 and support of every class.
+
+    Returns:
+        score -> class -> value; with several targets a class is named TARGET/CLASS.
+
+    Raises:
+        ConfigError: if the head predicts no classes.
+    """
+    tables = _confusions(head, rows, names)
+    if not tables:
+        raise ConfigError("the run predicts no classes, so there are no metrics of classes.")
+    scores: dict[str, Metrics] = {}
+    for target, labels, confusion in tables:
+        for score, values in scores_by_class(confusion).items():
+            prefix = f"{target}/" if len(tables) > 1 else ""
+            plain = [None if math.isnan(value) else value for value in values.tolist()]
+            named = {f"{prefix}{label}": v for label, v in zip(labels, plain, strict=True)}
+            scores.setdefault(score, {}).update(named)
+    return scores
+
+
+def confusion_counts(
+    head: Head, rows: EvalRows, names: ClassNames
+) -> dict[str, dict[str, Metrics]]:
+    """The confusion matrix of each target with classes.
+
+    Returns:
+        target -> predicted class -> true class -> how many rows; of classes that occur or are
+        predicted.
+    """
+    counts: dict[str, dict[str, Metrics]] = {}
+    for target, labels, table in _confusions(head, rows, names):
+        found = (table.sum(0) + table.sum(1)).nonzero().flatten().tolist()
+        counts[target] = {
+            str(labels[predicted]): {
+                str(labels[true]): int(table[true, predicted]) for true in found
+            }
+            for predicted in found
+        }
+    return counts
+
+
+def _confusions(
+    head: Head, rows: EvalRows, names: ClassNames
+) -> list[tuple[str, Sequence[object], Tensor]]:
+    """Target, names of its classes and confusion matrix, of each target with classes."""
+    tables = head.confusion(rows.prediction, rows.target)
+    columns = {column.name: column for column in head.columns}
+    return [(name, head.labels(columns[name], names), table) for name, table in tables.items()]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the targets that have a value."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def warn_of_undefined(metrics: Mapping[str, float | None]) -> None:
+    """One warning that names the metrics without a value."""
+    undefined = [name for name, value in metrics.items() if value is None]
+    if undefined:
+        warnings.warn(
+            f"{', '.join(undefined)}: undefined for these records (one class only, no variation "
+            "or no measured target), reported as null.",
+            UndefinedMetricWarning,
+            stacklevel=2,
+        )
+
+
+@torch.no_grad()
+def score(
+    model: Model,
+    batches: Iterable[Batch],
+    device: torch.device | str = "cpu",
+    policy: str = "depth",
+) -> EvalRows:
+    """The rows of all graphs, in order; the model is left in evaluation mode."""
+    model.eval()
+    return join([rows_of(model, batch.to(device), policy) for batch in batches])
+
+
+def rows_of(model: Model, batch: Batch, policy: str = "depth") -> EvalRows:
+    """The rows of one batch, on the CPU; in halves where it does not fit in memory."""
+    try:
+        return _rows_of(model, batch)
+    except MEMORY_ERRORS as error:
+        if not is_out_of_memory(error) or batch.num_graphs < 2:
+            raise
+    return join([rows_of(model, half, policy) for half in halves(batch, model.plan, policy)])
+
+
+def gather(numbered: Sequence[tuple[int, EvalRows]]) -> EvalRows:
+    """The rows of all batches of all processes, in the order of the batches' numbers."""
+    shares = [list(numbered)]
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        shares = [[] for _ in range(torch.distributed.get_world_size())]
+        torch.distributed.all_gather_object(shares, list(numbered))
+    parts = sorted((pair for share in shares for pair in share), key=lambda pair: pair[0])
+    return join([rows for _, rows in parts])
+
+
+def _rows_of(model: Model, batch: Batch) -> EvalRows:
+    head, dag = model.head, batch.dag
+    raw = model(batch)
+    target = head.target_rows(dag)
+    single = dag.output_ptr.diff() == 1
+    is_output = torch.zeros_like(dag.batch, dtype=torch.bool)
+    is_output[dag.output_index] = True
+    is_root = is_output & single[dag.batch]
+    if head.level != "node":
+        is_root = is_root[dag.output_index] if head.level == "output" else single
+    return EvalRows(
+        prediction=head.decode(raw).cpu(),
+        target=target.cpu(),
+        loss=head.losses(raw, target).cpu(),
+        graph=head.row_graph(dag).cpu(),
+        is_root=is_root.cpu(),
+        num_graphs=dag.num_graphs,
+    )

@@ -1,1 +1,0 @@
-"""Scoring: metrics over whole splits, and evaluation of trained models."""

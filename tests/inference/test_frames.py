@@ -1,0 +1,189 @@
+"""Tables from Python: read by their columns, given back with the columns of predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from nltk.tree import Tree
+from training.prediction.test_predict import SMALL
+from training.tiny_runs import train, write_corpora, write_molecules
+
+import graphfold
+from graphfold.errors import DataError
+from graphfold.inference.predictor import Predictor
+
+pd = pytest.importorskip("pandas")
+
+#: A column called `C`, which is methane, and a molecule that cannot be read.
+SMILES = ["CCO", "c1ccccc1", "C1CC", "CC"]
+NAMES = ["a b_pred", "a b_limit", "c_pred", "c_limit", "reason"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("frames")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Predictor:
+    table = write_molecules(folder / "m.csv")
+    columns = "data.target_columns=['a b',c]"
+    run = train(folder / "values", "data=smiles", f"data.path={table}", columns, *SMALL)
+    return graphfold.load(run)
+
+
+@pytest.fixture(scope="module")
+def expected(model: Predictor) -> list[dict[str, Any]]:
+    return model.predict(SMILES)
+
+
+@pytest.fixture(scope="module")
+def trees(folder: Path) -> Predictor:
+    root = write_corpora(folder / "corpora")
+    return graphfold.load(
+        train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
+    )
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> Predictor:
+    lines = [json.dumps({"n": i, "s": "ab"[i % 2], "y": float(i)}) for i in range(20)]
+    path = folder / "records.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    run = train(folder / "json", "data=json", f"data.path={path}", "data.target=y", *SMALL)
+    return graphfold.load(run)
+
+
+def check_columns(columns: dict[str, list[Any]], expected: list[dict[str, Any]]) -> None:
+    """The columns that were added say what `predict` says of the list."""
+    assert [*columns][-5:] == NAMES
+    for row, told in enumerate(expected):
+        assert columns["reason"][row] == told["reason"]
+        for target in ("a b", "c"):
+            value = columns[f"{target}_pred"][row]
+            if told["reason"]:
+                assert value is None or value != value
+            else:
+                assert value == told["prediction"][target]
+
+
+def test_a_data_frame_is_read_by_its_columns(
+    model: Predictor, expected: list[dict[str, Any]]
+) -> None:
+    frame = pd.DataFrame({"C": [1, 2, 3, 4], "smiles": SMILES}, index=list("wxyz"))
+    before = frame.copy()
+    found = model.predict(frame)
+    assert isinstance(found, pd.DataFrame)
+    assert [*found.columns] == ["C", "smiles", *NAMES]
+    assert [*found.index] == list("wxyz")
+    assert found["c_pred"].dtype == "float64"
+    check_columns({name: found[name].tolist() for name in found}, expected)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_other_tables_come_back_as_they_are(
+    model: Predictor, expected: list[dict[str, Any]]
+) -> None:
+    columns = {"C": [1, 2, 3, 4], "smiles": SMILES}
+    table = pa.table(columns)
+    for given in (table, table.to_batches()[0], Exported(table)):
+        found = model.predict(given)
+        assert isinstance(found, pa.Table)
+        check_columns(found.to_pydict(), expected)
+    found = model.predict(columns)
+    assert isinstance(found, dict)
+    assert [*found] == ["C", "smiles", *NAMES]
+    check_columns(found, expected)
+
+
+class Exported:
+    """A table of a library that gives its own to Arrow, as polars does."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.columns = table.column_names
+
+    def __iter__(self) -> Any:
+        return iter(self.columns)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_a_column_alone_is_a_list(model: Predictor, expected: list[dict[str, Any]]) -> None:
+    for column in (pd.Series(SMILES, index=list("wxyz")), pa.array(SMILES), tuple(SMILES)):
+        assert model.predict(column) == expected
+    assert model.predict(iter(SMILES)) == expected
+    missing = model.predict(pd.Series(["CC", None]))
+    assert missing[1]["reason"] == "None is no molecule"
+
+
+def test_empty_tables_get_empty_columns(model: Predictor) -> None:
+    found = model.predict(pd.DataFrame({"smiles": []}))
+    assert [*found.columns] == ["smiles", *NAMES]
+    assert len(found) == 0
+    assert model.predict(pa.table({"smiles": pa.array([], pa.string())})).num_rows == 0
+    assert model.predict({"smiles": []})["c_pred"] == []
+
+
+def test_names_that_are_taken_are_numbered(model: Predictor) -> None:
+    found = model.predict(pd.DataFrame({"smiles": ["CC"], "reason": ["mine"], "c_pred": [1]}))
+    assert [*found.columns[:3]] == ["smiles", "reason", "c_pred"]
+    assert {"c_pred_2", "reason_2"} < {*found.columns[3:]}
+    assert found["reason"].tolist() == ["mine"]
+    assert found["reason_2"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (lambda: pd.DataFrame({"C": ["CC"]}), r"no column 'smiles' among 'C'"),
+        (lambda: pd.DataFrame({"Smiles": ["CC"]}), r"Did you mean 'Smiles'\?.*smiles_column="),
+        (lambda: pd.DataFrame([["CC", "C"]], columns=["smiles"] * 2), "'smiles' twice"),
+        (lambda: {"smiles": "CC"}, r"not one record. Write predict\(\[\{'smiles': 'CC'\}\]\)"),
+        (lambda: {"smiles": ["CC"], "C": [1, 2]}, "'smiles' has 1 values, 'C' has 2 values"),
+        (lambda: {"CC": 1}, "no column 'smiles'"),
+        (lambda: {"CC", "C"}, "a set has no order"),
+        (lambda: pd.DataFrame({"smiles": ["CC"]}).groupby("smiles"), "gives names, not records"),
+        (lambda: "CC", r"predict\(\['CC'\]\)"),
+        (lambda: bytearray(b"CC"), "not one record"),
+    ],
+)
+def test_what_is_no_list_of_records_is_refused(model: Predictor, data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        model.predict(data())
+
+
+def test_a_table_of_trees_is_its_only_column(trees: Predictor) -> None:
+    texts = ["(3 (2 the) (4 film))", "(3"]
+    good, bad = trees.predict(texts)
+    found = trees.predict(pd.DataFrame({"text": texts}))
+    assert found["label_pred"][0] == [node["prediction"] for node in good["nodes"]]
+    assert found["label_pred"][1] is None
+    assert found["reason"].tolist() == ["", bad["reason"]]
+    with pytest.raises(DataError, match="has 2 columns.*Give its column alone"):
+        trees.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
+    with pytest.raises(DataError, match="Put the nltk Tree into a list"):
+        trees.predict(Tree.fromstring("(3 (2 the) (4 film))"))
+
+
+def test_a_row_of_a_table_is_a_json_record(records: Predictor) -> None:
+    rows = [{"n": 3, "s": "a"}, {"n": None, "s": "b"}]
+    expected = records.predict(rows)
+    found = records.predict(pd.DataFrame(rows))
+    assert found["y_pred"].tolist() == [told["prediction"] for told in expected]
+    assert found["reason"].tolist() == ["", ""]
+    with pytest.raises(DataError, match="not one record"):
+        records.predict(rows[0])
+
+
+def test_embeddings_are_those_of_the_column(model: Predictor) -> None:
+    frame = pd.DataFrame({"C": [1, 2, 3, 4], "smiles": SMILES})
+    torch.testing.assert_close(model.embed(frame), model.embed(SMILES), equal_nan=True)
+    with pytest.raises(DataError, match=r"Write embed\(\['CC'\]\)"):
+        model.embed("CC")
