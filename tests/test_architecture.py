@@ -20,6 +20,7 @@ PACKAGE = Path(__file__).parents[1] / "graphfold"
 RANKS = {
     "errors": 0,
     "_torch": 1,
+    "registry": 1,
     "files": 1,
     "progress": 1,
     "continued": 2,

@@ -1,0 +1,219 @@
+"""The registry: parts of every kind by name.
+
+A setting names parts of a kind: an adapter, a split, a metric, a head. The parts of a kind are
+graphfold's own, those that installed packages add by an entry point, and anybody's at a dotted
+path, so each kind is open to users. From a registry follow the names and what `graphfold list` says
+of them, the suggestion for a misspelt name, and the package that a name leads to: a stored run may
+name a part of another package only if the user trusts that package.
+
+Of a kind with a table of paths nothing is imported before a part is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+from graphfold.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The parts of one kind.
+
+    Args:
+        kind: what a part is called in messages, such as "adapter".
+        usage: how a part is chosen, for `graphfold list`.
+        paths: name -> "package.module:attribute" of graphfold's own parts.
+        home: a module whose public parts are graphfold's own, too, by the names they have there.
+        base: "package.module:Class" that a part derives from, or is an instance of; None where a
+            part is any function or class.
+        is_instance: whether parts are instances of `base`, not classes derived from it.
+        entry_point: the group of entry points by which another package adds parts.
+    """
+
+    kind: str
+    usage: str
+    paths: Mapping[str, str] = field(default_factory=dict)
+    home: str | None = None
+    base: str | None = None
+    is_instance: bool = False
+    entry_point: str | None = None
+
+    def names(self) -> dict[str, str]:
+        """Name -> path of every part that is installed, graphfold's own last."""
+        theirs = {}
+        if self.entry_point is not None:
+            theirs = {point.name: point.value for point in entry_points(group=self.entry_point)}
+        return {**theirs, **self._at_home(), **self.paths}
+
+    def find(self, name: str, setting: str | None = None) -> Any:
+        """The part of a name or at a dotted path.
+
+        Args:
+            name: "rmse", or "my_package.my_module.my_metric", which is imported.
+            setting: what names it, for messages; the kind and the name by default.
+
+        Raises:
+            ConfigError: if there is no such name, module or attribute, or it is no such part.
+        """
+        names = self.names()
+        if name not in names and not {".", ":"} & {*name}:
+            raise ConfigError(
+                f"there is no {self.kind} '{name}'.{did_you_mean(name, names)} Use one of "
+                f"{', '.join(sorted(names))}, or the dotted path of {self._a_part()}."
+            )
+        place = setting or f"{self.kind} '{name}'"
+        part = import_part(names.get(name, name), place)
+        if fault := self._fault(part):
+            raise ConfigError(f"{place}: {fault}")
+        return part
+
+    def package(self, name: str) -> str | None:
+        """The package that a name leads out of graphfold to; None if it stays. Imports nothing."""
+        path = self.paths.get(name) or self.names().get(name, name)
+        package, dot, _ = path.replace(":", ".").partition(".")
+        return package if dot and package != "graphfold" else None
+
+    def summaries(self) -> dict[str, str]:
+        """Name -> the first line of the docstring of graphfold's own parts, and others' paths."""
+        return {
+            name: path if self.package(name) else summary(import_part(path, self.kind))
+            for name, path in self.names().items()
+        }
+
+    def _at_home(self) -> dict[str, str]:
+        if self.home is None:
+            return {}
+        module = importlib.import_module(self.home)
+        names = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
+        parts = {name: getattr(module, name) for name in names}
+        return {name: f"{self.home}:{name}" for name, p in parts.items() if not self._fault(p)}
+
+    def _fault(self, part: Any) -> str | None:
+        """The sentences that say why an object is no part of this kind; None if it is one."""
+        name = getattr(part, "__name__", type(part).__name__)
+        if self.base is None:
+            return None if callable(part) else f"a {name} is there. Name {self._a_part()}."
+        base = import_part(self.base, self.kind)
+        if self.is_instance:
+            return None if isinstance(part, base) else f"no {base.__name__} is there, but {name}."
+        if not (isinstance(part, type) and issubclass(part, base)):
+            return f"{name} does not derive from {base.__name__}. Name {self._a_part()}."
+        if inspect.isabstract(part):
+            absent = ", ".join(sorted(vars(part)["__abstractmethods__"]))
+            return f"{name} lacks {absent}. Write them, or name a class that has them."
+        return None
+
+    def _a_part(self) -> str:
+        """The thing that the path of a user's own part leads to, in words."""
+        if self.base is None:
+            return "a function"
+        name = self.base.rpartition(":")[2]
+        return f"a {name}" if self.is_instance else f"a class that derives from {name}"
+
+
+def import_part(path: str, place: str) -> Any:
+    """The attribute of a module at "package.module.name", or "package.module:name".
+
+    Args:
+        path: the dotted path.
+        place: the setting that names it, for messages.
+
+    Raises:
+        ConfigError: if it is no dotted path, or there is no such module or attribute, or a module
+            that the module imports is missing.
+    """
+    module_name, _, name = path.replace(":", ".").rpartition(".")
+    if not all(part.isidentifier() for part in (*module_name.split("."), name)):
+        raise ConfigError(f"{place}: '{path}' is no dotted path. Give one as package.module.name.")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if f"{module_name}.".startswith(f"{missing}."):
+            remedy = "Correct the path, or install the package that holds it."
+        else:
+            remedy = f"Install '{missing}', which it imports."
+        raise ConfigError(f"{place}: there is no module '{missing}'. {remedy}") from error
+    except ImportError as error:
+        raise ConfigError(f"{place}: cannot import '{module_name}' ({error}).") from error
+    if not hasattr(module, name):
+        public = [key for key in dir(module) if not key.startswith("_")]
+        raise ConfigError(
+            f"{place}: {module_name} has no '{name}'.{did_you_mean(name, public)} Correct the path."
+        )
+    return getattr(module, name)
+
+
+def summary(part: object) -> str:
+    """The description of a part, or the first line of its docstring."""
+    text = getattr(part, "description", None)
+    if not isinstance(text, str):
+        text = part.__doc__ or ""
+    return text.strip().partition("\n")[0]
+
+
+_LAYERS, _SPLITS = "graphfold.layers", "graphfold.datasets.splits"
+
+ADAPTERS = Registry(
+    "adapter",
+    "data.adapter=NAME, graphfold check-adapter NAME",
+    {
+        "brackets": "graphfold.datasets.adapters.brackets:BracketsAdapter",
+        "conllu": "graphfold.datasets.adapters.conllu:ConlluAdapter",
+        "descriptors": "graphfold.datasets.adapters.descriptors:DescriptorsAdapter",
+        "json": "graphfold.datasets.adapters.json_records:JsonAdapter",
+        "listops": "graphfold.datasets.adapters.listops:ListOpsAdapter",
+        "pairs": "graphfold.datasets.adapters.pairs:PairsAdapter",
+        "plans": "graphfold.datasets.adapters.plans:PlansAdapter",
+        "python": "graphfold.datasets.adapters.python_source:PythonAdapter",
+        "smiles": "graphfold.datasets.adapters.smiles:SmilesAdapter",
+    },
+    base="graphfold.datasets.adapter:Adapter",
+    entry_point="graphfold.adapters",
+)
+
+#: By the suffix of the files that they read.
+TABLES = Registry(
+    "reader of tables",
+    "a file name that ends in NAME",
+    {
+        ".csv": "graphfold.datasets.files.tables:open_csv",
+        ".tsv": "graphfold.datasets.files.tables:open_tsv",
+        ".smi": "graphfold.datasets.files.tables:open_smi",
+        ".parquet": "graphfold.datasets.files.tables:open_parquet",
+        ".sdf": "graphfold.datasets.molecules.sdf:open_sdf",
+        ".mol": "graphfold.datasets.molecules.sdf:open_sdf",
+    },
+    entry_point="graphfold.readers",
+)
+
+HEADS = Registry(
+    "head", f"model.head._target_={_LAYERS}.NAME", home=_LAYERS, base=f"{_LAYERS}:Head"
+)
+READOUTS = Registry(
+    "readout", f"model.readout._target_={_LAYERS}.NAME", home=_LAYERS, base=f"{_LAYERS}:Readout"
+)
+CELLS = Registry(
+    "cell",
+    f"_target_: {_LAYERS}.NAME in model.cells",
+    home=_LAYERS,
+    base="graphfold.batching:Cell",
+)
+
+#: Task of predictions -> its metrics.
+METRICS = {
+    task: Registry(
+        f"{task} metric",
+        "metrics=[NAME,..], monitor=val/NAME",
+        home=f"graphfold.metrics.{task}",
+        base="graphfold.metrics.base:Metric",
+        is_instance=True,
+    )
+    for task in ("regression", "binary", "multiclass", "interval", "deviation", "sets")
+}
