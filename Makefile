@@ -38,9 +38,10 @@ test-slow: setup ## run the tests that take longer
 test-sanitized: setup ## run the engine's tests with native code that watches its memory
 	$(ONE_THREAD) scripts/test_sanitized.sh -n $(WORKERS) $(or $(TESTS),$(SANITIZED))
 
-lint: setup ## check style and types
+lint: setup ## check style, the directions of imports, and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: setup ## put the code into the one format
@@ -51,5 +52,5 @@ demo: setup ## train, evaluate and apply a tree and a molecule model, no downloa
 	@scripts/demo.sh
 
 clean: ## remove .venv, caches and the demo
-	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
