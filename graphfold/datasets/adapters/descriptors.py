@@ -8,7 +8,7 @@ from typing import Any
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules.descriptor_targets import NAMES, describe_molecule
+from graphfold.datasets.molecules.descriptors import NAMES, describe_molecule
 from graphfold.errors import ConfigError
 
 #: Options of `SmilesAdapter` that say which cells of a table are targets, and how they are read.

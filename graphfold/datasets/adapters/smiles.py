@@ -19,13 +19,16 @@ from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.features.registry import find_features
-from graphfold.datasets.molecules.list_target import ListTarget
 from graphfold.datasets.molecules.molecule import read_in_silence, silence
 from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
-from graphfold.datasets.molecules.molecule_columns import MoleculeColumns, MoleculeRow
 from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeGraphs
-from graphfold.datasets.molecules.open_targets import open_targets
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
+from graphfold.datasets.molecules.table_columns import (
+    ListTarget,
+    MoleculeColumns,
+    MoleculeRow,
+    open_targets,
+)
 from graphfold.datasets.positive_class import (
     Positive,
     positive_last,

@@ -224,16 +224,16 @@ def make_zinc_plogp(
         ConfigError: if a size is not positive.
         DataError: if the corpus is absent, or has too few molecules.
     """
-    from graphfold.datasets.molecules import penalised_logp, zinc_plogp
+    from graphfold.datasets.molecules import penalised_logp
 
     sizes = _sizes(train_size, val_size, test_size)
     sources = [file.path for file in find_files(find_corpus("zinc250k_subset"), root)]
-    code = [file_hash(Path(str(module.__file__))) for module in (penalised_logp, zinc_plogp)]
+    code = file_hash(Path(str(penalised_logp.__file__)))
     known = [*map(file_hash, sources), sizes, choice_seed, code, version("rdkit")]
     files = _MadeFiles(cache_dir, "zinc_plogp", ".csv", known)
     if not files.exist:
         files.folder.mkdir(parents=True, exist_ok=True)
-        zinc_plogp.write_zinc_plogp(files.paths, sizes, sources, choice_seed)
+        penalised_logp.write_zinc_plogp(files.paths, sizes, sources, choice_seed)
     return files.parts
 
 

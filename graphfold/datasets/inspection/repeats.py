@@ -27,7 +27,7 @@ def repeated_molecules(dag: TypedDAG) -> list[list[int]]:
     """
     if ("graph", "smiles") not in dag.dictionaries:
         return []
-    from graphfold.datasets.molecules.canonical import canonical_smiles
+    from graphfold.datasets.molecules.molecule import canonical_smiles
 
     smiles = dag.strings("graph", "smiles")
     alike = _groups(hash_graphs(dag).tolist(), range(dag.num_graphs))

@@ -1,4 +1,4 @@
-"""Descriptors: numbers of a whole molecule, as further inputs of a model."""
+"""Descriptors: numbers of a whole molecule, as further inputs of a model or as its targets."""
 
 from __future__ import annotations
 
@@ -118,3 +118,20 @@ DESCRIPTORS: Mapping[str, Callable[[Descriptors, Chem.Mol], NDArray[np.generic]]
     "atom_pairs": atom_pairs,
     "torsions": torsions,
 }
+
+
+#: `Ipc` grows exponentially with the size of a molecule, beyond single precision; `AvgIpc`, its
+#: mean, is among the others.
+LEFT_OUT = ("Ipc",)
+
+#: The largest number that is a target: single precision holds it and its square.
+LARGEST = 1e18
+
+#: RDKit's two-dimensional descriptors, in its order.
+NAMES = tuple(name for name, _ in rdkit_descriptors.descList if name not in LEFT_OUT)
+
+
+def describe_molecule(molecule: Chem.Mol) -> dict[str, float | None]:
+    """name -> descriptor; None where it is undefined, or too large for single precision."""
+    values = calculate(molecule)
+    return {name: values[name] if abs(values[name]) < LARGEST else None for name in NAMES}

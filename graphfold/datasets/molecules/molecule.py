@@ -1,4 +1,7 @@
-"""From a SMILES to an RDKit molecule, or to RDKit's reason why not; nothing goes to stderr."""
+"""From a SMILES to an RDKit molecule, or to RDKit's reason why not; nothing goes to stderr.
+
+Canonical SMILES: one text for a molecule, however it was written.
+"""
 
 from __future__ import annotations
 
@@ -228,3 +231,12 @@ def explain(messages: str) -> str:
 
 
 _PARSE_ERROR = "SMILES Parse Error: "
+
+
+def canonical_smiles(smiles: Sequence[str]) -> list[str]:
+    """RDKit's canonical SMILES of each molecule, stereo marks and salts included.
+
+    Raises:
+        RecordError: if RDKit cannot read one of the SMILES.
+    """
+    return [str(Chem.MolToSmiles(read_molecule(text))) for text in smiles]

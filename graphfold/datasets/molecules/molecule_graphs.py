@@ -19,7 +19,7 @@ from graphfold.datasets.molecules.directed_bonds import (
 )
 from graphfold.datasets.molecules.features.facts import atom_facts, bond_facts
 from graphfold.datasets.molecules.features.feature_set import FeatureSet
-from graphfold.datasets.molecules.fragments.fragment_nodes import (
+from graphfold.datasets.molecules.fragments import (
     FRAGMENT,
     FRAGMENT_INPUTS,
     MOLECULE,

@@ -30,7 +30,7 @@ def molecule_groups(dag: TypedDAG) -> list[int]:
 def scaffold_groups(dag: TypedDAG) -> list[str]:
     """Molecules with the same Bemis-Murcko scaffold."""
     smiles = _smiles(dag, "a scaffold split")
-    from graphfold.datasets.molecules.scaffold import murcko_scaffolds
+    from graphfold.datasets.molecules.structure_splits import murcko_scaffolds
 
     return murcko_scaffolds(smiles)
 
@@ -38,7 +38,7 @@ def scaffold_groups(dag: TypedDAG) -> list[str]:
 def butina_groups(dag: TypedDAG) -> list[int]:
     """Similar molecules: Butina clusters of Morgan fingerprints."""
     smiles = _smiles(dag, "a split by Butina clusters")
-    from graphfold.datasets.molecules.butina import butina_clusters
+    from graphfold.datasets.molecules.structure_splits import butina_clusters
 
     return butina_clusters(smiles)
 

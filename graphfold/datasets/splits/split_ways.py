@@ -82,7 +82,7 @@ def butina_split(clusters: Sequence[int], fractions: Fractions) -> Split:
     """Similar molecules together, Butina clusters: the largest in train, rare ones in test.
 
     As `scaffold_split`, with clusters in place of scaffolds; see
-    `graphfold.datasets.molecules.butina`.
+    `graphfold.datasets.molecules.structure_splits`.
     """
     return _largest_first(clusters, fractions, "butina")
 

@@ -102,7 +102,7 @@ def text_of(dag: TypedDAG) -> str:
 
 def _draw_molecule(dag: TypedDAG, marks: dict[int, Mark]) -> str:
     """A molecule, with what is predicted of its atoms or bonds beside them."""
-    from graphfold.datasets.molecules.molecule_drawing import draw_molecule
+    from graphfold.datasets.molecules.drawing import draw_molecule
 
     types = [dag.schema.types[number].name for number in dag.op_type.tolist()]
     notes: dict[tuple[int, ...], str] = {}

@@ -49,7 +49,7 @@ def drawings_folder(output: Path) -> Path:
 
 def draw(explainer: Explainer, found: Contributions, target: str) -> str:
     """A molecule with the contributions to one target, as an SVG element."""
-    from graphfold.datasets.molecules.molecule_drawing import draw_contributions
+    from graphfold.datasets.molecules.drawing import draw_contributions
 
     hydrogens = getattr(explainer.predictor.adapter, "explicit_hydrogens", False)
     bonds = found.listed(target, "bond") if "bond" in found.values[target] else []

@@ -10,7 +10,7 @@ from graphfold.bench.benchmarks.reading import OneByOne, make_variants, require_
 from graphfold.dag import collate
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 
 RECORDS = [
     Record(line, MoleculeRow(smiles))

@@ -13,7 +13,7 @@ from training.tiny_runs import MOLECULES, run, train, write_molecules
 import graphfold
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.adapters.descriptors import DescriptorsAdapter
-from graphfold.datasets.molecules.descriptor_targets import NAMES, describe_molecule
+from graphfold.datasets.molecules.descriptors import NAMES, describe_molecule
 from graphfold.errors import ConfigError
 from graphfold.training.run.checkpoint import Checkpoint
 

@@ -20,7 +20,7 @@ from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
 from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.errors import ConfigError, DataError, RecordError
 
 

@@ -14,9 +14,14 @@ from rdkit.Chem import BRICS
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules.fragments.fragment_cuts import CUTS, KINDS, Cut, Fragment
-from graphfold.datasets.molecules.fragments.fragment_tree import fragment_trees
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.fragments import (
+    CUTS,
+    KINDS,
+    Cut,
+    Fragment,
+    fragment_trees,
+)
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 
 #: Chains and branches, salts and lone atoms, rings that are fused, spiro, bridged and caged, metals
 #: with dative bonds, a macrocycle, a polymer, hydrogens, wildcards.

@@ -11,7 +11,7 @@ from rdkit import Chem
 from graphfold.datasets.adapter import ReadResult, Record, count_changed, read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.inspection.check import check_data
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.errors import ConfigError
 
 SALT, PLAIN = "CC(=O)[O-].[Na+]", "CCO"

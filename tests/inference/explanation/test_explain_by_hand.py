@@ -198,7 +198,7 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
         drawn.setdefault(smiles, []).append(atoms)
         return "<svg/>"
 
-    place = "graphfold.datasets.molecules.molecule_drawing.draw_contributions"
+    place = "graphfold.datasets.molecules.drawing.draw_contributions"
     monkeypatch.setattr(place, note)
     for row in explained(made, "integrated"):
         cells = [json.loads(row[f"{target}_atom_contributions"]) for target in made.targets]

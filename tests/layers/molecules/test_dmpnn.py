@@ -16,7 +16,7 @@ from graphfold.batching.native.library import why_missing
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.errors import ShapeError
 from graphfold.layers import (
     DMPNNAtomCell,

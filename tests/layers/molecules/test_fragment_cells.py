@@ -15,7 +15,7 @@ from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_sch
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.layers import (
     FeatureEncoder,
     FragmentCell,

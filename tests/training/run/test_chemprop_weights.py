@@ -18,7 +18,7 @@ from graphfold.batching import Rounds
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.adapters.smiles import SmilesAdapter
-from graphfold.datasets.molecules.molecule_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.layers import (
     DMPNNAtomCell,
     DMPNNBondCell,

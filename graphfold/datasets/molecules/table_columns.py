@@ -1,11 +1,17 @@
-"""MoleculeColumns: the columns of a table of molecules, and what their cells say."""
+"""The columns of a table of molecules, and what their cells say.
+
+`MoleculeColumns` reads the cells of a row, `ListTarget` a cell with a value for each atom or bond;
+`OpenTargets` are target columns by a pattern, which the files make a list of names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from graphfold.dag import Column
 from graphfold.datasets.adapter import Record
@@ -14,8 +20,55 @@ from graphfold.datasets.files.table_input import TableInput
 from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
 from graphfold.datasets.files.table_weight import TableWeight
 from graphfold.datasets.files.tables import Table
-from graphfold.datasets.molecules.list_target import ListTarget
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
+
+
+@dataclass(frozen=True)
+class ListTarget:
+    """A target of atoms or bonds: a cell is a JSON list, such as `[0.1, null, -0.4]`.
+
+    The values are in the order of RDKit: that of the atoms in the SMILES, or of the bonds in it,
+    those that close rings last; explicit hydrogens, where they are atoms of the graph, and their
+    bonds come after all others. A null, and any cell that is missing in a table, was not measured.
+
+    Args:
+        target: the name, task, unit and classes; how one value is read.
+        of: what has the values.
+    """
+
+    target: TableTarget
+    of: Literal["atom", "bond"] = "atom"
+
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        return self.target.name
+
+    @property
+    def column(self) -> Column:
+        """The column of the schema."""
+        return self.target.column
+
+    def values(self, cell: str, number: int) -> list[float | int | None]:
+        """[number] the values of so many atoms or bonds; None where nothing was measured.
+
+        Raises:
+            RecordError: if the cell is no list of so many values, or one of them cannot be read.
+        """
+        cell = cell.strip()
+        if cell in MISSING_CELLS:
+            return [None] * number
+        try:
+            values = json.loads(cell)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, list) or any(isinstance(v, list | dict | bool) for v in values):
+            raise self.target.refuse(cell, "is no list of values", "Write it as [0.1, null, -0.4]")
+        if len(values) != number:
+            fault = f"has {len(values)} values for {number} {self.of}s"
+            remedy = f"Give a value or null for each {self.of}, in order"
+            raise self.target.refuse(cell, fault, remedy)
+        return [self.target.parse("" if value is None else str(value)) for value in values]
 
 
 class MoleculeRow(NamedTuple):
@@ -239,3 +292,101 @@ def _names(items: Sequence[TableTarget | TableWeight | ListTarget | TableInput])
 
 def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+#: All columns that have no other use.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class OpenTargets:
+    """Targets whose names are still to be found.
+
+    Args:
+        pattern: `ALL`, or a name with `*` for any text.
+        ignored: names and patterns of columns that are none.
+    """
+
+    pattern: str
+    ignored: tuple[str, ...]
+
+    def find(
+        self, tables: Iterable[Table], columns: MoleculeColumns, named: Collection[str]
+    ) -> list[str]:
+        """The names of the columns of the first table that are targets, in its order.
+
+        Args:
+            tables: all that are read.
+            columns: the columns with another use, which are no targets.
+            named: targets that may be text, since their classes have names.
+
+        Raises:
+            DataError: if the table lacks an ignored column, none is left, or one holds no number.
+        """
+        tables = list(tables)
+        first = tables[0]
+        first.find([name for name in self.ignored if "*" not in name], "data.ignore_columns")
+        used = {first.smiles_column or columns.smiles, first.name_column, *columns.names}
+        found = [
+            name
+            for name in first.columns
+            if (self.pattern == ALL or _fits(self.pattern, name))
+            and name not in used
+            and not any(_fits(pattern, name) for pattern in self.ignored)
+        ]
+        if not found:
+            raise DataError(
+                f"{first.path}: no column is left for target_columns={self.pattern} among "
+                f"{', '.join(map(repr, first.columns))}. Set data.target_columns.",
+                path=str(first.path),
+            )
+        strange = _without_numbers(tables, [name for name in found if name not in named])
+        if strange:
+            names = ", ".join(f"'{name}'" for name in strange)
+            raise DataError(
+                f"{first.path}: {names}: no cell there is a number, so target_columns="
+                f"{self.pattern} cannot take it for a target. Set data.ignore_columns=[{names}], "
+                "or list the targets in data.target_columns.",
+                path=str(first.path),
+                columns=strange,
+            )
+        return found
+
+
+def open_targets(names: Sequence[str] | str, ignored: tuple[str, ...]) -> OpenTargets | None:
+    """The pattern that `target_columns` is; None if it lists names.
+
+    Raises:
+        ConfigError: if a name is listed and ignored.
+    """
+    if isinstance(names, str) and (names == ALL or "*" in names):
+        return OpenTargets(names, ignored)
+    listed = (names,) if isinstance(names, str) else names
+    for name in listed:
+        if any(_fits(pattern, name) for pattern in ignored):
+            raise ConfigError(
+                f"the column '{name}' is in target_columns and in ignore_columns. Take it out of "
+                "one of them."
+            )
+    return None
+
+
+def _fits(pattern: str, name: str) -> bool:
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), name, re.DOTALL) is not None
+
+
+def _without_numbers(tables: Sequence[Table], names: Sequence[str]) -> list[str]:
+    """The columns without a single number, or bound such as `>5`, in all tables."""
+    waiting = list(names)
+    for table in tables:
+        places = dict(zip(waiting, table.find(waiting, "data.target_columns"), strict=True))
+        for row in table.rows():
+            for name in list(places):
+                cell = row.cells[places[name]].strip()
+                if cell not in MISSING_CELLS and TableTarget.is_number(cell.lstrip("<>=")):
+                    del places[name]
+            if not places:
+                return []
+        waiting = list(places)
+    return waiting

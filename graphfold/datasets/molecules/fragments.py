@@ -1,0 +1,338 @@
+"""Fragments: a molecule is cut, and the pieces become a tree of nodes above its atoms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple, TypeAlias
+
+from rdkit import Chem
+from rdkit.Chem import BRICS
+
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType
+
+KINDS = ("ring", "path", "junction", "piece")
+
+#: Counts from here on share one code.
+MOST = 31
+
+#: A fragment, whose inputs are its atoms and then its children in the tree.
+#:
+#: - `kind`: ring, path, junction, piece; see `CUTS`.
+#: - `size`: atoms. `length`: the same as a number, in tens of atoms.
+#: - `aromatic`: 1 if there are bonds and all of them are aromatic.
+#: - `hetero`: atoms that are neither carbon nor hydrogen.
+#: - `leaving`: bonds from its atoms to atoms outside.
+#: - `links`: fragments that it is linked with.
+#: - `shared`: atoms that are in other fragments, too, junctions aside.
+#: - `overlap`: the most atoms that it has in common with one other fragment: of rings, 1 if they
+#:   are spiro, 2 if fused, more if bridged.
+FRAGMENT = NodeType(
+    "fragment",
+    None,
+    (
+        Column("kind", "uint8", size=len(KINDS)),
+        *(
+            Column(name, "uint8", size=MOST + 1)
+            for name in ("size", "hetero", "leaving", "links", "shared", "overlap")
+        ),
+        Column("aromatic", "uint8", size=2),
+        Column("length", "float32", unit="10 atoms"),
+    ),
+    inputs=("atom", "fragment"),
+)
+
+#: The molecule as a whole, whose inputs are the roots of its trees: one for each part of a salt.
+MOLECULE = NodeType("molecule", None, inputs=("fragment",))
+
+#: The inputs of a fragment: `is_atom` tells its atoms from its children in the tree.
+FRAGMENT_INPUTS = EdgeType("inputs", (Column("is_atom", "bool"),))
+
+
+def add_fragments(graph: GraphBuilder, molecule: Chem.Mol, option: str) -> int:
+    """Adds the fragments of a molecule, the tree over them, and the molecule; returns the last.
+
+    The span of a fragment goes from its first atom to its last one; its inputs say which it has.
+    Nothing but the numbers of nodes depends on how the atoms are numbered: whatever needs an order
+    takes that of RDKit's canonical ranks.
+
+    Args:
+        graph: the unfinished graph, with the atoms as its first nodes.
+        molecule: the molecule.
+        option: a key of `CUTS`.
+    """
+    rank = list(Chem.CanonicalRankAtoms(molecule))
+    cut = CUTS[option](molecule, rank)
+    roots, children = fragment_trees(cut)
+    fragments = cut.fragments
+    spans = [(min(f.atoms), max(f.atoms) + 1) for f in fragments]
+    nodes = graph.nodes("fragment", len(fragments), spans, **_features(molecule, cut))
+    for node, fragment, own in zip(nodes, fragments, children, strict=True):
+        below = [nodes[child] for child in own]
+        is_atom = [True] * len(fragment.atoms) + [False] * len(below)
+        graph.inputs(node, [*fragment.atoms, *below], is_atom=is_atom)
+    top = graph.node("molecule", span=(0, len(rank)))
+    graph.inputs(top, [nodes[root] for root in roots], is_atom=[False] * len(roots))
+    return top
+
+
+#: Pairs of fragments (the lower number first) -> how much they have in common.
+Links: TypeAlias = Mapping[tuple[int, int], int]
+
+
+class Fragment(NamedTuple):
+    """A fragment.
+
+    Args:
+        kind: one of `KINDS`.
+        atoms: its atoms.
+        bonds: the bonds within it.
+    """
+
+    kind: str
+    atoms: tuple[int, ...]
+    bonds: tuple[int, ...]
+
+
+class Cut(NamedTuple):
+    """The fragments of a molecule, which cover every atom, and which of them are neighbours."""
+
+    fragments: Sequence[Fragment]
+    links: Links
+
+
+def rings_and_paths(molecule: Chem.Mol, rank: Sequence[int]) -> Cut:
+    """Rings, the paths between them, and the junctions where three or more of these meet.
+
+    The cut of Wollschläger et al. (2024), https://arxiv.org/abs/2406.08210 ("rings-paths", in its
+    tree form). It has no vocabulary, so no molecule has an unknown fragment:
+
+    - a *ring* is one of the smallest rings (RDKit's symmetrised set); fused rings are fragments of
+      their own, which share atoms;
+    - a *path* is a longest chain of bonds outside rings: it ends at atoms in rings, at branches
+      (atoms with three or more neighbours) and at ends; an atom without bonds is a path, too;
+    - a *junction* is an atom that belongs to three or more of these.
+
+    Every bond is in a fragment. Two fragments are linked by each atom that only these two have, and
+    each junction is linked with the fragments that meet there; how much they have in common is the
+    number of atoms. Difference from the paper: atoms of salts and other lone atoms are fragments.
+
+    Args:
+        molecule: the sanitised molecule.
+        rank: [num_atoms] the place of each atom in an order that does not depend on the numbering
+            of the atoms; the fragments come in the order of their atoms' ranks.
+    """
+    found = _sorted([*_rings(molecule), *_paths(molecule)], rank)
+    owners: list[list[int]] = [[] for _ in rank]
+    for number, fragment in enumerate(found):
+        for atom in fragment.atoms:
+            owners[atom].append(number)
+    common = Counter(pair for own in owners for pair in combinations(own, 2))
+    links: dict[tuple[int, int], int] = {}
+    for atom in sorted(range(len(rank)), key=rank.__getitem__):
+        if len(owners[atom]) == 2:
+            pair = owners[atom][0], owners[atom][1]
+            links[pair] = common[pair]
+        elif len(owners[atom]) > 2:
+            links |= {(number, len(found)): 1 for number in owners[atom]}
+            found.append(Fragment("junction", (atom,), ()))
+    return Cut(found, links)
+
+
+def brics(molecule: Chem.Mol, rank: Sequence[int]) -> Cut:
+    """The pieces between the bonds that the retrosynthetic rules of BRICS break.
+
+    Degen et al. (2008), https://doi.org/10.1002/cmdc.200800178, as RDKit has them. No atom is in
+    two pieces; two pieces are linked by a broken bond, of which every one is a link of the tree.
+
+    Args:
+        molecule: the sanitised molecule.
+        rank: as in `rings_and_paths`.
+    """
+    found_bonds = BRICS.FindBRICSBonds(molecule)  # type: ignore[no-untyped-call]
+    broken = {frozenset(ends) for ends, _ in found_bonds}
+    bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
+    kept = [index for index, ends in enumerate(bonds) if frozenset(ends) not in broken]
+    group = DisjointSets(len(rank))
+    for index in kept:
+        group.join(*bonds[index])
+    atoms, within = group.groups(range(len(rank))), group.groups(kept, lambda b: bonds[b][0])
+    pieces = [Fragment("piece", own, within.get(key, ())) for key, own in atoms.items()]
+    found = _sorted(pieces, rank)
+    owner = {atom: number for number, piece in enumerate(found) for atom in piece.atoms}
+    pairs = (sorted(owner[atom] for atom in ends) for ends in broken)
+    return Cut(found, Counter((first, second) for first, second in pairs))
+
+
+#: The option `fragments` -> what cuts a molecule.
+CUTS: Mapping[str, Callable[[Chem.Mol, Sequence[int]], Cut]] = {
+    "rings_and_paths": rings_and_paths,
+    "brics": brics,
+}
+
+
+def _sorted(fragments: Iterable[Fragment], rank: Sequence[int]) -> list[Fragment]:
+    """The fragments with their atoms by rank, in the order of these ranks."""
+    place = rank.__getitem__
+    found = [Fragment(f.kind, tuple(sorted(f.atoms, key=place)), f.bonds) for f in fragments]
+    return sorted(found, key=lambda f: [rank[atom] for atom in f.atoms])
+
+
+def _rings(molecule: Chem.Mol) -> list[Fragment]:
+    info = molecule.GetRingInfo()
+    pairs = zip(info.AtomRings(), info.BondRings(), strict=True)
+    return [Fragment("ring", tuple(atoms), tuple(bonds)) for atoms, bonds in pairs]
+
+
+def _paths(molecule: Chem.Mol) -> list[Fragment]:
+    """Bonds outside rings, joined at atoms that have just two of them and are in no ring."""
+    outside: dict[int, tuple[int, int]] = {}
+    at: list[list[int]] = [[] for _ in range(molecule.GetNumAtoms())]
+    in_ring: set[int] = set()
+    for index, bond in enumerate(molecule.GetBonds()):
+        ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        if bond.IsInRing():
+            in_ring.update(ends)
+            continue
+        outside[index] = ends
+        for atom in ends:
+            at[atom].append(index)
+    group = DisjointSets(molecule.GetNumBonds())
+    for atom, own in enumerate(at):
+        if len(own) == 2 and atom not in in_ring:
+            group.join(*own)
+    chains = group.groups(outside).values()
+    paths = [(tuple({atom for bond in own for atom in outside[bond]}), own) for own in chains]
+    paths += [((atom,), ()) for atom, own in enumerate(at) if not own and atom not in in_ring]
+    return [Fragment("path", *path) for path in paths]
+
+
+def fragment_trees(cut: Cut) -> tuple[list[int], list[list[int]]]:
+    """The roots, one for each connected part of a molecule, and the children of every fragment.
+
+    Where links form a cycle, as between fused rings that a junction joins as well, a maximum
+    spanning tree is kept (Kruskal): links between fragments that have more in common come first,
+    then those between fragments of lower numbers. The root is the centre of its tree, of two
+    centres the lower number; so trees are as flat as can be.
+
+    Returns:
+        roots: the numbers of the roots, ascending.
+        children: [num_fragments] the numbers of each fragment's children, ascending.
+    """
+    near = _spanning(cut)
+    roots = _centres(near)
+    children: list[list[int]] = [[] for _ in near]
+    stack = [(root, -1) for root in roots]
+    while stack:
+        number, parent = stack.pop()
+        children[number] = [other for other in near[number] if other != parent]
+        stack += [(child, number) for child in children[number]]
+    return roots, children
+
+
+def _spanning(cut: Cut) -> list[list[int]]:
+    """The neighbours of each fragment in the spanning trees, ascending."""
+    trees = DisjointSets(len(cut.fragments))
+    near: list[list[int]] = [[] for _ in cut.fragments]
+    for first, second in sorted(cut.links, key=lambda pair: (-cut.links[pair], pair)):
+        if trees.join(first, second):
+            near[first].append(second)
+            near[second].append(first)
+    return [sorted(own) for own in near]
+
+
+def _centres(near: Sequence[Sequence[int]]) -> list[int]:
+    """The centre of each tree: what is left when leaves are taken off, layer by layer."""
+    degree = [len(own) for own in near]
+    centres = [number for number, count in enumerate(degree) if count == 0]
+    layer = [number for number, count in enumerate(degree) if count == 1]
+    while layer:
+        inner = []
+        taken = set(layer)
+        for number in layer:
+            degree[number] = 0
+            for other in near[number]:
+                if other in taken:  # the last two of a tree
+                    if number < other:
+                        centres.append(number)
+                elif degree[other]:
+                    degree[other] -= 1
+                    if degree[other] == 1:
+                        inner.append(other)
+                    elif degree[other] == 0:
+                        centres.append(other)
+        layer = [number for number in inner if degree[number]]
+    return sorted(centres)
+
+
+def _features(molecule: Chem.Mol, cut: Cut) -> dict[str, list[Any]]:
+    """The columns of `FRAGMENT`."""
+    fragments = cut.fragments
+    atoms = [molecule.GetAtomWithIdx(index) for index in range(molecule.GetNumAtoms())]
+    degree = [atom.GetDegree() for atom in atoms]
+    hetero = [atom.GetAtomicNum() not in (1, 6) for atom in atoms]
+    aromatic = [bond.GetIsAromatic() for bond in molecule.GetBonds()]
+    links, overlap = [0] * len(fragments), [0] * len(fragments)
+    for pair, common in cut.links.items():
+        for number in pair:
+            links[number] += 1
+            overlap[number] = max(overlap[number], common)
+    owners = _owners(fragments, len(atoms))
+    counts = {
+        "size": [len(f.atoms) for f in fragments],
+        "hetero": [sum(hetero[atom] for atom in f.atoms) for f in fragments],
+        "leaving": [sum(degree[a] for a in f.atoms) - 2 * len(f.bonds) for f in fragments],
+        "links": links,
+        "shared": [sum(owners[atom] > 1 for atom in f.atoms) for f in fragments],
+        "overlap": overlap,
+    }
+    return {
+        "kind": [KINDS.index(f.kind) for f in fragments],
+        **{name: [min(count, MOST) for count in column] for name, column in counts.items()},
+        "aromatic": [bool(f.bonds) and all(aromatic[b] for b in f.bonds) for f in fragments],
+        "length": [len(f.atoms) / 10 for f in fragments],
+    }
+
+
+def _owners(fragments: Sequence[Fragment], num_atoms: int) -> list[int]:
+    """[num_atoms] how many fragments, junctions aside, an atom is in."""
+    owners = [0] * num_atoms
+    for fragment in fragments:
+        if fragment.kind != "junction":
+            for atom in fragment.atoms:
+                owners[atom] += 1
+    return owners
+
+
+class DisjointSets:
+    """Numbers in groups that are joined one by one (union-find with path halving).
+
+    Args:
+        count: how many numbers; each is a group of its own at first.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def find(self, number: int) -> int:
+        """The number that stands for the group of `number`."""
+        above = self._above
+        while above[number] != number:
+            above[number] = number = above[above[number]]
+        return number
+
+    def join(self, first: int, second: int) -> bool:
+        """Makes one group of two; False if they were one."""
+        first, second = self.find(first), self.find(second)
+        self._above[first] = second
+        return first != second
+
+    def groups(
+        self, items: Iterable[int], number: Callable[[int], int] = int
+    ) -> dict[int, tuple[int, ...]]:
+        """The items of each group; `number` says which number an item belongs to."""
+        found: dict[int, list[int]] = {}
+        for item in items:
+            found.setdefault(self.find(number(item)), []).append(item)
+        return {key: tuple(own) for key, own in found.items()}

@@ -1,1 +1,0 @@
-"""Fragments of molecules: how they are cut, and the tree above the atoms."""
