@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from graphfold.inference.predictor import load as load
     from graphfold.training.process.process import keep_memory as keep_memory
 
+    __version__: str
+
 __all__ = ["__version__", "keep_memory", "load", "train"]
 
 _PLACES = {

@@ -1,11 +1,12 @@
 """All names of torch that it does not promise, and what is done where one is missing.
 
-Every release of torch may rename them, so nothing else in graphfold uses such a name
-(tests/test_private_torch.py holds to that). Each is looked up when it is first needed: a torch that
-lacks one can still do all that does not need it. Importing this file imports nothing.
+Every release of torch may rename them, so nothing else in graphfold uses such a name (ruff's rule
+SLF001 and tests/test_private_torch.py hold to that). Each is looked up when it is first needed: a
+torch that lacks one can still do all that does not need it. Importing this file imports nothing.
 
-Not meant are the attributes of modules and tensors that torch's own notes for extenders use:
-`_parameters`, `_buffers`, `_modules`, `_version`.
+Not meant are the attributes of modules and tensors that torch's own notes for extenders use,
+`_parameters`, `_buffers`, `_modules` and `_version`, and the operations `_softmax` and `_to_copy`,
+which are part of the core that torch documents.
 """
 
 from __future__ import annotations
@@ -161,6 +162,21 @@ def is_operation(kind: type) -> bool:
     do, run as they are.
     """
     return kind.__module__ == "torch._ops"
+
+
+def is_mutating(operation: Any) -> bool:
+    """True if an operation writes into an argument."""
+    return bool(operation._schema.is_mutable)
+
+
+def argument_names(operation: Any) -> list[str]:
+    """The names of the arguments of an operation, in order."""
+    return [argument.name for argument in operation._schema.arguments]
+
+
+def has_hooks(tensor: Any) -> bool:
+    """True if a hook waits for the gradient of a tensor."""
+    return bool(tensor._backward_hooks)
 
 
 #: Where a module keeps its hooks; a name that torch does not have holds none.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -39,7 +39,7 @@ def find_place(outermost: CodeType) -> Place | None:
     Args:
         outermost: the code that has called the cell; frames outside of it do not count.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None and frame.f_code is not outermost:
         if not frame.f_code.co_filename.startswith(_LIBRARIES):
             return Place(frame.f_code.co_filename, frame.f_lineno)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
+from graphfold import _torch
 from graphfold._torch import handling_operations, is_fake
 from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.values import Untraceable
@@ -75,7 +76,7 @@ class Recorder:
     def _record(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        changed = args[0] if args and func._schema.is_mutable else None  # type: ignore[attr-defined]
+        changed = args[0] if args and _torch.is_mutating(func) else None
         if isinstance(changed, Tensor) and not is_fake(changed):
             return self._count(func, changed, args[1:])
         map_aggregate((args, kwargs), self._refuse_computed)
@@ -120,7 +121,7 @@ class Recorder:
         name = func.overloadpacket.__name__
         if name not in _CUTS or not is_fake(args[0]):
             return
-        dim = dict(zip((a.name for a in func._schema.arguments), args, strict=False)).get("dim", 0)
+        dim = dict(zip(_torch.argument_names(func), args, strict=False)).get("dim", 0)
         if dim % args[0].dim() == self._row_dim(args[0]):
             raise Untraceable("it works across the nodes of a group, or takes single ones of them")
 
@@ -156,7 +157,7 @@ class Recorder:
         """True if hooks have been registered on tensors that are computed."""
         given = self.constants.values()
         computed = (tensor for tensor in self._held if not any(tensor is one for one in given))
-        return any(tensor._backward_hooks for tensor in computed)
+        return any(map(_torch.has_hooks, computed))
 
     def node_of(self, tensor: Tensor) -> fx.Node:
         """The node of a tensor."""

@@ -119,7 +119,8 @@ class RowCount(torch.SymInt):
     def __repr__(self) -> str:
         raise self._refuse("turns it into text")
 
-    def _refuse_number(self, *_: object) -> NoReturn:
+    def refuse_number(self, *_: object) -> NoReturn:
+        """Refuses to be read as a number."""
         raise self._refuse("reads it as a number")
 
 
@@ -140,7 +141,7 @@ for _name in (
     *("lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor"),
     *("invert", "str", "format", "reduce_ex"),
 ):
-    setattr(RowCount, f"__{_name}__", RowCount._refuse_number)
+    setattr(RowCount, f"__{_name}__", RowCount.refuse_number)
 
 
 def _kind(value: object) -> str:
