@@ -8,6 +8,9 @@ PYTHON ?= python3
 WORKERS ?= 2
 # Which tests: files or folders; all if none are named.
 TESTS ?=
+# The share of the slow tests to run, from 0 to 1, and any text that decides which.
+SHARE ?= 1
+SEED ?= 0
 # The tests of native code, and of what plans its memory.
 SANITIZED := tests/batching/native/test_linear.py tests/batching/native/test_native_products.py \
 	tests/batching/native/test_native_threads.py tests/batching/native/test_wide_rows.py \
@@ -32,8 +35,8 @@ setup-scatter: setup ## build torch-scatter into .venv, for the kernel 'scatter'
 test: setup ## run the tests that need neither network nor GPU
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
-test-slow: setup ## run the tests that take longer
-	$(BIN)/python -m pytest -m slow
+test-slow: setup ## run the tests that take longer, or a SHARE of them that a SEED chooses
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m slow --share $(SHARE) --seed "$(SEED)" $(TESTS)
 
 test-sanitized: setup ## run the engine's tests with native code that watches its memory
 	$(ONE_THREAD) scripts/test_sanitized.sh -n $(WORKERS) $(or $(TESTS),$(SANITIZED))

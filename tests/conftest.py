@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,22 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 # Test graphs are small: a second thread has nothing to do but wait.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--share` and `--seed` choose some of the tests, so that each round looks at other ones."""
+    parser.addoption("--share", type=float, default=1.0, help="share of the tests to run")
+    parser.addoption("--seed", default="0", help="text that decides which tests these are")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out all but the share of the tests that the seed chooses, each for itself."""
+    share, seed = config.getoption("--share"), config.getoption("--seed")
+    left_out = [i for i in items if random.Random(f"{seed} {i.nodeid}").random() >= share]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
+from inference.test_predict import SMALL
 from nltk.tree import Tree
-from training.prediction.test_predict import SMALL
 from training.tiny_runs import train, write_corpora, write_molecules
 
 import graphfold

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from training.drawing.drawn import SVG, drawing_of, elements, pills, read_one, size, texts
+from inference.drawing.drawn import SVG, drawing_of, elements, pills, read_one, size, texts
 from training.tiny_runs import write_corpora
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
