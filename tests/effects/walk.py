@@ -26,10 +26,10 @@ from omegaconf import OmegaConf
 
 from graphfold import cli
 from graphfold.datasets.adapters.option_types import parameters
-from graphfold.datasets.adapters.registry import ADAPTERS, adapter_class
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.settings import NAMES
+from graphfold.registry import ADAPTERS
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.instantiate import find_target
 from graphfold.training.config.listing import list_choices
@@ -103,8 +103,8 @@ def _of_groups() -> Iterator[str]:
 
 def _of_data() -> Iterator[str]:
     yield from (f"data.{name}" for name in (*parameters(DataModule), *NAMES))
-    for name in ADAPTERS:
-        yield from (f"{name}.{option}" for option in parameters(adapter_class(name)))
+    for name in ADAPTERS.paths:
+        yield from (f"{name}.{option}" for option in parameters(ADAPTERS.find(name)))
     for name, corpus in CORPORA.items():
         if corpus.maker is not None:
             module, _, function = corpus.maker.partition(":")

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphfold.datasets.adapters.option_types import option_faults, parameters
-from graphfold.datasets.adapters.registry import AdapterSpec, adapter_class
+from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import refuse_pipe
 from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.registry import ADAPTERS
 
 #: A file, a pattern, or a list of them.
 Paths: TypeAlias = str | Path | Sequence[str | Path]
@@ -108,11 +109,11 @@ class DataSource:
 
     def for_scoring(self) -> DataSource:
         """The same without what only training reads, see `Adapter.training_options`."""
-        absent = dict.fromkeys(adapter_class(self.spec().name).training_options)
+        absent = dict.fromkeys(ADAPTERS.find(self.spec().name).training_options)
         return replace(self, options={**self.options, **absent})
 
     def _expand(self, paths: Paths) -> list[Path]:
-        expands_folders = adapter_class(self.spec().name).expands_folders
+        expands_folders = ADAPTERS.find(self.spec().name).expands_folders
         return expand(paths, expands_folders, "data.path")
 
     def _corpus(self) -> Corpus | None:
@@ -131,7 +132,7 @@ class DataSource:
 
     def _with_options(self, spec: AdapterSpec) -> AdapterSpec:
         """The spec with those of the user's options that are the adapter's."""
-        known = parameters(adapter_class(spec.name))
+        known = parameters(ADAPTERS.find(spec.name))
         own = {key: value for key, value in self.options.items() if key in known}
         return AdapterSpec(spec.name, {**spec.options, **own})
 
@@ -142,7 +143,7 @@ class DataSource:
     def _refuse_unknown_options(self) -> None:
         """Refuses an unknown option; unset (null) it may stand in any config."""
         corpus, name = self._corpus(), self._default_spec().name
-        known = [*parameters(adapter_class(name))]
+        known = [*parameters(ADAPTERS.find(name))]
         faults = []
         if corpus is not None and corpus.maker is not None:
             make, own = _function(corpus.maker), self._maker_options(corpus.maker)

@@ -17,7 +17,6 @@ import torch
 from graphfold.dag import TypedDAG, collate, from_networkx, select, split, to_networkx, validate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Adapter, count_changed, read_records
-from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.datasets.corpora.corpus import DataFile
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.inspection.data_card import describe_graphs, is_published
@@ -26,6 +25,7 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
 from graphfold.errors import ConfigError, SchemaError, did_you_mean
+from graphfold.registry import ADAPTERS
 
 #: How many records are read twice, and how many graphs make a detour through networkx.
 _SAMPLE, _FEW = 256, 3
@@ -86,7 +86,7 @@ def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]
     _check_settings(path, settings)
     if name in CORPORA:
         return DataModule(corpus=name, **{"path": path, **settings})
-    adapters = adapter_paths()
+    adapters = ADAPTERS.names()
     if name not in adapters and "." not in name:
         raise ConfigError(
             f"there is no corpus or adapter '{name}'.{did_you_mean(name, [*CORPORA, *adapters])} "

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from graphfold.datasets.adapters.option_types import parameters
-from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.layers.uncertainty.calibrated import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
+from graphfold.registry import ADAPTERS
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, shared_keys
 from graphfold.training.config.overrides import adapter_name
@@ -85,7 +85,7 @@ def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
     """Raises ConfigError for an option of the data that the model needs and no adapter has."""
     adapter = adapter_name(config["data"])
     for name, value in (config["model"].get("needs_data") or {}).items():
-        if name not in parameters(adapter_class(adapter)):
+        if name not in parameters(ADAPTERS.find(adapter)):
             raise ConfigError(
                 f"the model needs data.{name}={json.dumps(value)}, but the {adapter} adapter has "
                 "no such option. Choose another model."

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphfold.datasets.adapters.registry import ADAPTERS, adapter_paths
+from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.corpora.corpus_table import CORPORA
-from graphfold.training.config.definitions import Definition, definitions, exports, strings_in
+from graphfold.datasets.splits import folds, split_ways
+from graphfold.datasets.splits.groups import GROUPINGS
+from graphfold.datasets.splits.split_records import SPLITS
+from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, READOUTS, Registry, summary
 from graphfold.training.config.folder import config_folder
 
 #: What a model gives its parts, so that no config has to.
 _GIVEN = ("input_size", "schema", "level", "scalers", "arity", "edge_columns")
-
-#: The modules of metrics, by the task that they are for.
-_TASKS = ("regression", "binary", "multiclass", "interval", "deviation", "sets")
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,15 @@ def list_choices(config_dir: Path | None = None) -> list[Choices]:
         Choices(f"{group}", f"{group}=NAME", dict(_options(folders, group)))
         for group in dict.fromkeys([*first, *sorted(groups)])
     ]
-    adapters = {name: _adapter(path) for name, path in adapter_paths().items()}
+    groups_of_records = {name: summary(group) for name, group in GROUPINGS.items()}
     return [
         *found,
         Choices("corpora", "folders under data.root", {k: c.title for k, c in CORPORA.items()}),
-        Choices("adapters", "data.adapter=NAME, graphfold check-adapter NAME", adapters),
-        Choices("splits", "data.split=NAME", dict(_splits())),
-        Choices("groups", "data.groups=NAME", dict(_groups())),
-        *(_metrics(task) for task in _TASKS),
-        _layers("heads", "model.head._target_=graphfold.layers.NAME", "heads"),
-        _layers("readouts", "model.readout._target_=graphfold.layers.NAME", "readouts"),
-        _layers("cells", "_target_: graphfold.layers.NAME in model.cells", "trees", "molecules"),
+        Choices("adapters", ADAPTERS.usage, ADAPTERS.summaries()),
+        Choices("splits", "data.split=NAME", _splits()),
+        Choices("groups", "data.groups=NAME", groups_of_records),
+        *map(_metrics, METRICS),
+        *map(_layers, (HEADS, READOUTS, CELLS)),
     ]
 
 
@@ -79,7 +77,7 @@ def options_page() -> str:
     for choices in list_choices():
         names = choices.names
         if choices.title == "adapters":  # not those of packages that happen to be installed
-            names = {name: text for name, text in names.items() if name in ADAPTERS}
+            names = {name: text for name, text in names.items() if name in ADAPTERS.paths}
         lines = [f"| `{name}` | {_escape(text)} |" for name, text in names.items()]
         table = "\n".join(["| name | |", "|---|---|", *lines])
         parts.append(f"## {choices.title.capitalize()}\n\n`{choices.usage}`\n\n{table}\n")
@@ -109,53 +107,31 @@ def _options(folders: Iterable[Path], group: str) -> Iterator[tuple[str, str]]:
             yield path.stem, next(iter(shown), "")
 
 
-def _adapter(path: str) -> str:
-    """The summary of an adapter of graphfold; of another package the path of its class."""
-    module, _, name = path.partition(":")
-    own = module.startswith("graphfold.")
-    return definitions(module)[name].summary if own else path
-
-
-def _splits() -> Iterator[tuple[str, str]]:
-    modules = ("split_ways", "folds")
-    ways = {k: v for m in modules for k, v in definitions(f"graphfold.datasets.splits.{m}").items()}
-    for name in strings_in("graphfold.datasets.splits.split_records", "SPLITS"):
-        yield name, ways[f"{name}_split"].summary
-
-
-def _groups() -> Iterator[tuple[str, str]]:
-    found = definitions("graphfold.datasets.splits.groups")
-    for name in strings_in("graphfold.datasets.splits.groups", "GROUPINGS"):
-        yield name, found[f"{name}_groups"].summary
+def _splits() -> dict[str, str]:
+    """The summary of the function of each split."""
+    functions = {**vars(split_ways), **vars(folds)}
+    return {name: summary(functions[f"{name}_split"]) for name in SPLITS}
 
 
 def _metrics(task: str) -> Choices:
-    """The decorated functions of the module of a task."""
-    found = {}
-    for name, function in definitions(f"graphfold.metrics.{task}").items():
-        marks = [text for text in function.decorators if text.startswith("metric(")]
-        if marks:
-            less = "higher_is_better=False" in marks[0]
-            found[name] = f"{function.summary} {'Lower' if less else 'Higher'} is better."
-    return Choices(f"metrics of {task}", "metrics=[NAME,..], monitor=val/NAME", found)
+    metrics = METRICS[task]
+    names = {}
+    for name in metrics.names():
+        metric = metrics.find(name)
+        better = "Higher" if metric.higher_is_better else "Lower"
+        names[name] = f"{metric.description} {better} is better."
+    return Choices(f"metrics of {task}", metrics.usage, names)
 
 
-def _layers(title: str, usage: str, *folders: str) -> Choices:
-    """The classes that `graphfold.layers` exports from some of its folders."""
-    homes = tuple(f"graphfold.layers.{folder}." for folder in folders)
-    found = {}
-    for name, module in exports("graphfold.layers").items():
-        if module.startswith(homes) and not definitions(module)[name].is_abstract:
-            definition = definitions(module)[name]
-            found[name] = f"{definition.summary} {_options_of(definition)}".rstrip()
-    return Choices(title, usage, dict(sorted(found.items())))
-
-
-def _options_of(definition: Definition) -> str:
-    """The arguments that a config may set."""
-    own = {k: v for k, v in definition.arguments.items() if k not in _GIVEN}
-    words = [name if default is None else f"{name}={default}" for name, default in own.items()]
-    return f"Options: {', '.join(words)}." if words else ""
+def _layers(layers: Registry) -> Choices:
+    """The classes of a kind of layer, with the options that a config may set."""
+    names = {}
+    for name in sorted(layers.names()):
+        own = [p for p in parameters(layers.find(name)).values() if p.name not in _GIVEN]
+        words = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in own]
+        options = f"Options: {', '.join(words)}." if words else ""
+        names[name] = f"{summary(layers.find(name))} {options}".rstrip()
+    return Choices(f"{layers.kind}s", layers.usage, names)
 
 
 def _escape(text: str) -> str:

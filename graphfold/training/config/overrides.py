@@ -16,9 +16,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from graphfold.datasets.adapters.option_types import parameters
-from graphfold.datasets.adapters.registry import adapter_class
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
+from graphfold.registry import ADAPTERS
 
 _HOW = (
     "Write KEY=VALUE, and quote a value with a comma, blank or bracket, and all of it in a shell: "
@@ -204,7 +204,7 @@ def adapter_name(data: Any) -> str:
 def _adapter_options(config: DictConfig) -> list[str]:
     """The keys of the options of the adapter that a config names."""
     try:
-        options = parameters(adapter_class(adapter_name(config.get("data") or {})))
+        options = parameters(ADAPTERS.find(adapter_name(config.get("data") or {})))
     except GraphfoldError:  # it has its own message, when the data are looked for
         return []
     return [f"data.{option}" for option in options]

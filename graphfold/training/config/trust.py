@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphfold.batching import Down, Rounds, Up
-from graphfold.datasets.adapters.registry import adapter_paths
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.metrics.registry import third_party_metrics
+from graphfold.registry import ADAPTERS
 from graphfold.training.config.instantiate import find_target, targets
 from graphfold.training.config.model import AUTO
 
@@ -121,9 +121,7 @@ def adapter_package(data: Mapping[str, Any]) -> str | None:
     name = data.get("adapter")
     if name is None:
         return None
-    path = adapter_paths().get(str(name), str(name))
-    package = path.replace(":", ".").partition(".")[0]
-    return None if package == "graphfold" else package
+    return ADAPTERS.package(str(name))
 
 
 def _is_within(path: str, packages: Collection[str]) -> bool:

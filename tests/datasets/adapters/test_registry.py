@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from postfix_adapter import NAME, PostfixAdapter
 
-from graphfold.datasets.adapters import registry
+from graphfold import registry
 from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.registry import ADAPTERS, AdapterSpec, adapter_paths, make_adapter
+from graphfold.datasets.adapters.registry import AdapterSpec, make_adapter
 from graphfold.errors import ConfigError
+from graphfold.registry import ADAPTERS
 
 
-@pytest.mark.parametrize("name", sorted(ADAPTERS))
+@pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
 def test_every_adapter_can_be_made(name: str) -> None:
     assert make_adapter(name).schema.types
 
 
-@pytest.mark.parametrize("name", sorted(ADAPTERS))
+@pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
 def test_every_adapter_goes_to_other_processes(name: str) -> None:
     adapter = make_adapter(name)
     assert pickle.loads(pickle.dumps(adapter)).schema == adapter.schema
@@ -41,7 +42,8 @@ def test_a_dotted_path_names_a_class() -> None:
 def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("postfix", "postfix_adapter:PostfixAdapter", "graphfold.adapters")
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
-    assert "postfix" in adapter_paths()
+    assert "postfix" in ADAPTERS.names()
+    assert ADAPTERS.package("postfix") == "postfix_adapter"
     assert isinstance(make_adapter("postfix"), PostfixAdapter)
 
 
@@ -50,9 +52,12 @@ def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ("bracket", r"no adapter 'bracket'\. Did you mean 'brackets'\? Use one of brackets, con"),
         ("nowhere.Adapter", r"no module 'nowhere'\. Correct the path, or install the package"),
-        ("postfix_adapter.Postfix", r"postfix_adapter has no such class: Postfix\. Correct"),
+        (
+            "postfix_adapter.Postfix",
+            r"postfix_adapter has no 'Postfix'\. Did you mean 'PostfixAdapter'\? Correct the path",
+        ),
         ("graphfold.datasets.adapter.Adapter", r"Adapter lacks parse, records\. Write them"),
-        ("postfix_adapter.Path", r"does not derive it from Adapter: Path\. Correct"),
+        ("postfix_adapter.Path", r"Path does not derive from Adapter\. Name a class"),
     ],
 )
 def test_unknown_adapter(name: str, message: str) -> None:
@@ -84,8 +89,8 @@ def test_all_faults_come_together() -> None:
 
 def test_names_are_known_without_importing_torch() -> None:
     code = (
-        "import sys; from graphfold.datasets.adapters.registry import adapter_paths;"
-        "adapter_paths();"
+        "import sys; from graphfold.registry import ADAPTERS;"
+        "ADAPTERS.names();"
         "from graphfold.datasets.corpora.corpus_table import CORPORA; assert CORPORA;"
         "assert 'torch' not in sys.modules and 'rdkit' not in sys.modules"
     )
