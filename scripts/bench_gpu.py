@@ -19,10 +19,9 @@ from pathlib import Path
 
 import torch
 
-from graphfold.bench.machine import use_machine
-from graphfold.bench.run import ON_GPU, WITHOUT_CONFIG, measure_rows, write_rows
-from graphfold.bench.settings import Settings
-from graphfold.bench.tables import print_rows
+from graphfold.bench.measure import Settings
+from graphfold.bench.results import print_rows
+from graphfold.bench.run import ON_GPU, WITHOUT_CONFIG, measure_rows, use_machine, write_rows
 from graphfold.errors import GraphfoldError
 from graphfold.files import check_output
 

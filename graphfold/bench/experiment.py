@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from graphfold.batching import Batch
-from graphfold.bench.measure import EVERY_NODE
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EVERY_NODE, Settings
 from graphfold.bench.variants import Forward, Variant
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.loader import GraphLoader

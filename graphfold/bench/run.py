@@ -1,9 +1,10 @@
-"""`graphfold bench`: measures, prints a table, writes JSON."""
+"""`graphfold bench`: sets up the machine, measures, prints a table, writes JSON."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +12,44 @@ from typing import Any
 
 import torch
 
-from graphfold.bench.machine import use_machine
-from graphfold.bench.measure import Row
-from graphfold.bench.page import render
-from graphfold.bench.settings import Settings
-from graphfold.bench.tables import print_rows
+from graphfold.bench.measure import Row, Settings
+from graphfold.bench.results import print_rows, render
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.files import check_output, write_text
+from graphfold.training.process.process import prepare_process
+
+
+def use_machine(threads: int, device: str = "cpu") -> dict[str, Any]:
+    """Sets the threads of the whole process.
+
+    Args:
+        threads: of torch.
+        device: what is measured.
+
+    Returns:
+        Further keys of every row.
+    """
+    prepare_process({"threads": threads})
+    return {
+        "cpu": _cpu(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
+        "isa": instruction_set(),
+        "torch": torch.__version__,
+    }
+
+
+def instruction_set() -> str:
+    """The instruction set that torch's kernels use: "avx2", "avx512", or another of its names."""
+    return str(torch.backends.cpu.get_cpu_capability()).lower()
+
+
+def _cpu() -> str:
+    """The name of the processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
 
 #: Name -> the module that measures it, with a function `rows`.
 BENCHMARKS = {

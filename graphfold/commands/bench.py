@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table of speeds; writes it with --json."""
     keep_to(args.isa)
     with loading():
+        from graphfold.bench.measure import Settings
         from graphfold.bench.run import run_bench
-        from graphfold.bench.settings import Settings
 
     settings = Settings(
         batch_sizes=args.batch_size or (),

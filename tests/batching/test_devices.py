@@ -21,7 +21,7 @@ from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, bui
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.engine.eager import EagerReader
-from graphfold.bench.mixed_graphs import letters_to_sentences, word_lattices
+from graphfold.bench.benchmarks.schedule import letters_to_sentences, word_lattices
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.inference.verify import distance
 from graphfold.layers import (

@@ -21,9 +21,9 @@ from graphfold.batching.native.library import why_missing
 from graphfold.bench import measure
 from graphfold.bench.baselines.molecule_models import has_chemprop, has_geometric
 from graphfold.bench.benchmarks import molecules, predict_table, train, treefc, trees
-from graphfold.bench.mixed_graphs import FAMILIES
+from graphfold.bench.benchmarks.schedule import FAMILIES
+from graphfold.bench.measure import Settings
 from graphfold.bench.run import BENCHMARKS, PAGE
-from graphfold.bench.settings import Settings
 from graphfold.errors import ConfigError
 
 Rows = list[dict[str, Any]]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from training.tiny_runs import run
 
-from graphfold.bench.page import INTRODUCTION, render
+from graphfold.bench.results import INTRODUCTION, render
 from graphfold.bench.run import BENCHMARKS
 
 FACTS = {

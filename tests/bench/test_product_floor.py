@@ -19,7 +19,7 @@ from graphfold.batching.native.library import why_missing
 from graphfold.bench.benchmarks import molecules, sequence, sst, treefc
 from graphfold.bench.benchmarks.treefc import NODE, make_trees
 from graphfold.bench.experiment import Experiment, load_experiment
-from graphfold.bench.products import Product, ProductFloor, group_sizes
+from graphfold.bench.variants import Product, ProductFloor, group_sizes
 from graphfold.layers import NaryTreeLSTMCell
 
 HAS_NATIVE = why_missing(torch.float32) is None

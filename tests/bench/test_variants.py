@@ -14,10 +14,10 @@ from training.tiny_runs import MOLECULES, write_corpora
 
 from graphfold.batching.native.library import why_missing
 from graphfold.bench import variants
-from graphfold.bench.baselines.one_by_one import TreeLSTMLoop
+from graphfold.bench.baselines.loops import TreeLSTMLoop
 from graphfold.bench.benchmarks import blocks, molecules, sequence, sst, treefc
 from graphfold.bench.experiment import load_data, load_experiment
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import Settings
 from graphfold.bench.variants import Variant, fuse_settings, require_equal
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell

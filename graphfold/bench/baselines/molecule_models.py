@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -209,3 +211,33 @@ def _beside(left: Tensor, right: Tensor, bias: Tensor | None = None) -> nn.Linea
     if bias is not None:
         layer.bias.data.copy_(bias)
     return layer
+
+
+#: Records at a time in chemprop's own command.
+BATCH_SIZE = 64
+
+
+def read_with_chemprop(chunks: Iterable[Sequence[str]]) -> None:
+    """Makes chemprop's graphs of molecules, a batch for each chunk of SMILES, and keeps none."""
+    chemprop = import_chemprop()
+    featurize = chemprop.featurizers.SimpleMoleculeMolGraphFeaturizer()
+    for chunk in chunks:
+        points = [chemprop.data.MoleculeDatapoint.from_smi(text) for text in chunk]
+        chemprop.data.BatchMolGraph([featurize(point.mol) for point in points])
+
+
+@torch.inference_mode()
+def predict_with_chemprop(smiles: Sequence[str], width: int, depth: int, output: Path) -> None:
+    """Writes a number of chemprop's D-MPNN, freshly initialised, beside each SMILES."""
+    chemprop = import_chemprop()
+    nn, data = chemprop.nn, chemprop.data
+    passing = nn.BondMessagePassing(d_h=width, depth=depth)
+    head = nn.RegressionFFN(input_dim=width, hidden_dim=width)
+    model: Any = chemprop.models.MPNN(passing, nn.MeanAggregation(), head).eval()
+    points = [data.MoleculeDatapoint.from_smi(text) for text in smiles]
+    loader = data.build_dataloader(
+        data.MoleculeDataset(points), batch_size=BATCH_SIZE, shuffle=False
+    )
+    values = torch.cat([model(batch.bmg)[:, 0] for batch in loader]).tolist()
+    lines = [f"{text},{value:.7g}\n" for text, value in zip(smiles, values, strict=True)]
+    output.write_text("smiles,exp_pred\n" + "".join(lines))

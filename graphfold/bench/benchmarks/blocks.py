@@ -20,8 +20,7 @@ from dataclasses import replace
 import torch
 
 from graphfold.bench.experiment import Experiment, load_data, load_experiment
-from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, time_in_turns
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EQUAL_ONCE, Row, Settings, Work, make_rows, time_in_turns
 from graphfold.bench.variants import Contest, Variant, measure_variants, require_equal
 from graphfold.datasets.loading.data_module import DataModule
 

@@ -29,8 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 from graphfold.batching import Batch, Rounds
 from graphfold.bench.benchmarks import molecules, sst
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Work, measure
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Settings, Work, measure
 
 BATCH_SIZES = (8, 32, 128, 512)
 

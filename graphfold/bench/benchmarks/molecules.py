@@ -49,13 +49,14 @@ from graphfold.bench.baselines.molecule_tensors import (
     molecule_tensors,
 )
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
-from graphfold.bench.products import Product, ProductFloor, group_sizes
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Settings
 from graphfold.bench.variants import (
     Contest,
+    Product,
+    ProductFloor,
     Variant,
     fuse_settings,
+    group_sizes,
     measure_variants,
     require_equal,
 )

@@ -31,8 +31,7 @@ from torch import Tensor
 from graphfold.batching import Batch
 from graphfold.bench.benchmarks.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EVERY_NODE, Row, Work, make_rows, summarize
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EVERY_NODE, Row, Settings, Work, make_rows, summarize
 from graphfold.bench.variants import fuse_settings
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records

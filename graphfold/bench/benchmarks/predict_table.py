@@ -21,13 +21,11 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
-from graphfold.bench.baselines.chemprop_tables import predict_with_chemprop
-from graphfold.bench.baselines.molecule_models import has_chemprop
+from graphfold.bench.baselines.molecule_models import has_chemprop, predict_with_chemprop
 from graphfold.bench.benchmarks.predict import load_saved
 from graphfold.bench.benchmarks.reading import open_records
 from graphfold.bench.experiment import load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Work, measure
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Settings, Work, measure
 from graphfold.datasets.storage.reading import available_cores
 from graphfold.inference.predict import predict_file
 from graphfold.inference.predictor import BATCH_SIZE, Predictor

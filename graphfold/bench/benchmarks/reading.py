@@ -21,11 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from graphfold.bench.baselines.chemprop_tables import read_with_chemprop
-from graphfold.bench.baselines.molecule_models import has_chemprop
+from graphfold.bench.baselines.molecule_models import has_chemprop, read_with_chemprop
 from graphfold.bench.experiment import load_data
-from graphfold.bench.measure import Row, Work, measure
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import Row, Settings, Work, measure
 from graphfold.dag import GraphBuilder, TypedDAG, collate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Adapter, Record, read_records

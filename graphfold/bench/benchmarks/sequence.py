@@ -25,16 +25,17 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from graphfold.batching import Batch, Network, Up, build_schedule
-from graphfold.bench.baselines.one_by_one import TreeLSTMLoop
+from graphfold.bench.baselines.loops import TreeLSTMLoop
 from graphfold.bench.experiment import load_data
-from graphfold.bench.measure import Row
-from graphfold.bench.products import Product, ProductFloor, group_sizes
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import Row, Settings
 from graphfold.bench.variants import (
     Contest,
     Forward,
+    Product,
+    ProductFloor,
     Variant,
     engine_forwards,
+    group_sizes,
     measure_variants,
     require_equal,
 )

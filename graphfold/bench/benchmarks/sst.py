@@ -27,15 +27,16 @@ from functools import partial
 from torch import Tensor, nn
 
 from graphfold.batching import Batch
-from graphfold.bench.baselines.one_by_one import TreeLSTMLoop
+from graphfold.bench.baselines.loops import TreeLSTMLoop
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row
-from graphfold.bench.products import Product, ProductFloor, group_sizes
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Settings
 from graphfold.bench.variants import (
     Contest,
+    Product,
+    ProductFloor,
     Variant,
     engine_forwards,
+    group_sizes,
     measure_variants,
     require_equal,
     with_engine,

@@ -29,8 +29,7 @@ from typing import Any
 from graphfold.batching import Batch
 from graphfold.bench.benchmarks.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.experiment import Experiment, load_data, load_sized
-from graphfold.bench.measure import EQUAL_ONCE, Row, Work, make_rows, summarize
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import EQUAL_ONCE, Row, Settings, Work, make_rows, summarize
 from graphfold.bench.variants import fuse_settings
 from graphfold.recipe import train
 from graphfold.training.run.run_folder import RunFolder

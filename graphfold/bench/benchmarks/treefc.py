@@ -30,15 +30,16 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.bench.baselines.level_loop import LevelLoop
-from graphfold.bench.measure import Row
-from graphfold.bench.products import Product, ProductFloor, group_sizes
-from graphfold.bench.settings import Settings
+from graphfold.bench.baselines.loops import LevelLoop
+from graphfold.bench.measure import Row, Settings
 from graphfold.bench.variants import (
     Contest,
     Forward,
+    Product,
+    ProductFloor,
     Variant,
     engine_forwards,
+    group_sizes,
     measure_variants,
     require_equal,
 )

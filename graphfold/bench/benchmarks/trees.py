@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from graphfold.batching import Batch
 from graphfold.bench.experiment import Experiment, load_sized
-from graphfold.bench.measure import Row
-from graphfold.bench.settings import Settings
+from graphfold.bench.measure import Row, Settings
 from graphfold.bench.variants import (
     Contest,
     Variant,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphfold.batching import Up, build_schedule
-from graphfold.bench.mixed_graphs import FAMILIES, letters_to_sentences, word_lattices
+from graphfold.bench.benchmarks.schedule import FAMILIES, letters_to_sentences, word_lattices
 from graphfold.dag import TypedDAG, validate
 
 
