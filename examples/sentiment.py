@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from graphfold import blocks as td
-from graphfold.datasets.adapters.bracket_tree import BracketText, read_tree
+from graphfold.datasets.readers.bracket_tree import BracketText, read_tree
 
 
 class TreeLSTM(nn.Module):

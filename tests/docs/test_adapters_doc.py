@@ -12,8 +12,8 @@ import yaml
 
 from graphfold.dag import validate
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.registry import make_adapter
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
 
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"

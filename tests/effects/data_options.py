@@ -71,7 +71,7 @@ def _(lab):
 @row.changes("data.adapter", "what reads the file: by its name or by the path of its class")
 def _(lab):
     by_name = trees(lab)
-    by_path = trees(lab, adapter="graphfold.datasets.adapters.brackets.BracketsAdapter")
+    by_path = trees(lab, adapter="graphfold.datasets.readers.brackets.BracketsAdapter")
     assert difference(by_name.raw, by_path.raw) is None
     with pytest.raises(RecordError, match="CoNLL-U"):
         made(lab, adapter="conllu", path=lab.folder / "trees.txt")

@@ -9,7 +9,7 @@ from effects.lab import counts, read, shown_units
 from effects.table import Rows
 
 from graphfold.dag.compare import equal
-from graphfold.datasets.adapters.conllu import UPOS
+from graphfold.datasets.readers.conllu import UPOS
 from graphfold.errors import ConfigError, RecordError
 
 ROWS = row = Rows()

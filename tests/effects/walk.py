@@ -25,10 +25,10 @@ from unittest import mock
 from omegaconf import OmegaConf
 
 from graphfold import cli
-from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.settings import NAMES
+from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.instantiate import find_target

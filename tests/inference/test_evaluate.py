@@ -187,7 +187,7 @@ def test_trees_with_labels_on_nodes_have_metrics_of_the_root(tmp_path: Path) -> 
 
 
 ADAPTER = '''
-from graphfold.datasets.adapters.listops import ListOpsAdapter
+from graphfold.datasets.readers.listops import ListOpsAdapter
 
 class Mine(ListOpsAdapter):
     """List operations by another name."""

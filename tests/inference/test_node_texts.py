@@ -6,9 +6,9 @@ from pathlib import Path
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, read_records
-from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.conllu import ConlluAdapter
-from graphfold.datasets.adapters.listops import ListOpsAdapter
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.conllu import ConlluAdapter
+from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.inference.node_texts import MOST_CHARACTERS, node_texts
 
 

@@ -14,7 +14,7 @@ from rdkit import Chem
 from training.tiny_runs import listops, run, train, write_corpora, write_molecules
 
 import graphfold
-from graphfold.datasets.adapters.conllu import UPOS
+from graphfold.datasets.readers.conllu import UPOS
 from graphfold.errors import DataError
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]

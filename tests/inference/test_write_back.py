@@ -10,10 +10,10 @@ from training.tiny_runs import run, train, write_corpora
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.bracket_tree import BracketText, read_tree
-from graphfold.datasets.adapters.conllu import ConlluAdapter
-from graphfold.datasets.adapters.listops import ListOpsAdapter
 from graphfold.datasets.predicted_nodes import PredictedNodes
+from graphfold.datasets.readers.bracket_tree import BracketText, read_tree
+from graphfold.datasets.readers.conllu import ConlluAdapter
+from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.errors import ConfigError
 from graphfold.inference.write_back import check_format
 from graphfold.layers.heads.classification import ClassificationHead

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.cli import main
-from graphfold.datasets.json_records.generated import LABELS, write_reports
+from graphfold.datasets.corpora.generated_json import LABELS, write_reports
 
 KINDS = ("disk", "latency", "memory")
 SIZES = {"train": 6_000, "val": 1_000, "test": 2_000}

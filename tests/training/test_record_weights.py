@@ -14,8 +14,8 @@ from training import weighed_pairs
 from training.one_step import Step, both_agree, take_step
 from training.tiny_runs import read_json, run, train
 
-from graphfold.datasets.adapters.pairs import ENTAILMENT
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.readers.pairs import ENTAILMENT
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine
 from graphfold.training.config.compose import compose

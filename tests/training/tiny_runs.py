@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.cli import main
-from graphfold.datasets.adapters.pairs import ENTAILMENT
 from graphfold.datasets.corpora.corpus_table import find_corpus
+from graphfold.datasets.readers.pairs import ENTAILMENT
 
 WORDS = ("the", "a", "film", "is", "not", "very", "good", "bad", "dull", "bright")
 TAGS = {"the": "DET", "a": "DET", "film": "NOUN", "is": "AUX", "not": "PART", "very": "ADV"}

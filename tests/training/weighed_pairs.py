@@ -10,7 +10,7 @@ from typing import Any
 from graphfold.dag import Column, GraphBuilder
 from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.adapters.pairs import PairsAdapter
+from graphfold.datasets.readers.pairs import PairsAdapter
 
 #: The adapter by its dotted path, as a config names it.
 NAME = "training.weighed_pairs.WeighedPairs"

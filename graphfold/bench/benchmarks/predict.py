@@ -35,7 +35,7 @@ from graphfold.bench.measure import EVERY_NODE, Row, Settings, Work, make_rows, 
 from graphfold.bench.variants import fuse_settings
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.bracket_tree import BracketText
+from graphfold.datasets.readers.bracket_tree import BracketText
 from graphfold.errors import ConfigError
 from graphfold.inference.predictor import Predictor, load
 from graphfold.training.run.checkpoint import Checkpoint

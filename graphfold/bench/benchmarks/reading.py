@@ -27,8 +27,8 @@ from graphfold.bench.measure import Row, Settings, Work, measure
 from graphfold.dag import GraphBuilder, TypedDAG, collate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Adapter, Record, read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.molecule import parse_alone
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
 
 #: Records that are read; the first of the first file.

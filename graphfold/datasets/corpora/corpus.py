@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.errors import ConfigError, DataError, did_you_mean
 
 #: The parts of a split, in order.

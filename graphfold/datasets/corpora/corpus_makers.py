@@ -15,11 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from graphfold.datasets.adapters import listops, listops_generator
-from graphfold.datasets.adapters.listops_generator import ListOpsGenerator, write_listops
 from graphfold.datasets.corpora.corpus import PARTS, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.files.text_files import read_lines
+from graphfold.datasets.readers import listops
+from graphfold.datasets.readers.listops import PUBLISHED_POOL, ListOpsGenerator, write_listops
 from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.errors import ConfigError
 
@@ -36,7 +36,7 @@ def make_listops(
     max_arguments: int = 5,
     max_depth: int = 20,
     max_length: int | None = None,
-    pool: int = listops_generator.PUBLISHED_POOL,
+    pool: int = PUBLISHED_POOL,
 ) -> list[MadeFile]:
     """ListOps files with the published distribution, kept under `cache_dir`.
 
@@ -56,7 +56,7 @@ def make_listops(
     """
     sizes = _sizes(train_size, val_size, test_size)
     generator = ListOpsGenerator(operator_probability, max_arguments, max_depth, max_length, pool)
-    code = [file_hash(Path(str(module.__file__))) for module in (listops, listops_generator)]
+    code = file_hash(Path(listops.__file__))
     files = _MadeFiles(
         cache_dir, "listops_generated", ".tsv", [repr(generator), sizes, generator_seed, code]
     )
@@ -71,7 +71,7 @@ def make_published_listops(
     train_size: int = 88_000,
     val_size: int = 2_000,
     generator_seed: int = 0,
-    pool: int = listops_generator.PUBLISHED_POOL,
+    pool: int = PUBLISHED_POOL,
 ) -> list[MadeFile]:
     """ListOps to train on, kept under `cache_dir`, and the published test set of `root` beside it.
 
@@ -93,7 +93,7 @@ def make_published_listops(
     """
     sizes = _sizes(train_size, val_size)
     (published,) = find_files(find_corpus("listops"), root, "d20s")
-    code = [file_hash(Path(str(module.__file__))) for module in (listops, listops_generator)]
+    code = file_hash(Path(listops.__file__))
     generator = ListOpsGenerator(pool=pool)
     facts = [repr(generator), sizes, generator_seed, code, file_hash(published.path)]
     files = _MadeFiles(cache_dir, "listops_d20s", ".tsv", facts, PARTS[:2])
@@ -127,14 +127,14 @@ def make_plans(
     Raises:
         ConfigError: if a number is not positive.
     """
-    from graphfold.datasets.plans import random_query, sqlite_corpus
+    from graphfold.datasets.corpora import sqlite_plans
 
     schemas = dict(zip(PARTS, (train_schemas, val_schemas, test_schemas), strict=True))
-    code = [file_hash(Path(str(module.__file__))) for module in (random_query, sqlite_corpus)]
+    code = file_hash(Path(sqlite_plans.__file__))
     facts = [schemas, queries, generator_seed, sqlite3.sqlite_version, code]
     files = _MadeFiles(cache_dir, "plans_sqlite", ".jsonl", facts)
     if not files.exist:
-        sqlite_corpus.write_plans(files.folder, schemas, queries, generator_seed)
+        sqlite_plans.write_plans(files.folder, schemas, queries, generator_seed)
     return files.parts
 
 
@@ -160,7 +160,7 @@ def make_reports(
     Raises:
         ConfigError: if a size is not positive.
     """
-    from graphfold.datasets.json_records import generated
+    from graphfold.datasets.corpora import generated_json as generated
 
     sizes = dict(zip(PARTS, (train_size, val_size, test_size), strict=True))
     code = file_hash(Path(str(generated.__file__)))
@@ -179,7 +179,7 @@ def make_python_stdlib(cache_dir: Path) -> list[MadeFile]:
     Raises:
         DataError: if this Python carries no source of its library.
     """
-    from graphfold.datasets.python_source import stdlib
+    from graphfold.datasets.corpora import python_stdlib as stdlib
 
     code = file_hash(Path(str(stdlib.__file__)))
     files = _MadeFiles(cache_dir, "python_stdlib", "", [sys.version, code])

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.corpora.corpus import PARTS, Corpus, CorpusFile
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.errors import ConfigError, did_you_mean
 
 

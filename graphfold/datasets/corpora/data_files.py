@@ -10,13 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from graphfold.datasets.adapters.option_types import option_faults, parameters
-from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import refuse_pipe
 from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.options import option_faults, parameters
 from graphfold.registry import ADAPTERS
 
 #: A file, a pattern, or a list of them.

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from graphfold.dag import Column
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
-from graphfold.datasets.files.json_documents import finite_number
 from graphfold.datasets.positive_class import class_name
+from graphfold.datasets.readers.json_documents import finite_number
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 
 #: Cells of a value that was not measured.

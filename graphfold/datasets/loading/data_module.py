@@ -12,7 +12,6 @@ import torch
 from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.adapter import count_changed
-from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource, Paths
 from graphfold.datasets.features.feature_spec import FeatureSpec
@@ -26,6 +25,7 @@ from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.word_vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
+from graphfold.options import option_faults
 
 
 class DataModule:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graphfold.batching import POLICIES
-from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.splits.split_records import SplitSettings
 from graphfold.datasets.words.encoder_folder import require_transformers
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.options import option_faults
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphfold.datasets.adapters.bracket_output import escape_word
+from graphfold.datasets.readers.bracket_tree import escape_word
 
 
 def is_nltk_tree(item: Any) -> bool:

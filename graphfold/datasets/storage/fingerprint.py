@@ -16,7 +16,7 @@ from graphfold.errors import DataError
 
 if TYPE_CHECKING:
     from graphfold.datasets.adapter import Adapter
-    from graphfold.datasets.adapters.registry import AdapterSpec
+    from graphfold.datasets.readers.spec import AdapterSpec
 
 
 def content_hash(adapter: Adapter, path: Path) -> str:

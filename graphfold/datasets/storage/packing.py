@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter
-from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.arrow_file import GraphFileWriter, read_graphs, read_metadata
 from graphfold.datasets.storage.cache import note_use, remove_oldest, storing
 from graphfold.datasets.storage.carried import CarriedGraphs, carry

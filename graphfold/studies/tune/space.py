@@ -18,8 +18,8 @@ from hydra.core.override_parser.types import (
     RangeSweep,
 )
 
-from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.options import is_number
 
 if TYPE_CHECKING:
     from optuna import Trial

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.files import write_text
+from graphfold.options import option_faults
 from graphfold.training.config.check_config import RULES
 from graphfold.training.config.stored_config import read_yaml
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.layers.uncertainty.calibrated import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
+from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, shared_keys

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from graphfold.datasets.adapters.option_types import describe, fits
 from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
+from graphfold.options import describe, fits
 
 _TARGETS = (type, types.FunctionType)
 

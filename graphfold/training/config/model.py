@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from graphfold.dag import Schema, TypedDAG
-from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.molecules.bond_ends import BOND_ENDS
 from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
 from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.heads.registry import choose_head
 from graphfold.layers.uncertainty.ensemble import Ensemble
+from graphfold.options import parameters
 from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import call, find_target, instantiate
 

@@ -15,9 +15,9 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from graphfold.datasets.adapters.option_types import parameters
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
+from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 
 _HOW = (

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.datasets.adapters.option_types import is_number
 from graphfold.errors import CheckpointError
+from graphfold.options import is_number
 from graphfold.training.config.model import ensemble_size
 
 FORMAT = "graphfold checkpoint"

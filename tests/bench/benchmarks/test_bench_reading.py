@@ -9,8 +9,8 @@ import pytest
 from graphfold.bench.benchmarks.reading import OneByOne, make_variants, require_equal
 from graphfold.dag import collate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 
 RECORDS = [
     Record(line, MoleculeRow(smiles))

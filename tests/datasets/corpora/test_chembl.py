@@ -6,8 +6,8 @@ import pytest
 import torch
 from datasets.tree_files import read
 
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.corpora.chembl import chembl_folder, write_chembl
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import DataError
 
 FILES = ("CHEMBL2321810.smi", "CHEMBL2321810_act.csv")

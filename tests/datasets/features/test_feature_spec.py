@@ -11,8 +11,8 @@ from postfix_adapter import PostfixAdapter, write_expressions
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG, select, validate
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import SchemaError
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from graphfold.datasets.adapter import Adapter
-from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.conllu import ConlluAdapter
-from graphfold.datasets.adapters.listops import ListOpsAdapter
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files import record_limit
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.conllu import ConlluAdapter
+from graphfold.datasets.readers.listops import ListOpsAdapter
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import DataError
 
 ADAPTERS = {

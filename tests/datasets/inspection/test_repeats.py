@@ -9,10 +9,10 @@ from rdkit import Chem
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.inspection.check import check_data
 from graphfold.datasets.inspection.repeats import describe_leak, repeated_molecules
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.splits.split import Split
 
 #: Records 0, 3 and 5 are one molecule, 1 and 4 another; 2 is the mirror image of 1.

@@ -14,11 +14,11 @@ from graphfold.batching.scheduling import schedule_report
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.dag.compare import difference
-from graphfold.datasets.adapters.registry import AdapterSpec
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading import loader as loader_module
 from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
 from graphfold.datasets.loading.sampler import BatchSampler
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.packing import pack
 
 PASSES = [Rounds("next", 2), Up()]

@@ -6,10 +6,10 @@ import pytest
 
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
 from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import RecordError
 
 

@@ -13,7 +13,6 @@ from rdkit.Chem import BRICS
 
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.fragments import (
     CUTS,
     KINDS,
@@ -22,6 +21,7 @@ from graphfold.datasets.molecules.fragments import (
     fragment_trees,
 )
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 
 #: Chains and branches, salts and lone atoms, rings that are fused, spiro, bridged and caged, metals
 #: with dative bonds, a macrocycle, a polymer, hydrogens, wildcards.

@@ -9,9 +9,9 @@ import pytest
 from rdkit import Chem
 
 from graphfold.datasets.adapter import ReadResult, Record, count_changed, read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.inspection.check import check_data
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
 
 SALT, PLAIN = "CC(=O)[O-].[Na+]", "CCO"

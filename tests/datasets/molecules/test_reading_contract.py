@@ -18,12 +18,12 @@ from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 from graphfold.dag import TypedDAG, collate, split
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules import molecule_arrays, molecule_chunk
 from graphfold.datasets.molecules.features.facts import cip_label
 from graphfold.datasets.molecules.features.registry import FEATURE_SETS
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.storage import reading
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks

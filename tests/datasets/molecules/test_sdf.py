@@ -10,9 +10,9 @@ from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules import sdf
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import DataError, RecordError
 
 CHIRAL = "C[C@H](O)c1ccccc1"

@@ -12,10 +12,10 @@ from rdkit.Chem.Scaffolds import MurckoScaffold
 from rdkit.DataStructs import BulkTanimotoSimilarity
 from rdkit.ML.Cluster import Butina
 
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.corpora.chembl import write_chembl
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.structure_splits import butina_clusters, murcko_scaffolds
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import RecordError
 
 CASES = {

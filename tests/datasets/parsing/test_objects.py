@@ -11,8 +11,8 @@ import pytest
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, read_records
-from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.conllu import UPOS, ConlluAdapter
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.conllu import UPOS, ConlluAdapter
 from graphfold.errors import RecordError
 
 SENTIMENTS = BracketsAdapter(num_classes=5).without_targets()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.conllu import ConlluAdapter
 from graphfold.datasets.parsing.parser import PARSERS, make_parser, parse_file
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.conllu import ConlluAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
 
 

@@ -10,7 +10,7 @@ from postfix_adapter import PostfixAdapter, random_expressions, write_expression
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.splits.groups import GROUPINGS, group_keys
 from graphfold.datasets.splits.split_records import (
     SPLITS,

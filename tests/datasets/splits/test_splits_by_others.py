@@ -15,7 +15,7 @@ from rdkit.ML.Cluster import Butina
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_records import Records, SplitSettings, split_records
 

@@ -68,7 +68,7 @@ def test_pandas_is_not_loaded(tmp_path: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.packing import pack
 for _ in ("stored", "read back"):
     pack(AdapterSpec("brackets"), Path({str(path)!r}), Path({str(cache)!r}), num_workers=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from postfix_adapter import NAME, random_expressions, write_expressions
 
-from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage import cache
 from graphfold.datasets.storage.packing import pack
 from graphfold.errors import ConfigError

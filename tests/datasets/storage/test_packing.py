@@ -14,7 +14,7 @@ from graphfold import progress
 from graphfold.dag import validate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.registry import AdapterSpec
+from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage import fingerprint as fingerprint_module
 from graphfold.datasets.storage import packing
 from graphfold.datasets.storage.packing import pack, refuse_empty

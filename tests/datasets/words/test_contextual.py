@@ -12,12 +12,12 @@ import pytest
 import torch
 from datasets.words.tiny_encoder import write_encoder
 
-from graphfold.datasets.adapters.option_types import option_faults
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.loading.settings import WordSettings
 from graphfold.datasets.words import contextual
 from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
 from graphfold.errors import ConfigError, DataError
+from graphfold.options import option_faults
 
 transformers = pytest.importorskip("transformers", reason="needs transformers (extra 'text')")
 

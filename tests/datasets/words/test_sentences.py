@@ -6,9 +6,9 @@ from pathlib import Path
 
 from datasets.tree_files import read, write
 
-from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.conllu import ConlluAdapter
-from graphfold.datasets.adapters.pairs import PairsAdapter
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.conllu import ConlluAdapter
+from graphfold.datasets.readers.pairs import PairsAdapter
 from graphfold.datasets.words.sentences import sentences
 
 

@@ -16,11 +16,11 @@ from training.tiny_runs import write_corpora
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.adapters.brackets import BracketsAdapter
-from graphfold.datasets.adapters.conllu import UPOS, ConlluAdapter
-from graphfold.datasets.adapters.listops import ListOpsAdapter
-from graphfold.datasets.adapters.pairs import PairsAdapter
-from graphfold.datasets.adapters.smiles import SmilesAdapter
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.conllu import UPOS, ConlluAdapter
+from graphfold.datasets.readers.listops import ListOpsAdapter
+from graphfold.datasets.readers.pairs import PairsAdapter
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
 from graphfold.inference.drawing.colours import class_colours, ink_on
 from graphfold.inference.drawing.drawing import Drawing, draw_graph

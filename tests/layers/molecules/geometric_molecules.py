@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import ColumnEncoder
 
 CORES = ("C{}", "CC(C){}", "C1CC1{}", "c1ccccc1{}", "c1ccncc1{}", "C=CC{}", "C#CC{}", "O=C(C){}")

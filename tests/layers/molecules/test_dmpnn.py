@@ -15,8 +15,8 @@ from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.batching.native.library import why_missing
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ShapeError
 from graphfold.layers import (
     DMPNNAtomCell,

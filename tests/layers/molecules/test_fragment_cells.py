@@ -14,8 +14,8 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import (
     FeatureEncoder,
     FragmentCell,

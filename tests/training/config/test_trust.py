@@ -101,7 +101,7 @@ def write_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "evilpkg.py").write_text(
         "from pathlib import Path\n"
         f"Path({str(folder / 'imported')!r}).touch()\n"
-        "from graphfold.datasets.adapters.listops import ListOpsAdapter as Base\n"
+        "from graphfold.datasets.readers.listops import ListOpsAdapter as Base\n"
         "from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell\n"
         "class Reader(Base):\n    pass\n"
     )

@@ -17,8 +17,8 @@ from torch import Tensor
 from graphfold.batching import Rounds
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.adapters.smiles import SmilesAdapter
 from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import (
     DMPNNAtomCell,
     DMPNNBondCell,

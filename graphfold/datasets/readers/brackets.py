@@ -1,0 +1,541 @@
+"""Bracketed trees: where one tree of a file ends and the next begins, broken ones included.
+
+Constituency trees of other libraries, as brackets.
+
+Bracketed constituency trees: Stanford Sentiment Treebank, Penn Treebank and the like.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.datasets.adapter import Adapter, Record
+from graphfold.datasets.files import record_limit
+from graphfold.datasets.files.record_limit import RecordLimit
+from graphfold.datasets.files.table_target import MOST_CLASSES
+from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines, text_lines
+from graphfold.datasets.parsing.nltk_tree import is_nltk_tree, nltk_to_brackets
+from graphfold.datasets.parsing.spacy_sentence import is_spacy, one_sentence
+from graphfold.datasets.parsing.stanza_sentence import (
+    is_stanza,
+    one_stanza_sentence,
+    stanza_to_brackets,
+)
+from graphfold.datasets.predicted_nodes import PredictedNodes
+from graphfold.datasets.readers.bracket_tree import (
+    JOINT,
+    BracketText,
+    BracketTree,
+    binarize,
+    collapse_unary,
+    read_tree,
+    remove_traces,
+    split_joint_labels,
+    strip_functions,
+    write_fault,
+    write_tree,
+)
+from graphfold.errors import ConfigError, DataError, LeftOut, RecordError
+
+_BRACKET = re.compile(r"[()]")
+_BLANKS = " \t"
+
+
+def find_tree_indent(lines: Iterable[str]) -> int | None:
+    """Finds how far lines are indented that begin a tree, to judge by the first tree of a file.
+
+    Returns:
+        The number of blanks before the first tree. None if this tree goes on in a line that begins
+        with a bracket and is indented no deeper, so that only brackets can tell where it ends. A
+        tree that is never closed shows nothing of the kind, nor does one of endless length.
+    """
+    depth, indent, length, goes_on_unindented = 0, 0, 0, False
+    for line in lines:
+        length += len(line)
+        if length > record_limit.LONGEST_RECORD:
+            break
+        if depth > 0 and _begins_tree(line, indent):
+            goes_on_unindented = True
+        elif depth == 0:
+            indent = _indent(line)
+        depth += line.count("(") - line.count(")")
+        if depth <= 0 and ")" in line:
+            return None if goes_on_unindented else indent
+    return indent
+
+
+def cut_trees(
+    lines: Iterable[tuple[int, str]], indent: int | None, limit: RecordLimit
+) -> Iterator[BracketText]:
+    """The texts of the trees of a file, faulty ones too; what follows a tree goes with it.
+
+    Args:
+        lines: the numbered lines of the file.
+        indent: a line that begins with a bracket, after so many blanks or fewer, begins the next
+            tree, whether the open one is closed or not; None if no line does.
+        limit: of the length of a tree.
+
+    Raises:
+        DataError: if a tree is longer than that.
+    """
+    tree = _OpenTree()
+    for number, line in lines:
+        if indent is not None and tree.depth > 0 and _begins_tree(line, indent):
+            yield tree.text()
+            tree = _OpenTree()
+        if not tree.parts:
+            limit.begin()
+        limit.add(number, len(line))
+        begin = 0  # of the part of the line that is not cut yet
+        for match in _BRACKET.finditer(line):
+            if match.group() == ")":
+                tree.close()
+                continue
+            if tree.is_closed:
+                tree.extend(number, line, begin, match.start())
+                yield tree.text()
+                tree, begin = _OpenTree(), match.start()
+                limit.begin()
+                limit.add(number, len(line) - begin)
+            tree.depth += 1
+        tree.extend(number, line, begin, len(line))
+        if tree.depth == 0 and tree.parts:
+            yield tree.text()
+            tree = _OpenTree()
+    if tree.parts:
+        yield tree.text()
+
+
+class _OpenTree:
+    """The tree that is being cut out."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []  # its text, line by line
+        self.line = self.column = self.depth = 0
+        self.is_closed = False  # its first bracket is closed
+
+    def close(self) -> None:
+        """Counts a closing bracket; one too many does not change the depth."""
+        self.is_closed = self.is_closed or self.depth == 1
+        self.depth = max(self.depth - 1, 0)
+
+    def extend(self, number: int, line: str, begin: int, end: int) -> None:
+        """Adds a part of a line; the first part begins at its first character that is no blank."""
+        if not self.parts:
+            begin = end - len(line[begin:end].lstrip(_BLANKS))
+            self.line, self.column = number, begin + 1
+        if self.parts or begin < end:
+            self.parts.append(line[begin:end])
+
+    def text(self) -> BracketText:
+        """The text so far."""
+        return BracketText("\n".join(self.parts).rstrip(_BLANKS + "\n"), self.line, self.column)
+
+
+def _begins_tree(line: str, indent: int) -> bool:
+    """Tells lines that begin with a bracket indented by `indent` characters at most."""
+    return line.lstrip(_BLANKS).startswith("(") and _indent(line) <= indent
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(_BLANKS))
+
+
+def bracket_text(item: Any) -> str | None:
+    """The brackets of an object of NLTK, spaCy with benepar, or Stanza; None of anything else.
+
+    Raises:
+        RecordError: if it holds no constituency tree, or several.
+    """
+    if is_nltk_tree(item):
+        return nltk_to_brackets(item)
+    if is_spacy(item):
+        sentence = one_sentence(item)
+        if not sentence._.has("parse_string"):
+            fault = "the spaCy text has no constituents"
+            raise RecordError(fault, "Add benepar to the pipeline.")
+        return str(sentence._.parse_string)
+    if is_stanza(item):
+        return stanza_to_brackets(one_stanza_sentence(item))
+    return None
+
+
+#: What stands in place of a label that is a target and not known.
+MISSING_LABELS = ("_", "?", "-1")
+
+
+class BracketsAdapter(Adapter):
+    """Reads trees in brackets, `(label word)` and `(label child child ...)`; one record per tree.
+
+    Formats: the Stanford Sentiment Treebank (Socher et al. 2013, https://aclanthology.org/D13-1170),
+    one tree per line with a label 0 .. 4 on every node; the merged files of the Penn Treebank
+    (Marcus et al. 1993, https://aclanthology.org/J93-2004), a tree over many lines inside a bracket
+    without label, which is dropped. Several trees may stand on a line.
+
+    The first tree of a file shows its layout. If it stands on one line, or the lines that continue
+    it are indented, then a line that begins with a bracket and is indented no deeper than that tree
+    begins a tree: a bracket that is never closed costs its own tree only. If the first tree goes on
+    in lines that begin with a bracket and are not indented, brackets alone tell where a tree ends.
+
+    Schema: the type `word` (no inputs; the string `form`) and the type `phrase` (its children in
+    order). `label` is a node target of integers, or else a string of both types. Nodes are the
+    words in order, then the phrases, children first; the output is the root. Spans are characters
+    of the record, from the first bracket of the tree.
+
+    For prediction, labels that are targets may be absent, `_`, `?` or -1, and so may the brackets
+    of words: `(_ (_ good) (_ film))`, `((good) (film))` and `(good film)` are the same tree.
+
+    Args:
+        num_classes: labels are integers from 0 to `num_classes - 1`, one on every node; None for
+            labels of any kind.
+        labels: whether labels of any kind are a "feature" of the nodes or their "target"; a target
+            may be missing, `_` or `?`.
+        label_names: the labels that are targets, in the order of their codes; by default, those in
+            the files in alphabetical order.
+        classes: class -> the labels that are it, such as {negative: [0, 1], positive: [3, 4]}; a
+            node of another label has no target. None for a class for each label.
+        binarize: split phrases of more than two children, so that `phrase` has the arity 2; the
+            second slot of a phrase with one child is absent. A new node of `NP` is labelled `@NP`,
+            and has no target.
+        branching: how to split, "right" for (NP a (@NP b c)) or "left" for (NP (@NP a b) c).
+        collapse_unary: merge every chain of single children into its lowest node, a word included.
+        collapsed_label: the label of the merged node: "joined", `S+VP` from top to bottom, or that
+            of the "top". None for joined, but for the top where a target is one of `num_classes`
+            or `classes`. A joined target with a missing label is missing.
+        remove_traces: leave out empty elements (-NONE-) and phrases that hold nothing else.
+        strip_functions: read `NP-SBJ-1` as `NP`.
+        sequence: whether the relation `next` leads from each word to the next one.
+
+    Raises:
+        ConfigError: if an option cannot be used.
+    """
+
+    text_format = "brackets"
+    expands_folders = True
+    written_targets = ("label",)
+    words = ("word", "form")
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        labels: Literal["feature", "target"] = "feature",
+        label_names: Sequence[str] | None = None,
+        classes: Mapping[str, Sequence[str | int]] | None = None,
+        binarize: bool = False,
+        branching: str = "right",
+        collapse_unary: bool = False,
+        remove_traces: bool = False,
+        strip_functions: bool = False,
+        sequence: bool = False,
+        collapsed_label: Literal["joined", "top"] | None = None,
+    ) -> None:
+        is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
+        if num_classes is not None and not is_number:
+            raise ConfigError(
+                f"num_classes is {num_classes!r}. Give a positive integer up to {MOST_CLASSES}, or "
+                "null."
+            )
+        if branching not in ("right", "left"):
+            raise ConfigError(f"branching is '{branching}'. Give 'right' or 'left'.")
+        if num_classes is not None and (remove_traces or strip_functions):
+            raise ConfigError(
+                "remove_traces and strip_functions read labels such as -NONE- and NP-SBJ, but "
+                "num_classes asks for integers. Set one or the other."
+            )
+        merges = num_classes is not None or classes is not None
+        if collapsed_label not in (None, "joined", "top"):
+            raise ConfigError(f"collapsed_label is '{collapsed_label}'. Give 'joined' or 'top'.")
+        if merges and collapsed_label == "joined":
+            raise ConfigError(
+                "collapsed_label=joined makes labels such as S+VP, which num_classes and classes "
+                "do not have. Set collapsed_label=top, or leave it out."
+            )
+        self.joins = collapse_unary and not merges and collapsed_label != "top"
+        self.binarize = binarize
+        self.branching = branching
+        self.collapse_unary = collapse_unary
+        self.remove_traces = remove_traces
+        self.strip_functions = strip_functions
+        self.sequence = sequence
+        self.merges = classes is not None
+        self.is_numbered = num_classes is not None
+        self.reads_targets = True
+        self.names = _names(num_classes, labels, label_names, classes)
+        self.codes = None if self.names is None else _codes(self.names, classes)
+        if self.names and not self.is_numbered:
+            self.class_names = {"label": self.names}
+        is_grade = self.is_numbered or (classes is not None and _are_numbers(classes))
+        self.schema = _schema(self.names, 2 if binarize else None, sequence, is_grade)
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
+        if self.names is None or self.names:
+            return {}
+        found: set[str] = set()
+        for path in paths:
+            for record in self.records(path):
+                with suppress(RecordError):  # `parse` will raise it again, with its place
+                    tree = self._transform(read_tree(record.content, drops_outer=True))
+                    found.update(label for label in tree.labels if label is not None)
+        names = sorted(found - {*MISSING_LABELS})
+        if found and not names:
+            raise DataError(
+                f"{paths[0]}: no tree has a label to learn from. Give labelled trees; others can "
+                "only be predicted.",
+                path=str(paths[0]),
+            )
+        return {"label_names": names} if names else {}
+
+    def without_targets(self) -> BracketsAdapter:
+        """A copy for prediction: the same schema, but labels that are targets may be absent."""
+        clone = copy.copy(self)
+        clone.reads_targets = self.codes is None
+        return clone
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """One record per tree, `content` being its `BracketText`; see `Adapter.records`."""
+        return _trees(lambda: scan_lines(path), path)
+
+    def records_of_text(self, text: str) -> Iterator[Record]:
+        """The same of a text that is in no file."""
+        return _trees(lambda: text_lines(text), Path())
+
+    def record_of(self, item: Any) -> Record:
+        """A tree in brackets, of NLTK, or of a sentence that spaCy with benepar or Stanza parsed.
+
+        Where labels are targets, those of other libraries are not read.
+        """
+        text = bracket_text(item)
+        if text is None:
+            return super().record_of(item)
+        source = BracketText(text.strip(), 1, 1)
+        if self.codes is not None:
+            tree = read_tree(source, True, lambda token: True)
+            source = BracketText(write_tree(tree, [MISSING_LABELS[0]] * len(tree)), 1, 1)
+        return Record(1, source)
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes one tree; see `Adapter.parse`."""
+        tree = self._read(record.content)
+        if self.is_numbered:
+            self._check_labels(record.content, tree)
+        tree = self._transform(tree)
+        if not self.is_numbered:
+            self._check_labels(record.content, tree)
+        if not len(tree):
+            raise LeftOut(
+                "the tree holds nothing but empty elements", "Set remove_traces=false to keep it."
+            )
+        _write(tree, graph, self.codes, pad=self.binarize)
+        if self.sequence:
+            num_words = sum(word is not None for word in tree.words)
+            graph.edges("next", range(num_words - 1), range(1, num_words))
+        graph.finish(line=record.line)
+
+    def added_nodes(self, dag: TypedDAG) -> Tensor:
+        """[num_nodes] bool, the phrases that `binarize` added; see `Adapter.added_nodes`.
+
+        A phrase of the record begins with its own bracket, before its first child; one that was
+        added begins where its first child does.
+        """
+        added = super().added_nodes(dag)
+        phrases = dag.nodes_of_type("phrase")
+        first = dag.input_index[dag.input_ptr[phrases]]
+        added[phrases] = dag.span[phrases, 0] == dag.span[first, 0]
+        return added
+
+    def text_of(self, record: Record) -> str:
+        """The tree from its first bracket on; see `Adapter.text_of`."""
+        return "" if record.content is None else str(record.content.text)
+
+    def write_back(self, text: str, predicted: PredictedNodes) -> str:
+        """The tree on a line, as it stands in the input, with the predicted labels.
+
+        Of a chain that was collapsed into `S+VP`, each node has its part of the predicted label; if
+        that has another number of parts, the top has all of it and the others `_`. What is left out
+        with `remove_traces` keeps its labels. A record without a prediction is
+        `(ERROR why_there_is_none)`.
+        """
+        if predicted.reason:
+            return write_fault(predicted.reason) + "\n"
+        tree = self._read(BracketText(text, 1, 1))
+        pairs = zip(predicted.spans, predicted.values["label"], strict=True)
+        found = {(s[0], s[1]): str(label) for s, label in pairs if s is not None}
+        read = remove_traces(tree) if self.remove_traces else tree
+        if self.joins:
+            found = split_joint_labels(read, found)
+        found |= dict.fromkeys({*read.spans} - found.keys(), MISSING_LABELS[0])
+        labels = [
+            found.get(span) or label or MISSING_LABELS[0] for label, _, _, span in tree.nodes()
+        ]
+        return write_tree(tree, labels) + "\n"
+
+    def _read(self, source: BracketText) -> BracketTree:
+        """The tree as it stands there; for prediction its nodes may lack labels."""
+        if self.codes is None or self.reads_targets:
+            return read_tree(source, drops_outer=not self.is_numbered)
+        return self._read_for_prediction(source, self.codes)
+
+    def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
+        """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
+        known = {*codes, *MISSING_LABELS}
+        if self.joins:
+            known |= {part for label in codes for part in label.split(JOINT)}
+        if self.is_numbered or (self.merges and all(map(str.isdecimal, codes))):
+            number = re.compile("-?[0-9]+").fullmatch
+            tree = read_tree(source, True, lambda token: token in known or bool(number(token)))
+            labels = {label for label in tree.labels if label is not None}
+            if labels <= known or (self.merges and labels):
+                return tree
+            if labels & known:
+                self._refuse_label(source, tree, known | {None})
+        else:
+            with suppress(RecordError):  # some bracket has no label
+                tree = read_tree(source, drops_outer=True)
+                plain = strip_functions(tree) if self.strip_functions else tree
+                if known & {*plain.labels}:
+                    return tree
+        return read_tree(source, True, known.__contains__)
+
+    def _check_labels(self, source: BracketText, tree: BracketTree) -> None:
+        """Raises RecordError for a label that is read as a target and is none of its classes."""
+        if self.codes is None or self.merges or not self.reads_targets:
+            return
+        missing = () if self.is_numbered else (*MISSING_LABELS, None)
+        self._refuse_label(source, tree, {*self.codes, *missing})
+
+    def _refuse_label(
+        self, source: BracketText, tree: BracketTree, allowed: Container[str | None]
+    ) -> None:
+        names = self.names or ()
+        wanted = f"an integer from 0 to {len(names) - 1}"
+        if not self.is_numbered:
+            wanted = f"one of the labels {', '.join(names)}"
+        for label, span in zip(tree.labels, tree.spans, strict=True):
+            if label not in allowed:
+                fault = f"has the label '{label}', which is not {wanted}"
+                raise source.fault("bracket opened", span[0], fault)
+
+    def _transform(self, tree: BracketTree) -> BracketTree:
+        if self.remove_traces:
+            tree = remove_traces(tree)
+        if self.strip_functions:
+            tree = strip_functions(tree)
+        if self.collapse_unary:
+            missing = () if self.codes is None else MISSING_LABELS
+            tree = collapse_unary(tree, self.joins, missing)
+        if self.binarize:
+            tree = binarize(tree, self.branching, label_new=self.codes is None)
+        return tree
+
+
+def _names(
+    num_classes: int | None,
+    labels: str,
+    label_names: Sequence[str] | None,
+    classes: Mapping[str, Any] | None,
+) -> tuple[str, ...] | None:
+    """The labels that are targets, in order of their codes: none yet, or None if they are not."""
+    if classes is not None:
+        if num_classes is not None or label_names is not None:
+            raise ConfigError("classes names them all. Leave num_classes and label_names out.")
+        return tuple(classes)
+    if num_classes is not None and label_names is None:
+        return tuple(map(str, range(num_classes)))
+    if label_names is not None and (num_classes is not None or labels != "target"):
+        raise ConfigError(
+            "label_names names targets. Leave num_classes out, and set labels=target."
+        )
+    return tuple(label_names or ()) if labels == "target" else None
+
+
+def _codes(
+    names: Sequence[str], classes: Mapping[str, Sequence[str | int]] | None
+) -> dict[str, int]:
+    """Label -> the number of its class."""
+    if classes is None:
+        return {name: k for k, name in enumerate(names)}
+    lists = [own if isinstance(own, list | tuple) else () for own in classes.values()]
+    pairs = [(str(label), k) for k, own in enumerate(lists) for label in own]
+    codes = dict(pairs)
+    if len(codes) < len(pairs) or len({*codes.values()}) < max(len(classes), 2):
+        raise ConfigError(
+            f"classes is {dict(classes)}. Give two classes or more, each with labels of its own."
+        )
+    return codes
+
+
+def _are_numbers(classes: Mapping[str, Sequence[str | int]]) -> bool:
+    """True if all labels of some classes are integers: grades, such as those of sentiment."""
+    return all(str(label).isdecimal() for labels in classes.values() for label in labels)
+
+
+def _schema(
+    names: tuple[str, ...] | None, arity: int | None, sequence: bool, is_grade: bool
+) -> Schema:
+    target = () if names is None else (Column("label", "int64", size=len(names), ordered=is_grade),)
+    label = () if names is not None else (Column("label", "string"),)
+    return Schema(
+        types=(
+            NodeType("word", arity=0, features=(Column("form", "string"), *label)),
+            NodeType("phrase", arity=arity, features=label),
+        ),
+        relations=(EdgeType("next"),) if sequence else (),
+        node_targets=target,
+    )
+
+
+def _trees(lines: Callable[[], Iterator[Line]], path: Path) -> Iterator[Record]:
+    """The records of some lines, which are gone through twice; of a file, for messages."""
+    indent = find_tree_indent(line.text for line in lines())
+    faults: dict[int, RecordError] = {}
+    trees = cut_trees(_texts(lines(), faults), indent, RecordLimit(path))
+    records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
+    yield from at_least_one(records, path, "trees")
+
+
+def _texts(lines: Iterable[Line], faults: dict[int, RecordError]) -> Iterator[tuple[int, str]]:
+    """The numbered texts of the lines; what is wrong with their bytes goes to `faults`."""
+    for number, text, fault in lines:
+        if fault is not None:
+            faults[number] = fault
+        yield number, text
+
+
+def _first_fault(tree: BracketText, faults: dict[int, RecordError]) -> RecordError | None:
+    if not faults:
+        return None
+    numbers = range(tree.line, tree.line + tree.text.count("\n") + 1)
+    return next((faults[number] for number in numbers if number in faults), None)
+
+
+def _write(tree: BracketTree, graph: GraphBuilder, codes: dict[str, int] | None, pad: bool) -> None:
+    labels = tree.labels if codes is None else [codes.get(label or "") for label in tree.labels]
+    words = [node for node, word in enumerate(tree.words) if word is not None]
+    phrases = [node for node, word in enumerate(tree.words) if word is None]
+    number = {node: new for new, node in enumerate(words + phrases)}
+    graph.nodes(
+        "word",
+        len(words),
+        spans=[tree.spans[node] for node in words],
+        form=[tree.words[node] for node in words],
+        label=[labels[node] for node in words],
+    )
+    graph.nodes(
+        "phrase",
+        len(phrases),
+        spans=[tree.spans[node] for node in phrases],
+        label=[labels[node] for node in phrases],
+    )
+    for node in phrases:
+        inputs: list[int | None] = [number[child] for child in tree.children[node]]
+        graph.inputs(number[node], inputs + [None] * (pad * (2 - len(inputs))))
+    graph.output(number[len(tree) - 1])

@@ -1,0 +1,45 @@
+"""An adapter by name, with its options: what a config, a cache and a checkpoint say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphfold.errors import ConfigError
+from graphfold.options import option_faults
+from graphfold.registry import ADAPTERS
+
+if TYPE_CHECKING:
+    from graphfold.datasets.adapter import Adapter
+
+
+@dataclass(frozen=True)
+class AdapterSpec:
+    """The name and the options of an adapter.
+
+    Args:
+        name: a registered name, or the dotted path of a class ("package.module.Class").
+        options: keyword arguments of that class.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self) -> Adapter:
+        """The adapter itself; raises as `make_adapter` does."""
+        return make_adapter(self.name, **self.options)
+
+
+def make_adapter(name: str, **options: Any) -> Adapter:
+    """Builds an adapter from its name and its options.
+
+    Raises:
+        ConfigError: if the adapter or an option is unknown, an option is absent or has a value of
+            the wrong type; all faults of the options together.
+    """
+    kind: type[Adapter] = ADAPTERS.find(name)
+    faults = option_faults(f"the {name} adapter", kind, options)
+    if faults:
+        raise ConfigError("\n".join(faults), adapter=name)
+    return kind(**options)

@@ -1,0 +1,97 @@
+"""Adapters by name, by entry point and by dotted path; faults of their options."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+from postfix_adapter import NAME, PostfixAdapter
+
+from graphfold import registry
+from graphfold.datasets.readers.brackets import BracketsAdapter
+from graphfold.datasets.readers.spec import AdapterSpec, make_adapter
+from graphfold.errors import ConfigError
+from graphfold.registry import ADAPTERS
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
+def test_every_adapter_can_be_made(name: str) -> None:
+    assert make_adapter(name).schema.types
+
+
+@pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
+def test_every_adapter_goes_to_other_processes(name: str) -> None:
+    adapter = make_adapter(name)
+    assert pickle.loads(pickle.dumps(adapter)).schema == adapter.schema
+
+
+def test_options_reach_the_adapter() -> None:
+    adapter = AdapterSpec("brackets", {"num_classes": 3}).make()
+    assert isinstance(adapter, BracketsAdapter)
+    assert adapter.schema.node_targets[0].size == 3
+
+
+def test_a_dotted_path_names_a_class() -> None:
+    assert isinstance(make_adapter(NAME, base=8), PostfixAdapter)
+
+
+def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("postfix", "postfix_adapter:PostfixAdapter", "graphfold.adapters")
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
+    assert "postfix" in ADAPTERS.names()
+    assert ADAPTERS.package("postfix") == "postfix_adapter"
+    assert isinstance(make_adapter("postfix"), PostfixAdapter)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bracket", r"no adapter 'bracket'\. Did you mean 'brackets'\? Use one of brackets, con"),
+        ("nowhere.Adapter", r"no module 'nowhere'\. Correct the path, or install the package"),
+        (
+            "postfix_adapter.Postfix",
+            r"postfix_adapter has no 'Postfix'\. Did you mean 'PostfixAdapter'\? Correct the path",
+        ),
+        ("graphfold.datasets.adapter.Adapter", r"Adapter lacks parse, records\. Write them"),
+        ("postfix_adapter.Path", r"Path does not derive from Adapter\. Name a class"),
+    ],
+)
+def test_unknown_adapter(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_adapter(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_clases": 5}, r"no option 'num_clases'\. Did you mean 'num_classes'\? It has: num_c"),
+        (
+            {"num_classes": "five"},
+            r"'num_classes' .* is 'five', but it takes a whole number or nul",
+        ),
+        ({"binarize": 1}, r"option 'binarize' of the brackets adapter is 1, but it takes true or"),
+    ],
+)
+def test_faults_of_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_adapter("brackets", **options)
+
+
+def test_all_faults_come_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_adapter("brackets", num_classes=1.5, wrong=1)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_names_are_known_without_importing_torch() -> None:
+    code = (
+        "import sys; from graphfold.registry import ADAPTERS;"
+        "ADAPTERS.names();"
+        "from graphfold.datasets.corpora.corpus_table import CORPORA; assert CORPORA;"
+        "assert 'torch' not in sys.modules and 'rdkit' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
