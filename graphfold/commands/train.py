@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         jobs = [args.overrides]
         if args.multirun or args.all_folds:
             with loading():
-                from graphfold.studies.sweep.sweep import sweep_jobs
+                from graphfold.studies.sweep import sweep_jobs
 
             jobs = sweep_jobs(args.overrides, args.config_dir, args.all_folds)
         shown = [show_config(job, args.config_dir, args.cfg, args.resolve) for job in jobs]
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.multirun or args.all_folds:
         with loading():
-            from graphfold.studies.sweep.sweep import sweep
+            from graphfold.studies.sweep import sweep
 
         return sweep(args.overrides, args.config_dir, args.all_folds)
     composed = compose(args.overrides, args.config_dir)

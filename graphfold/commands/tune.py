@@ -30,6 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints a line for each trial, then the best and where its config is."""
     with loading():
-        from graphfold.studies.tune.tune import tune_command
+        from graphfold.studies.tune import tune_command
 
     return tune_command(args.overrides, args.config_dir, args.trust)

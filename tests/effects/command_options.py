@@ -132,7 +132,7 @@ def trusted_words(lab: Lab, command: str) -> list[str | Path]:
         folder = lab.folder / "search"
         if not folder.exists():
             words = [*lab.base("molecules"), own, f"hydra.run.dir={folder}"]
-            with mock.patch("graphfold.studies.tune.study.run_trial", return_value=1.0):
+            with mock.patch("graphfold.studies.tune_study.run_trial", return_value=1.0):
                 ok(lab, "tune", *words, "optimizer.lr=0.1,0.2", "tune.trials=1")
         return [f"resume={folder}"]
     if command in APPLIED:
@@ -193,7 +193,7 @@ def _(lab, option):
         assert "My experiment." in ok(lab, "list", "--config-dir", folder)
         return
     assert "mine" in refused(lab, command, *words[command])
-    with mock.patch("graphfold.studies.tune.study.run_trial", return_value=1.0):
+    with mock.patch("graphfold.studies.tune_study.run_trial", return_value=1.0):
         ok(lab, command, *words[command], "--config-dir", folder)
 
 

@@ -15,9 +15,9 @@ from effects.lab import Lab
 from effects.table import Rows
 from optuna import Trial, TrialPruned
 
-from graphfold.studies.tune.space import read_space
-from graphfold.studies.tune.study import Study
-from graphfold.studies.tune.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_space import read_space
+from graphfold.studies.tune_study import Study
 from graphfold.training.config.compose import compose
 
 ROWS = row = Rows()
@@ -49,7 +49,7 @@ def _search(lab: Lab, asked: Mapping[str, Any]) -> list[str]:
     made = Search([], None, FEW, **given, seed=1, monitor="val/rmse", direction="min")
     study, printed = Study(TuneFolder(folder), made, [*read_space(FEW)]), io.StringIO()
     with (
-        mock.patch("graphfold.studies.tune.study.run_trial", trial_of),
+        mock.patch("graphfold.studies.tune_study.run_trial", trial_of),
         mock.patch.object(Study, "_config"),
         contextlib.redirect_stdout(printed),
     ):
@@ -73,7 +73,7 @@ def _(lab, tmp_path):
     words = [*lab.base("molecules"), f"hydra.run.dir={tmp_path}", "optimizer.lr=0.1,0.2,0.3"]
     asked = {"trials": 3, "startup_trials": 4, "prune": False, "warmup_epochs": 5}
     words += [f"tune.{key}={str(value).lower()}" for key, value in asked.items()]
-    place = "graphfold.studies.tune.study"
+    place = "graphfold.studies.tune_study"
     with mock.patch(f"{place}.run_trial", trial_of), mock.patch(f"{place}.Study._config"):
         code, _, errors = lab.command("tune", *words)
     assert code == 0, errors

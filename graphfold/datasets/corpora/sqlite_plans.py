@@ -1,6 +1,6 @@
-"""Random queries: joins along foreign keys, with conditions, groups, orders and subqueries.
+"""Random queries over random databases of SQLite, with their plans and what they took.
 
-Queries over random databases of SQLite, with their plans and what they took.
+Queries join tables along foreign keys, with conditions, groups, orders and subqueries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Bracketed trees: the text of one tree, read into columns, and what may be done to it.
-
-Bracketed trees as text: a tree on a line, with the labels that were predicted.
-"""
+"""One bracketed tree: its text, read into columns, what may be done to it, and its text again."""
 
 from __future__ import annotations
 

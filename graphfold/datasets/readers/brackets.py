@@ -1,8 +1,7 @@
-"""Bracketed trees: where one tree of a file ends and the next begins, broken ones included.
+"""Bracketed constituency trees: Stanford Sentiment Treebank, Penn Treebank and the like.
 
-Constituency trees of other libraries, as brackets.
-
-Bracketed constituency trees: Stanford Sentiment Treebank, Penn Treebank and the like.
+The file says, from top to bottom, where one tree of a file ends and the next begins, broken ones
+included; how trees of other libraries become brackets; and what the adapter makes of a tree.
 """
 
 from __future__ import annotations

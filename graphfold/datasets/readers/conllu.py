@@ -1,8 +1,6 @@
-"""Parsed sentences of other libraries, as CoNLL-U.
+"""CoNLL-U: the dependency trees of Universal Dependencies.
 
-CoNLL-U as it stands in a file, with the columns that were predicted.
-
-CoNLL-U: the dependency trees of Universal Dependencies.
+Parsed sentences of other libraries become CoNLL-U first; predictions are written back as columns.
 """
 
 from __future__ import annotations

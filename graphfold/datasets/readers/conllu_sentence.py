@@ -1,9 +1,4 @@
-"""Alignment of the tokens of a sentence with its text.
-
-Dependency trees: from the head of every word to its dependents, or to what is wrong.
-
-CoNLL-U: the lines of one sentence, read into words, multiword tokens and empty nodes.
-"""
+"""One sentence of CoNLL-U: words, multiword tokens, empty nodes, heads, and places in the text."""
 
 from __future__ import annotations
 

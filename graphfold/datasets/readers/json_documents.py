@@ -1,6 +1,6 @@
-"""Paths into JSON values: $.user.name, $['two words'], $.items[0].
+"""JSON documents of a file, one on a line or one after the other, and paths into their values.
 
-JSON documents of a file: one on a line, or one after the other over many lines.
+A path is $.user.name, $['two words'] or $.items[0].
 """
 
 from __future__ import annotations

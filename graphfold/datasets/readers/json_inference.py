@@ -1,11 +1,7 @@
-"""Times and IP addresses that stand in records as text, and their features.
-
-Positions: what stands at each place of a JSON record, as a tree that people can edit.
+"""Positions: what stands at each place of JSON records, inferred from a sample, for people to edit.
 
 A place is one of: a number, a category, text, a time, an IP address, a list whose items are alike,
 an object with known keys, a map whose keys are data, or several of these.
-
-Infers the positions of records from a sample of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Node types of JSON records: one for each place, and the features of its leaves.
-
-Writes the nodes of one JSON record, inner ones first.
-"""
+"""The nodes of a JSON record, inner ones first: a type for each place, features of its leaves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ListOps expressions made up at random, with the distribution of the published sets.
+"""ListOps: nested list operations with a digit as the answer, read, and made up at random.
 
-ListOps: nested list operations with a digit as the answer.
+The generator has the distribution of the published sets.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""PlanNode: an operator of a query plan, whichever database made the plan.
-
-From nested JSON to a tree of operators, without recursion.
-
-Plans of SQLite: the rows of `EXPLAIN QUERY PLAN`, with what is known of the tables.
-
-Plans of PostgreSQL: `EXPLAIN (FORMAT JSON)`, with or without ANALYZE.
-
-Plans of DuckDB: `EXPLAIN (FORMAT json)`, and the JSON of its profiler.
-"""
+"""Query plans of SQLite, PostgreSQL and DuckDB as trees of operators, whichever made them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""Identifiers: where they stand in a syntax tree, their words, and the choice of one.
+"""Python source: functions whose identifiers are masked, and the variable that belongs there.
 
-Roles of variables: how each variable of a function gets its values.
-
-Functions of Python source: cut out of files, and read into syntax trees.
-
-The nodes of a function: its syntax tree, the identifiers in it, and their words.
-
-Python source: functions whose identifiers are masked, and what is asked about them.
+Functions are cut out of files and read into syntax trees; each identifier has its words and the
+role of its variable: how it gets its values.
 """
 
 from __future__ import annotations

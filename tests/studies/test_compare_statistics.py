@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from graphfold.errors import DataError
-from graphfold.studies.compare.statistics import compare_means
+from graphfold.studies.compare_statistics import compare_means
 
 pandas = pytest.importorskip("pandas")
 AnovaRM = pytest.importorskip("statsmodels.stats.anova").AnovaRM

@@ -12,8 +12,8 @@ import torch
 from training.tiny_runs import read_json, run, write_molecules
 
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.studies.compare.results import models_of, read_results
-from graphfold.studies.compare.statistics import compare_means
+from graphfold.studies.compare import models_of, read_results
+from graphfold.studies.compare_statistics import compare_means
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from training.tiny_runs import listops, read_json, run
 
-from graphfold.studies.sweep.sweep_table import SweepRun, write_table
+from graphfold.studies.sweep import SweepRun, write_table
 
 
 def runs(monitor: str, *settings: tuple[str, float | None]) -> list[SweepRun]:

@@ -10,7 +10,7 @@ import pytest
 from hydra.core.override_parser.types import Override
 
 from graphfold.errors import ConfigError
-from graphfold.studies.tune.space import Dimension, hydra_text, read_space, space_of_sweeps
+from graphfold.studies.tune_space import Dimension, hydra_text, read_space, space_of_sweeps
 from graphfold.training.config.overrides import parse_overrides
 
 

@@ -15,8 +15,8 @@ import yaml
 
 from graphfold.errors import ConfigError
 from graphfold.files import write_text
-from graphfold.studies.tune.space import Dimension, hydra_text, read_space, space_of_sweeps
-from graphfold.studies.tune.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_space import Dimension, hydra_text, read_space, space_of_sweeps
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import TUNE, as_experiment, compose, split_sweeping
 from graphfold.training.config.overrides import parse_overrides
@@ -142,7 +142,7 @@ def _search(
     config: dict[str, Any],
     trusted: Collection[str] | None,
 ) -> int:
-    from graphfold.studies.tune.study import Study, choose_monitor
+    from graphfold.studies.tune_study import Study, choose_monitor
 
     if not search.monitor:
         monitor, direction = choose_monitor(config)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from graphfold.errors import DataError
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.studies.compare.bootstrap import compare_records
+from graphfold.studies.compare_statistics import compare_records
 
 
 def rows_of(errors: np.ndarray, rows_per_graph: int = 1) -> EvalRows:

@@ -13,7 +13,7 @@ from optuna import Trial, TrialPruned
 from training.tiny_runs import read_json, run, write_molecules
 
 from graphfold.errors import DataError
-from graphfold.studies.tune import study
+from graphfold.studies import tune_study as study
 
 
 def words(folder: Path, *more: str) -> list[str]:

@@ -1,36 +1,91 @@
-"""Study: the trials of a search in Optuna's database, run one after another."""
+"""Study: the trials of a search in Optuna's database, run one after another.
+
+A trial is a training run of its own, stopped when it falls behind the others.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import optuna
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 from optuna import Trial, TrialPruned
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import GraphfoldError
-from graphfold.studies.tune.space import Dimension
-from graphfold.studies.tune.trial import run_trial
-from graphfold.studies.tune.trial_plot import draw_trials
-from graphfold.studies.tune.trial_table import (
+from graphfold.errors import DataError, GraphfoldError
+from graphfold.recipe import train
+from graphfold.studies.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_space import Dimension
+from graphfold.studies.tune_tables import (
     REASON,
     best_first,
     counted,
+    draw_trials,
     format_trials,
     started,
     write_trials,
 )
-from graphfold.studies.tune.tune_folder import Search, TuneFolder
 from graphfold.training.config.compose import compose
 from graphfold.training.console import format_value
-from graphfold.training.loop.learner import make_learner
+from graphfold.training.loop.learner import Learner, make_learner
 from graphfold.training.process.process import prepare_process
 from graphfold.training.process.quiet import warnings_once
+from graphfold.training.run.run_folder import RunFolder
+
+
+class Pruner(CheckpointCallback):
+    """Reports the monitored metric after every epoch, and ends a trial that is not promising.
+
+    To Lightning it is a checkpoint callback, so it comes when the files of the epoch are written.
+
+    Args:
+        trial: what is told, and asked whether to go on.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Learner) -> None:  # type: ignore[override]
+        """Raises TrialPruned if the trial is to end; an undefined metric is not reported."""
+        value = pl_module.metrics.get(pl_module.monitor)
+        if value is None:
+            return
+        self.trial.report(value, trainer.current_epoch + 1)
+        if self.trial.should_prune():
+            raise TrialPruned(f"epoch {trainer.current_epoch + 1}")
+
+
+def run_trial(trial: Trial, config: Mapping[str, Any], folder: Path) -> float:
+    """Trains in a folder; what `graphfold train` would print goes into its log.txt.
+
+    Args:
+        trial: of the study.
+        config: a whole config, with the metric to monitor.
+        folder: of the trial.
+
+    Returns:
+        The monitored metric of the best epoch.
+
+    Raises:
+        TrialPruned: if the trial was stopped.
+        GraphfoldError: if the config cannot be trained, or the metric is undefined.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "log.txt", "w", encoding="utf-8") as log, redirect_stdout(log):
+        metrics = train(config, RunFolder(folder), callbacks=[Pruner(trial)])
+    value = metrics.get(config["monitor"])
+    if value is None:
+        raise DataError(f"{config['monitor']} is undefined in every epoch.")
+    return value
+
 
 #: Directions of improvement, by the mode of a learner.
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}

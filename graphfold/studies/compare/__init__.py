@@ -1,1 +1,0 @@
-"""Comparing models: statistics over repeated runs, or over the records of single ones."""

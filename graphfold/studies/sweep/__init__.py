@@ -1,1 +1,0 @@
-"""Sweeps: several runs at a command, and what they come to together."""

@@ -1,1 +1,0 @@
-"""Search for good settings: trials, each a training run, chosen by Optuna."""
