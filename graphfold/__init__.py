@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphfold.from_python import train as train
     from graphfold.inference.predictor import load as load
+    from graphfold.recipe import train as train
     from graphfold.training.process.process import keep_memory as keep_memory
 
     __version__: str
@@ -15,7 +15,7 @@ __all__ = ["__version__", "keep_memory", "load", "train"]
 _PLACES = {
     "keep_memory": "graphfold.training.process.process",
     "load": "graphfold.inference.predictor",
-    "train": "graphfold.from_python",
+    "train": "graphfold.recipe",
 }
 
 

@@ -1,57 +1,174 @@
-"""Training from start to end: data, model, fit, final scores, report."""
+"""The recipe of a training, from top to bottom: data, model, loop, checkpoints, scores, report.
+
+A run goes through these functions in their order:
+
+    train          overrides -> config -> a run folder with all its files
+    start_run      data are read, split and encoded; a model is made; the folder is created
+    fit_members    one model after another (an ensemble has several), each with a loop
+    fit_network    the loop, in one process or several: epochs, best.ckpt and last.ckpt
+    finish         the best checkpoint is calibrated and scored; predictions and report are written
+
+`resume_run` joins at `fit_members`. To change how a network is trained without changing graphfold,
+write a `graphfold.training.Callback`, or copy what you need: docs/python.md has a loop of its own.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback
+import torch
 
 from graphfold.dag import select
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import DataError
+from graphfold.errors import CheckpointError, ConfigError, DataError, GraphfoldError, first_line
 from graphfold.files import write_json
 from graphfold.inference.calibrate import calibrate
-from graphfold.inference.evaluate import score_part
+from graphfold.inference.evaluate import evaluate, score_part
 from graphfold.inference.missed_coverage import missed_coverage
 from graphfold.inference.part_files import write_predictions, write_split
+from graphfold.inference.predictor import Predictor, load
+from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.reports.report import write_report
-from graphfold.training.config.check_parts import check_parts, check_trainer
-from graphfold.training.config.compose import Composed
+from graphfold.training.config.check_config import check_config, check_whole
+from graphfold.training.config.check_parts import check_parts
+from graphfold.training.config.compose import Composed, compose
+from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.model import ensemble_size
+from graphfold.training.config.overrides import in_hydras_grammar
+from graphfold.training.config.stages import read_stages
+from graphfold.training.config.stored_config import upgraded
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
-from graphfold.training.console import describe_data, describe_positive, metrics_table
+from graphfold.training.console import (
+    describe_data,
+    describe_policy,
+    describe_positive,
+    metrics_table,
+)
+from graphfold.training.loop.callbacks import ProgressLine
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
 from graphfold.training.loop.data_check import check_measured, warn_of_leak
-from graphfold.training.loop.fit import fit
 from graphfold.training.loop.fit_once import fit_once
-from graphfold.training.loop.learner import Learner, make_learner
-from graphfold.training.process.process import prepare_process
-from graphfold.training.process.ranks import is_first, printing_once
-from graphfold.training.run.best_and_last import write_history
+from graphfold.training.loop.loggers import make_loggers
+from graphfold.training.loop.loop import Callback, Loop
+from graphfold.training.loop.sharing import choose_sharing
+from graphfold.training.process.process import deterministic_algorithms, prepare_process
+from graphfold.training.process.quiet import is_first, printing_once
+from graphfold.training.process.ranks import num_processes, run_in_processes
+from graphfold.training.run.best_and_last import BestAndLast, read_progress, write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
-from graphfold.training.run.generators import member_seed
-from graphfold.training.run.initial_weights import take_weights
+from graphfold.training.run.generators import member_seed, seed_generators
+from graphfold.training.run.initial_weights import make_model, take_weights
 from graphfold.training.run.members import join_members, read_histories
 from graphfold.training.run.places import split_without_places, without_places
-from graphfold.training.run.resuming import (
-    change_config,
-    check_epochs,
-    check_model,
-    epochs_done,
-    has_finished,
-    load_begun,
-)
+from graphfold.training.run.resuming import change_config, check_epochs, check_model, load_begun
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import Metrics, warn_of_undefined
+from graphfold.training.trainer import trainer_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training.
+
+    Args:
+        folder: the run folder: configuration, checkpoints, metrics, report.
+        metrics: what metrics.json holds: name -> value of the best checkpoint on `val/` and
+            `test/`, in the targets' own units; None where a metric is undefined.
+        packages: third-party packages that the run named, and which `load` imports.
+    """
+
+    folder: Path
+    metrics: Metrics
+    packages: tuple[str, ...] = ()
+
+    def load(self, **settings: Any) -> Predictor:
+        """The best checkpoint, ready to predict: `graphfold.load` of the folder."""
+        return load(self.folder, self.packages, **settings)
+
+    def evaluate(
+        self, path: str | Path | None = None, split: str | None = None, **settings: Any
+    ) -> Metrics:
+        """The metrics of the best checkpoint on other data, or on parts of the run's own.
+
+        Args:
+            path: a file, all of whose records are scored, under test/.
+            split: train, val or test of the run's own data; None for val and test.
+            **settings: keys of the config group `data` that differ from the run's.
+        """
+        other = None if path is None else Path(path)
+        return evaluate(self.folder, other, split, settings, self.packages)
+
+
+def train(
+    config: Mapping[str, Any] | Sequence[str] = (),
+    folder: str | Path | None = None,
+    *,
+    config_dir: str | Path | None = None,
+    trust: Collection[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Trains a model into a run folder, and scores its best checkpoint on val and test.
+
+    It changes nothing of the process: threads and the garbage collector stay as they are, where
+    the command chooses them.
+
+    Args:
+        config: overrides of the default config, key -> value, such as `{"data": "smiles",
+            "data.path": "solubility.csv"}`, or the words of the command line, such as
+            `["data=smiles", "data.path=solubility.csv"]`. Nothing trains the default experiment.
+            Or a whole config, as config.yaml of a run folder holds it.
+        folder: the run folder; None for that of `hydra.run.dir`, which a whole config lacks.
+        config_dir: a further folder of config files.
+        trust: packages that a run which is continued (`resume`) may name.
+        callbacks: called after those of the config.
+
+    Raises:
+        GraphfoldError: before any epoch, if the config or the data cannot be used.
+        KeyboardInterrupt: on Ctrl-C; `{"resume": folder}` continues the run.
+    """
+    if isinstance(config, str):
+        raise ConfigError(f"train takes a list of overrides, not a string. Write [{config!r}].")
+    if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
+        return _train_whole(config, folder, callbacks)
+    words = config
+    if isinstance(config, Mapping):
+        words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
+    composed = compose(list(words), None if config_dir is None else Path(config_dir))
+    if composed.config["resume"] is not None:
+        resumed = RunFolder(Path(composed.config["resume"]))
+        if folder is not None:
+            raise ConfigError("a run is continued in its own folder. Leave out folder or resume.")
+        metrics = resume_run(resumed, trust, composed.changes, callbacks)
+        return Run(resumed.path, metrics, tuple(trust))
+    run = RunFolder(composed.folder if folder is None else Path(folder))
+    metrics = start_run(composed.config, run, callbacks=callbacks)
+    return Run(run.path, metrics, tuple(named_packages(composed.config)))
+
+
+def _train_whole(
+    config: Mapping[str, Any], folder: str | Path | None, callbacks: Sequence[Callback]
+) -> Run:
+    """`train` with a whole config."""
+    if folder is None:
+        raise ConfigError("a whole config does not say where the run goes. Give a folder.")
+    whole = upgraded(config)
+    check_whole(whole)
+    check_config(whole)
+    run = RunFolder(Path(folder))
+    metrics = start_run(whole, run, callbacks=callbacks)
+    return Run(run.path, metrics, tuple(named_packages(whole)))
 
 
 def train_command(
@@ -69,7 +186,7 @@ def train_command(
     try:
         with printing_once():
             if resume is None:
-                train(composed.config, folder, [prepare_process(composed.config)], said)
+                start_run(composed.config, folder, [prepare_process(composed.config)], said)
             else:
                 print(prepare_process(folder.read_config()), flush=True)
                 resume_run(folder, trusted, composed.changes)
@@ -83,21 +200,24 @@ def train_command(
     return 0
 
 
-def train(
+def start_run(
     config: Mapping[str, Any],
     folder: RunFolder,
     notices: Sequence[str] = (),
     said: set[str] | None = None,
     callbacks: Sequence[Callback] = (),
+    trusted: Collection[str] | None = None,
 ) -> Metrics:
-    """Trains a model, scores its best checkpoint on val and test, writes the run folder.
+    """Trains a model from the first epoch, scores its best checkpoint, writes the run folder.
 
     Args:
         config: a whole config, as `compose` gives it.
         folder: where everything is written.
         notices: lines to print once the input has been accepted.
         said: as for `train_command`.
-        callbacks: more of Lightning's callbacks, which come last.
+        callbacks: called after those of the config.
+        trusted: None for a new run; the packages that a run without last.ckpt, which begins anew in
+            its folder, may name.
 
     Returns:
         What metrics.json holds; nothing in the further processes of one training.
@@ -108,40 +228,30 @@ def train(
         KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
-    check_trainer(config)
-    return _start(config, folder, named_packages(config), notices, said, callbacks=callbacks)
-
-
-def _start(
-    config: Mapping[str, Any],
-    folder: RunFolder,
-    trusted: Collection[str],
-    notices: Sequence[str] = (),
-    said: set[str] | None = None,
-    anew: bool = False,
-    callbacks: Sequence[Callback] = (),
-) -> Metrics:
-    """Trains from the first epoch; `anew` if `folder` holds this very run."""
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     _print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
-    first = _make_member(config, data, 0)
-    train = data.encoded("train")
-    warn_of_batch_dependence(first[0].model, train)
-    check_measured(first[0].model, train)
-    with nullcontext() if anew else folder.lock():
+    model, complete = begin_model(config, data, 0)
+    loop = make_loop(complete, model, data, callbacks)  # what is wrong with it is said before work
+    warn_of_batch_dependence(model, data.encoded("train"))
+    check_measured(model, data.encoded("train"))
+    begins_anew = trusted is not None
+    with nullcontext() if begins_anew else folder.lock():
         if is_first():
-            folder.create(config, anew)
+            folder.create(config, begins_anew)
         print(f"training in {folder.path}", flush=True)
-        _fit_members(config, folder, data, first=first, callbacks=callbacks)
-        return finish(folder, data, trusted)
+        fit_members(config, folder, data, callbacks, first=(loop, complete))
+        return finish(folder, data, named_packages(config) if trusted is None else trusted)
 
 
 def resume_run(
-    folder: RunFolder, trusted: Collection[str] = (), changes: Mapping[str, Any] | None = None
+    folder: RunFolder,
+    trusted: Collection[str] = (),
+    changes: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Metrics:
     """Continues an interrupted run in its own folder with its own config.
 
@@ -152,6 +262,7 @@ def resume_run(
         folder: the folder of the run.
         trusted: packages that it may name; see `graphfold.training.config.trust`.
         changes: dotted key -> new value; of the keys `RESUMABLE`.
+        callbacks: called after those of the config.
 
     Raises:
         GraphfoldError: if it is no run folder, its config names code that is not trusted, its data
@@ -163,44 +274,44 @@ def resume_run(
     config = change_config(stored, changes)
     refuse_untrusted(config, trusted, TRAINED)
     check_parts(config)
-    check_trainer(config)
     with folder.lock():
         if is_first():
             folder.remove_leftovers()
         members = folder.members(ensemble_size(config))
         if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
-            return _start(config, folder, trusted, anew=True)
+            return start_run(config, folder, callbacks=callbacks, trusted=trusted)
         begun = load_begun(folder, members, config)
         for last in begun:
-            check_epochs(config, stored, epochs_done(last))
+            check_epochs(config, stored, read_progress(last)["epoch"] + 1)
         data = DataModule(**config["data"])
         data.prepare({"split": begun[0].split, "spec": begun[0].spec})
-        further = "trainer.max_epochs" in changes
-        if len(begun) == len(members) and all(_is_done(last, config, further) for last in begun):
+        more = "trainer.max_epochs" in changes
+        if len(begun) == len(members) and all(_is_done(last, config, more) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(folder, data, trusted)
         if is_first():
             folder.write_config(config)
         # The same metric as before, whatever this version would choose.
         config = {**config, "monitor": begun[0].config.get("monitor")}
-        _fit_members(config, folder, data, further)
+        fit_members(config, folder, data, callbacks, more_epochs=more)
         return finish(folder, data, trusted)
 
 
-def _is_done(last: Checkpoint, config: Mapping[str, Any], further: bool) -> bool:
-    """True if there is nothing left to train; `further` if more epochs have been asked for."""
-    stopped = has_finished(last) and not further
-    return stopped or epochs_done(last) >= config["trainer"]["max_epochs"]
+def _is_done(last: Checkpoint, config: Mapping[str, Any], more_epochs: bool) -> bool:
+    """True if there is nothing left to train."""
+    progress = read_progress(last)
+    has_stopped = progress["is_finished"] and not more_epochs
+    return has_stopped or progress["epoch"] + 1 >= config["trainer"]["max_epochs"]
 
 
-def _fit_members(
+def fit_members(
     config: Mapping[str, Any],
     folder: RunFolder,
     data: DataModule,
-    further: bool = False,
-    first: tuple[Learner, dict[str, Any]] | None = None,
     callbacks: Sequence[Callback] = (),
+    more_epochs: bool = False,
+    first: tuple[Loop, dict[str, Any]] | None = None,
 ) -> None:
     """Trains the model of a run, or the members of an ensemble one after another and joins them.
 
@@ -211,50 +322,186 @@ def _fit_members(
         config: the config of the run.
         folder: where the run is.
         data: what it learns from, prepared.
-        further: whether members that had stopped are to go on.
-        first: the first member of a run that begins.
-        callbacks: those that come after all others.
+        callbacks: called after those of the config.
+        more_epochs: whether members that had stopped are to go on.
+        first: the first member of a run that begins, and its config.
     """
     members = folder.members(ensemble_size(config))
-    for number, own in enumerate(members):
+    for number, files in enumerate(members):
         name = f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
         # What the folder of a run that begins held before may still be there in a further process.
-        resume = first is None and own.last.is_file()
+        resume = first is None and files.last.is_file()
         if resume:
-            last = Checkpoint.load(own.last)
-            if _is_done(last, config, further):
+            last = Checkpoint.load(files.last)
+            if _is_done(last, config, more_epochs):
                 continue
-            print(f"{name} goes on after epoch {epochs_done(last)}.", flush=True)
-            learner, complete = make_learner(config, data, number, begins=False)
-            check_model(learner.model, last, own.last)
+            print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
+            model, complete = make_model(config, data, number, begins=False)
+            check_model(model, last, files.last)
+            loop = make_loop(complete, model, data, callbacks)
         else:
             if len(members) > 1:
                 print(name, flush=True)
-            ready = first if number == 0 else None
-            learner, complete = ready or _make_member(config, data, number)
+            if first is not None and number == 0:
+                loop, complete = first
+            else:
+                model, complete = begin_model(config, data, number)
+                loop = make_loop(complete, model, data, callbacks)
         if is_first():
-            own.best.parent.mkdir(parents=True, exist_ok=True)
-        common = _common_checkpoint({**complete, "ensemble": 1}, data, number)
-        order = member_seed(data.settings.split.seed, number)
-        if not isinstance(learner.model, FittedModel):
-            fit(complete, own, learner, data, common, resume, order, callbacks)
+            files.best.parent.mkdir(parents=True, exist_ok=True)
+        complete = {**complete, "monitor": loop.monitor, "ensemble": 1}
+        common = _common_checkpoint(complete, data, number)
+        if not isinstance(loop.model, FittedModel):
+            fit_network(loop, data, files, common, resume)
         elif is_first():
-            fit_once(complete, own, learner, learner.model, data, common)
+            fit_once(loop.model, loop, data, files, common)
     if len(members) > 1 and is_first():
         join_members(folder, members)
 
 
-def _make_member(
+def begin_model(
     config: Mapping[str, Any], data: DataModule, member: int
-) -> tuple[Learner, dict[str, Any]]:
-    """`make_learner`, with the weights of another run where the config names one."""
-    learner, complete = make_learner(config, data, member)
+) -> tuple[Model, dict[str, Any]]:
+    """`make_model`, with the weights of another run where the config names one."""
+    model, complete = make_model(config, data, member)
     if config.get("init_from") is not None:
-        path = Path(config["init_from"])
-        print(take_weights(learner.model, data.spec, path, member), flush=True)
+        print(take_weights(model, data.spec, Path(config["init_from"]), member), flush=True)
     if config["model"].get("encoder_from") is not None:
-        print(take_encoder(learner.model, Path(config["model"]["encoder_from"])), flush=True)
-    return learner, complete
+        print(take_encoder(model, Path(config["model"]["encoder_from"])), flush=True)
+    return model, complete
+
+
+def make_loop(
+    config: Mapping[str, Any],
+    model: Model,
+    data: DataModule,
+    callbacks: Sequence[Callback] = (),
+) -> Loop:
+    """The loop that trains a model as the config says.
+
+    Raises:
+        ConfigError: if `monitor` is no metric of the model, or `freeze`, `stages` or `lr_factors`
+            name parts that it does not have.
+    """
+    nodes = {name: node for name, node in (config["callbacks"] or {}).items() if node is not None}
+    loop = Loop(
+        model,
+        instantiate(config["optimizer"], "optimizer"),
+        instantiate(config["lr_scheduler"], "lr_scheduler"),
+        trainer_of(config["trainer"]),
+        reduction=config["loss"]["reduction"],
+        metrics=config.get("metrics"),
+        stages=read_stages(config),
+        lr_factors=config.get("lr_factors"),
+        callbacks=[
+            *(instantiate(node, f"callbacks.{name}") for name, node in nodes.items()),
+            *callbacks,
+        ],
+    )
+    has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
+    loop.monitor = loop.head_metrics.choose_monitor(config["monitor"], has_roots)
+    return loop
+
+
+def fit_network(
+    loop: Loop, data: DataModule, files: RunFolder, common: Checkpoint, resume: bool
+) -> None:
+    """Trains until the last epoch or early stopping, in one process or several; leaves files.
+
+    Args:
+        loop: what trains, with a fresh model.
+        data: what it is trained on, prepared.
+        files: where checkpoints and logs go.
+        common: what all checkpoints of the run share.
+        resume: whether to go on from last.ckpt.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C or SIGTERM; last.ckpt is that of the last whole epoch.
+    """
+    count = num_processes(loop.trainer)
+    for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
+        data.loader(part, loop.model.passes, "depth", world_size=count)
+    with _ending_by_sigterm():
+        run_in_processes(loop.trainer, _fit_in_process, loop, data, files, common, resume)
+
+
+def _fit_in_process(
+    device: torch.device,
+    loop: Loop,
+    data: DataModule,
+    files: RunFolder,
+    common: Checkpoint,
+    resume: bool,
+) -> None:
+    """Trains in one of the processes of a training."""
+    kept = BestAndLast(files, common, loop.monitor, loop.mode)
+    # First the files of an epoch, then its line, then who asks for either.
+    loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
+    loop.loggers = make_loggers(common.config, files.path)
+    loop.begin(device)
+    member = common.progress["member"]
+    if loop.world_size > 1:  # or all would draw the same masks of dropout
+        seed_generators(member_seed(member_seed(common.config["seed"], member), loop.rank))
+    batches = {}
+    for part in ("train", "val"):
+        batches[part] = data.loader(
+            part,
+            loop.model.passes,
+            rank=loop.rank,
+            world_size=loop.world_size,
+            pin_memory=device.type == "cuda",
+            share=choose_sharing(data, loop.model, part == "train"),
+            lowering=loop.model.lowering,
+            seed=member_seed(data.settings.split.seed, member),
+        )
+    loop.policy, calls = batches["train"].policy, batches["train"].calls
+    if calls and loop.is_first:
+        print(describe_policy(calls), flush=True)
+    try:
+        if resume:
+            kept.take_up(loop)
+        with deterministic_algorithms(common.config["deterministic"]):
+            loop.fit(batches["train"], batches["val"])
+    except (GraphfoldError, MemoryError):
+        raise
+    except Exception as error:  # of a damaged file any part may fail in any way
+        if not resume or loop.has_stepped:
+            raise
+        raise CheckpointError(
+            f"{files.last}: its progress cannot be taken up ({first_line(error)}). Restore the "
+            "file and config.yaml; or begin anew, with init_from=RUN for the weights."
+        ) from error
+
+
+@contextmanager
+def _ending_by_sigterm() -> Iterator[None]:
+    """Within, SIGTERM ends training as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _common_checkpoint(config: dict[str, Any], data: DataModule, member: int) -> Checkpoint:
+    """The part that all checkpoints of a member share."""
+    state = data.state_dict()
+    return Checkpoint(
+        config=without_places(config),
+        spec=state["spec"],
+        split=split_without_places(state["split"]),
+        packages=named_packages(config),
+        state_dict={},
+        training_records=hash_graphs(select(data.raw, data.split.train)),
+        progress={"member": member},
+    )
 
 
 def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
@@ -264,16 +511,17 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     """
     if not is_first():
         return {}
-    note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
-    if note is not None:
-        print(note, flush=True)
-    trained = TrainedModel.load(folder.best, trusted)
-    metrics: Metrics = {}
-    rows: dict[str, EvalRows] = {}
-    for part in ("val", "test"):
-        if len(data.split.part(part)):
-            scores, rows[part] = score_part(trained, data, part)
-            metrics |= scores
+    with deterministic_algorithms(Checkpoint.load(folder.best).config["deterministic"]):
+        note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
+        if note is not None:
+            print(note, flush=True)
+        trained = TrainedModel.load(folder.best, trusted)
+        metrics: Metrics = {}
+        rows: dict[str, EvalRows] = {}
+        for part in ("val", "test"):
+            if len(data.split.part(part)):
+                scores, rows[part] = score_part(trained, data, part)
+                metrics |= scores
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
     write_split(folder.split, data)
@@ -288,19 +536,6 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
         print(positive)
     print(f"report: {folder.report}", flush=True)
     return metrics
-
-
-def _common_checkpoint(config: dict[str, Any], data: DataModule, member: int) -> Checkpoint:
-    state = data.state_dict()
-    return Checkpoint(
-        config=without_places(config),
-        spec=state["spec"],
-        split=split_without_places(state["split"]),
-        packages=named_packages(config),
-        state_dict={},
-        training_records=hash_graphs(select(data.raw, data.split.train)),
-        progress={"member": member},
-    )
 
 
 def _print_new(lines: Sequence[str], said: set[str] | None) -> None:

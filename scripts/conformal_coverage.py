@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from graphfold.files import write_json
-from graphfold.recipe import train
+from graphfold.recipe import start_run
 from graphfold.training.config.compose import compose
 from graphfold.training.run.run_folder import RunFolder
 
@@ -52,7 +52,7 @@ def main() -> None:
 def run(overrides: list[str]) -> dict[str, float | None]:
     """Trains in a folder that is thrown away; returns what metrics.json held."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        return train(compose(overrides).config, RunFolder(Path(folder)))
+        return start_run(compose(overrides).config, RunFolder(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "graphfold"
 #: The only parts that may import a library; a path stands for a file or a folder.
 HOMES = {
     "rdkit": ("datasets/molecules", "datasets/readers/smiles.py", "datasets/corpora/chembl.py"),
-    "lightning": ("training", "recipe.py", "from_python.py", "studies"),
+    "lightning": (),
     "hydra": ("training", "studies"),
     "omegaconf": ("training", "studies"),
     "torch_scatter": ("batching",),

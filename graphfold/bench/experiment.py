@@ -1,4 +1,4 @@
-"""The model, the data and the optimizer of a config, without Lightning around them."""
+"""The model, the data and the optimizer of a config, without the loop around them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -21,9 +22,10 @@ from graphfold.datasets.loading.sampler import BatchSampler
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
+from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.sharing import choose_sharing
+from graphfold.training.run.initial_weights import make_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +131,10 @@ def load_experiment(
     config = compose(overrides, config_dir).config
     data = load_data(overrides, config_dir) if data is None else data
     data.batch_size = config["data"]["batch_size"]
-    learner, complete = make_learner(config, data)
-    learner.model.to(device)
-    made = learner.configure_optimizers()
-    optimizer = made["optimizer"] if isinstance(made, dict) else made
-    return Experiment(complete, data, learner.model, optimizer, device)
+    model, complete = make_model(config, data)
+    loop = make_loop(complete, model, data)
+    loop.begin(torch.device(device))
+    return Experiment(complete, data, model, loop.optimizer, device)
 
 
 def load_sized(

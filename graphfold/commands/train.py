@@ -19,7 +19,6 @@ from typing import Any
 from graphfold.commands.loading import loading
 from graphfold.commands.options import add_config_dir, add_trust, refuse_options_of_hydra
 from graphfold.errors import ConfigError
-from graphfold.training.process.light_torchmetrics import load_torchmetrics_lightly
 
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
@@ -69,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
     composed = compose(args.overrides, args.config_dir)
     check(composed.config, args.trust)
     with loading():
-        load_torchmetrics_lightly()
         from graphfold.recipe import train_command
 
     return train_command(composed, args.trust)

@@ -27,9 +27,9 @@ from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
 from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.loop.sharing import can_share
-from graphfold.training.process.precision import autocast
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
+from graphfold.training.trainer import autocast
 
 #: Records that are predicted at once. The more there are, the more of their parts are equal and
 #: computed once: at 1,024 molecules a D-MPNN takes a tenth less time for each than at 512.

@@ -28,9 +28,9 @@ from graphfold.layers.normalisation import is_batch_norm
 from graphfold.progress import shown
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.sharing import can_share
 from graphfold.training.loop.ways import describe_ways
+from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
 
@@ -225,8 +225,8 @@ def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Mod
     check_parts(config)
     data = DataModule(**config["data"])
     data.prepare()
-    learner, _ = make_learner(config, data)
-    return learner.model, _some_part(data)
+    model, _ = make_model(config, data)
+    return model, _some_part(data)
 
 
 def _some_part(data: DataModule) -> TypedDAG:

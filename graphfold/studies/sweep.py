@@ -20,8 +20,7 @@ from graphfold.files import write_text
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import Composed, compose, split_sweep
-from graphfold.training.process.quiet import warnings_once
-from graphfold.training.process.ranks import is_first, printing_once
+from graphfold.training.process.quiet import is_first, printing_once, warnings_once
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics, lower_is_better
@@ -210,7 +209,7 @@ def _one_per_fold(job: list[str], config_dir: Path | None) -> list[list[str]]:
 
 
 def _run_all(jobs: Sequence[Sequence[str]], composed: Sequence[Composed], folder: Path) -> int:
-    from graphfold.recipe import train_command  # brings Lightning along
+    from graphfold.recipe import train_command
 
     said: set[str] = set()
     failed: list[int] = []

@@ -13,15 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 import optuna
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 from optuna import Trial, TrialPruned
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError, GraphfoldError
-from graphfold.recipe import train
+from graphfold.recipe import make_loop, start_run
 from graphfold.studies.tune_folder import Search, TuneFolder
 from graphfold.studies.tune_space import Dimension
 from graphfold.studies.tune_tables import (
@@ -35,16 +33,15 @@ from graphfold.studies.tune_tables import (
 )
 from graphfold.training.config.compose import compose
 from graphfold.training.console import format_value
-from graphfold.training.loop.learner import Learner, make_learner
+from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.process import prepare_process
 from graphfold.training.process.quiet import warnings_once
+from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import RunFolder
 
 
-class Pruner(CheckpointCallback):
+class Pruner(Callback):
     """Reports the monitored metric after every epoch, and ends a trial that is not promising.
-
-    To Lightning it is a checkpoint callback, so it comes when the files of the epoch are written.
 
     Args:
         trial: what is told, and asked whether to go on.
@@ -53,14 +50,14 @@ class Pruner(CheckpointCallback):
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: Learner) -> None:  # type: ignore[override]
+    def on_epoch_saved(self, loop: Loop) -> None:
         """Raises TrialPruned if the trial is to end; an undefined metric is not reported."""
-        value = pl_module.metrics.get(pl_module.monitor)
+        value = loop.metrics.get(loop.monitor)
         if value is None:
             return
-        self.trial.report(value, trainer.current_epoch + 1)
+        self.trial.report(value, loop.epoch + 1)
         if self.trial.should_prune():
-            raise TrialPruned(f"epoch {trainer.current_epoch + 1}")
+            raise TrialPruned(f"epoch {loop.epoch + 1}")
 
 
 def run_trial(trial: Trial, config: Mapping[str, Any], folder: Path) -> float:
@@ -80,14 +77,14 @@ def run_trial(trial: Trial, config: Mapping[str, Any], folder: Path) -> float:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "log.txt", "w", encoding="utf-8") as log, redirect_stdout(log):
-        metrics = train(config, RunFolder(folder), callbacks=[Pruner(trial)])
+        metrics = start_run(config, RunFolder(folder), callbacks=[Pruner(trial)])
     value = metrics.get(config["monitor"])
     if value is None:
         raise DataError(f"{config['monitor']} is undefined in every epoch.")
     return value
 
 
-#: Directions of improvement, by the mode of a learner.
+#: Directions of improvement, by the mode of a loop.
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 
 
@@ -98,8 +95,9 @@ def choose_monitor(config: Mapping[str, Any]) -> tuple[str, str]:
     """
     data = DataModule(**config["data"])
     data.prepare()
-    learner, _ = make_learner(config, data)
-    return learner.monitor, learner.mode
+    model, complete = make_model(config, data)
+    loop = make_loop(complete, model, data)
+    return loop.monitor, loop.mode
 
 
 class Study:

@@ -1,25 +1,50 @@
-"""Training, evaluation and prediction: what the commands do."""
+"""Training: the configuration, the loop with its callbacks and loggers, and the run folder."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphfold.training.loop.callbacks import AverageWeights as AverageWeights
+    from graphfold.training.loop.callbacks import EarlyStopping as EarlyStopping
+    from graphfold.training.loop.callbacks import LearningRateMonitor as LearningRateMonitor
+    from graphfold.training.loop.callbacks import (
+        StochasticWeightAveraging as StochasticWeightAveraging,
+    )
+    from graphfold.training.loop.loggers import TensorBoardLogger as TensorBoardLogger
+    from graphfold.training.loop.loop import Callback as Callback
+    from graphfold.training.loop.loop import Loop as Loop
+    from graphfold.training.trainer import Trainer as Trainer
 
 _HOME = {
-    "Checkpoint": "run.checkpoint",
-    "Learner": "loop.learner",
-    "Predictor": "prediction.predictor",
-    "RunFolder": "run.run_folder",
-    "compose": "config.compose",
-    "evaluate": "scoring.evaluate",
-    "load": "prediction.predictor",
-    "predict_file": "prediction.predict",
-    "train": "loop.train",
+    "AverageWeights": "loop.callbacks",
+    "Callback": "loop.loop",
+    "EarlyStopping": "loop.callbacks",
+    "LearningRateMonitor": "loop.callbacks",
+    "Loop": "loop.loop",
+    "StochasticWeightAveraging": "loop.callbacks",
+    "TensorBoardLogger": "loop.loggers",
+    "Trainer": "trainer",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "AverageWeights",
+    "Callback",
+    "EarlyStopping",
+    "LearningRateMonitor",
+    "Loop",
+    "StochasticWeightAveraging",
+    "TensorBoardLogger",
+    "Trainer",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for: lightning takes seconds to import."""
+    """A public name, imported when first asked for: the loop loads torch and the engine."""
     if name not in _HOME:
         raise AttributeError(f"module 'graphfold.training' has no attribute '{name}'")
     return getattr(import_module(f"graphfold.training.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for help and completion."""
+    return sorted(__all__)

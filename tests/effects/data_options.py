@@ -428,10 +428,10 @@ def _(lab, tmp_path):
     path = tmp_path / "v.txt"
     vectors = {word: [float(i), 1.0, -float(i)] for i, word in enumerate(WORDS)}
     path.write_text("".join(f"{w} {a} {b} {c}\n" for w, (a, b, c) in vectors.items()))
-    learner = lab.learner("trees", f"data.vectors={path}")
+    loop = lab.loop("trees", f"data.vectors={path}")
     data = lab.data("trees", f"data.vectors={path}")
     (vocabulary,) = data.spec.vocabularies.values()
-    table = learner.model.encoder.encoders["word"].table.detach()
+    table = loop.model.encoder.encoders["word"].table.detach()
     for word, embedding in zip(("", *vocabulary.words), table, strict=False):
         if word in vectors:
             assert embedding.tolist() == vectors[word]

@@ -28,9 +28,11 @@ from graphfold.datasets.corpora.data_files import DataSource
 from graphfold.datasets.inspection.data_card import describe_target
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers.heads.plots import scatter_plots
+from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import Learner, make_learner
+from graphfold.training.loop.loop import Loop
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.initial_weights import make_model
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,15 @@ class Lab:
             self._data[key].prepare()
         return self._data[key]
 
-    def learner(self, base: str, *overrides: str, member: int = 0) -> Learner:
-        """A fresh model and what trains it."""
+    def loop(self, base: str, *overrides: str, member: int = 0) -> Loop:
+        """What trains a fresh model, which has an optimizer."""
         config = self.config(base, *overrides)
         data = DataModule(**config["data"])
         data.prepare()
-        return make_learner(config, data, member)[0]
+        model, complete = make_model(config, data, member)
+        loop = make_loop(complete, model, data)
+        loop.begin()
+        return loop
 
     def run(self, base: str, *overrides: str) -> Run:
         """A training; the same overrides give the same one."""

@@ -28,8 +28,8 @@ from graphfold.errors import ConfigError
 from graphfold.layers import Model
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.model import build_model, complete_model_config
-from graphfold.training.loop.learner import make_learner
 from graphfold.training.run.chemprop_encoder import take_encoder
+from graphfold.training.run.initial_weights import make_model
 
 ROWS = row = Rows()
 
@@ -251,10 +251,10 @@ def _(lab, tmp_path):
         ]
     )
     data = lab.made(**config["data"])
-    learner, _ = make_learner(config, data)
-    assert not has(learner.model, state["W_h.weight"])
-    assert "weights" in take_encoder(learner.model, Path(config["model"]["encoder_from"]))
-    assert has(learner.model, state["W_h.weight"])
+    model, _ = make_model(config, data)
+    assert not has(model, state["W_h.weight"])
+    assert "weights" in take_encoder(model, Path(config["model"]["encoder_from"]))
+    assert has(model, state["W_h.weight"])
 
 
 def has(model: Model, weight: Tensor) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
 
 from graphfold.layers import RegressionHead
+from graphfold.training import Callback, Loop
 
 
 class Spy(Callback):
@@ -15,12 +15,12 @@ class Spy(Callback):
 
     facts: dict[str, Any] = {}
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_fit_start(self, loop: Loop) -> None:
         Spy.facts = {
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "threads": torch.get_num_threads(),
-            "precision": trainer.precision,
-            "device": trainer.strategy.root_device.type,
+            "precision": loop.trainer.precision,
+            "device": loop.device.type,
         }
 
 

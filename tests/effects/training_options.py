@@ -37,7 +37,7 @@ HALVES = "data.fractions=[0.4,0.4,0.2]"
 
 def beginning(lab: Lab, base: str = "molecules", *overrides: str) -> dict[str, Tensor]:
     """The weights that a run begins with."""
-    return {k: v.clone() for k, v in lab.learner(base, *overrides).model.state_dict().items()}
+    return {k: v.clone() for k, v in lab.loop(base, *overrides).model.state_dict().items()}
 
 
 def moved(lab: Lab, *overrides: str) -> dict[str, Tensor]:
@@ -391,8 +391,7 @@ def _(lab, option):
     name, key = option.removeprefix("optimizer/").split(".")
     kinds = {"adagrad": "Adagrad", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
     for value in (0.03, 0.3):
-        learner = lab.learner("molecules", f"optimizer={name}", f"optimizer.{key}={value}")
-        optimizer = learner.configure_optimizers()["optimizer"]
+        optimizer = lab.loop("molecules", f"optimizer={name}", f"optimizer.{key}={value}").optimizer
         assert type(optimizer).__name__ == kinds[name]
         assert {group[key] for group in optimizer.param_groups} == {value}
 
@@ -416,15 +415,14 @@ def _(lab):
 )
 def _(lab):
     words = ("optimizer=adagrad", "+optimizer.initial_accumulator_value=0.25")
-    optimizer = lab.learner("trees", *words).configure_optimizers()["optimizer"]
+    optimizer = lab.loop("trees", *words).optimizer
     assert {float(s["sum"].unique()) for s in optimizer.state.values()} == {0.25}
 
 
 def rates(lab: Lab, *overrides: str, epochs: int = 4) -> list[float]:
     """The learning rate of each epoch."""
-    made = lab.learner("molecules", "optimizer=sgd", "optimizer.lr=1.0", *overrides)
-    configured = made.configure_optimizers()
-    optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    loop = lab.loop("molecules", "optimizer=sgd", "optimizer.lr=1.0", *overrides)
+    optimizer, scheduler = loop.optimizer, loop.lr_scheduler
     found = []
     for _ in range(epochs):
         found.append(float(optimizer.param_groups[0]["lr"]))
@@ -552,6 +550,24 @@ def _(lab):
     assert norm(moved(lab, "trainer.gradient_clip_val=0.05")) == pytest.approx(0.1 * 0.05, rel=1e-3)
     loose = moved(lab, "trainer.gradient_clip_val=1e6")
     assert norm(loose) == pytest.approx(norm(moved(lab)), rel=1e-5)
+
+
+@row.changes("trainer/default.limit_train_batches", "so many batches, or a share, are an epoch")
+def _(lab):
+    words = ("data.batch_size=4", "trainer.max_epochs=1")
+    (whole,) = lab.run("molecules", *words).epochs()
+    for limit, steps in (("2", 2), ("0.5", int(whole["step"] / 2)), ("100", whole["step"])):
+        (epoch,) = lab.run("molecules", *words, f"trainer.limit_train_batches={limit}").epochs()
+        assert epoch["step"] == steps
+
+
+@row.changes("trainer/default.limit_val_batches", "an epoch is judged by so many batches")
+def _(lab):
+    words = ("data.batch_size=2", "trainer.max_epochs=1")
+    (whole,) = lab.run("molecules", *words).epochs()
+    (part,) = lab.run("molecules", *words, "trainer.limit_val_batches=1").epochs()
+    assert part["train/loss"] == whole["train/loss"]
+    assert part["val/loss"] != whole["val/loss"]
 
 
 @row.nothing(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TypeAlias
+from unittest import mock
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from torch import Tensor
+from torch.multiprocessing import start_processes
 from torch.nn.utils import parameters_to_vector
 
 from graphfold.datasets.loading.data_module import DataModule
+from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.fit import Loaders
-from graphfold.training.loop.learner import make_learner
-from graphfold.training.process.quiet import quiet_lightning
+from graphfold.training.loop.loop import Loop
+from graphfold.training.process.ranks import run_in_processes
+from graphfold.training.run.initial_weights import make_model
 
 #: How the parameters moved, which is minus the gradient, and the loss.
 Step: TypeAlias = tuple[Tensor, float]
@@ -22,35 +28,62 @@ Step: TypeAlias = tuple[Tensor, float]
 #: Descent at rate 1 over all records at once, read by this process.
 DESCENT = (
     *("optimizer=sgd", "optimizer.momentum=0.0", "optimizer.lr=1.0", "lr_scheduler=constant"),
-    *("data.batch_size=1000", "data.num_workers=0"),
+    *("data.batch_size=1000", "data.num_workers=0", "trainer.accelerator=cpu"),
+    "trainer.max_epochs=1",
 )
 
 
-def take_step(*overrides: str, strategy: str = "auto", devices: int = 1) -> Step:
+def new_loop(*overrides: str) -> tuple[Loop, DataModule]:
+    """The loop of a config with a fresh model, and its data."""
+    config = compose(overrides).config
+    data = DataModule(**config["data"])
+    data.prepare()
+    model, complete = make_model(config, data)
+    return make_loop(complete, model, data), data
+
+
+def take_step(
+    *overrides: str, devices: int = 1, patch: Callable[[Loop], None] | None = None
+) -> Step:
     """An epoch in float64, which is one step unless the overrides say otherwise.
 
     Args:
         *overrides: of the config; those that come last count.
-        strategy: how Lightning's trainer begins processes.
-        devices: how many processes share the records.
+        devices: how many processes share the records; they are forks of this one.
+        patch: changes the loop before.
     """
-    config = compose([*DESCENT, *overrides]).config
-    data = DataModule(**config["data"])
-    data.prepare()
-    learner, _ = make_learner(config, data)
-    learner.double()
-    before = parameters_to_vector(learner.parameters()).detach().clone()
-    with quiet_lightning():
-        trainer = Trainer(
-            max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
-            strategy=strategy, devices=devices, use_distributed_sampler=False,
-        )  # fmt: skip
-        trainer.fit(learner, datamodule=Loaders(data, {"train": False, "val": False}))
-    moved = parameters_to_vector(learner.parameters()).detach() - before
-    # What other processes have added up comes back as a logged float32 alone.
-    logged = float(trainer.callback_metrics["train/loss"])
-    return moved, learner.running_loss if devices == 1 else logged
+    words = (*DESCENT, "trainer.precision=64-true", *overrides, f"trainer.devices={devices}")
+    loop, data = new_loop(*words)
+    if patch is not None:
+        patch(loop)
+    forked = partial(start_processes, start_method="fork")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch("graphfold.training.process.ranks.start_processes", forked),
+    ):
+        path = Path(folder) / "step.pt"
+        run_in_processes(loop.trainer, _step, loop, data, path)
+        moved, loss = torch.load(path)
+    return moved, loss
+
+
+def _step(device: torch.device, loop: Loop, data: DataModule, path: Path) -> None:
+    loop.begin(device)
+    before = parameters_to_vector(loop.model.parameters()).detach().clone()
+    train, val = (
+        data.loader(
+            part,
+            loop.model.passes,
+            rank=loop.rank,
+            world_size=loop.world_size,
+            lowering=loop.model.lowering,
+        )
+        for part in ("train", "val")
+    )
+    loop.fit(train, val)
+    if loop.is_first:
+        moved = parameters_to_vector(loop.model.parameters()).detach() - before
+        torch.save((moved, loop.train_loss), path)
 
 
 def both_agree(first: Step, second: Step) -> None:

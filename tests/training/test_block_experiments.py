@@ -10,7 +10,7 @@ import pytest
 from training.tiny_runs import listops, read_json, run, train, write_corpora
 
 from graphfold.batching import Batch
-from graphfold.training.loop.learner import Learner
+from graphfold.training.loop.loop import Loop
 from graphfold.training.run.checkpoint import Checkpoint
 
 SST = ["experiment=sst_blocks", "model.hidden_size=6", "data.batch_size=5", "trainer.max_epochs=3"]
@@ -79,16 +79,16 @@ def test_a_resumed_run_ends_as_an_unbroken_one(
 ) -> None:
     common = [*SST, f"data.root={corpora}"]
     whole, broken = train(tmp_path / "whole", *common), tmp_path / "broken"
-    original, count = Learner.training_step, 0
+    original, count = Loop.training_step, 0
 
-    def step(learner: Learner, batch: Batch, index: int) -> None:
+    def step(loop: Loop, batch: Batch, index: int) -> None:
         nonlocal count
         count += 1
         if count == 5:
             raise KeyboardInterrupt
-        original(learner, batch, index)
+        original(loop, batch, index)
 
-    monkeypatch.setattr(Learner, "training_step", step)
+    monkeypatch.setattr(Loop, "training_step", step)
     cache = f"data.cache_dir={tmp_path}/cache"
     assert run("train", *common, cache, "logger=none", f"hydra.run.dir={broken}") == 1
     monkeypatch.undo()

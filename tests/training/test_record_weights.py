@@ -19,8 +19,8 @@ from graphfold.datasets.readers.pairs import ENTAILMENT
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import make_learner
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.initial_weights import make_model
 
 COLUMNS = ["smiles", "y", "z", "kind", "name", "active", "shift", "bound", "t", "set", "w"]
 PARTS = ("train", "train", "train", "val", "test")
@@ -165,7 +165,7 @@ def test_two_processes_have_the_denominator_of_one(
 ) -> None:
     """The weights of a step are added up over all processes, whatever share each of them has."""
     words = (WEIGHED, *HEADS[head], "model.fuse=false")
-    apart = step("weighed", *words, *more, strategy="ddp_fork", devices=2)
+    apart = step("weighed", *words, *more, devices=2)
     both_agree(apart, step("weighed", *words))
     both_agree(apart, step("repeated", *words[1:]))
 
@@ -261,8 +261,7 @@ def fitted(home: Path) -> Callable[..., torch.Tensor]:
         config = compose([*words, *path, *overrides, "data.fingerprint_size=64"]).config
         data = DataModule(**config["data"])
         data.prepare()
-        learner, _ = make_learner(config, data)
-        model = learner.model
+        model, _ = make_model(config, data)
         assert isinstance(model, FittedModel)
         model.fit(data.encoded("train"))
         return model.head.decode(model(model.plan(data.encoded("test"))))

@@ -15,15 +15,15 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers import GraphModel
 from graphfold.layers.dropout import StateDropout
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.sharing import can_share, choose_sharing
+from graphfold.training.run.initial_weights import make_model
 
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:
     config = compose([*listops(), *overrides]).config
     data = DataModule(**config["data"])
     data.prepare()
-    return make_learner(config, data)[0].model, data
+    return make_model(config, data)[0], data
 
 
 class Noisy(Cell):

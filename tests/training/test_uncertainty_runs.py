@@ -13,7 +13,8 @@ import torch
 from training.tiny_runs import MOLECULES, read_json, run, train
 
 import graphfold
-from graphfold.training.loop.learner import Learner
+from graphfold.datasets.loading.loader import GraphLoader
+from graphfold.training.loop.loop import Loop
 from graphfold.training.run.checkpoint import Checkpoint
 
 SMALL = [
@@ -176,15 +177,15 @@ def test_a_broken_ensemble_goes_on_where_it_was(
     home: Path, ensemble: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = home / "broken"
-    original, seen = Learner.on_train_epoch_start, []
+    original, seen = Loop.train_epoch, []
 
-    def breaking(self: Learner) -> None:
+    def breaking(self: Loop, batches: GraphLoader) -> None:
         seen.append(1)
         if len(seen) == 4:  # the second epoch of the second member
             raise KeyboardInterrupt
-        original(self)
+        original(self, batches)
 
-    monkeypatch.setattr(Learner, "on_train_epoch_start", breaking)
+    monkeypatch.setattr(Loop, "train_epoch", breaking)
     words = [*SMALL, f"data.path={home}/m.csv", "data.target_columns=[y]", "ensemble=3"]
     words += [f"data.cache_dir={home}/cache", "logger=none", f"hydra.run.dir={folder}"]
     assert run("train", *words) == 1

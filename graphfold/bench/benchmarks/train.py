@@ -5,7 +5,7 @@ Whole epochs with the model and the data of benchmark sst. Variants:
 - `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else;
 - `untraced`: the same with the cells' own code (`model.fuse=false`);
 - `with_loader`: the loop over the loader, which selects and plans each batch;
-- `graphfold_train`: the command's own epochs: Lightning, loader, logging, then the metrics of the
+- `graphfold_train`: the command's own epochs: callbacks, loader, logging, then the metrics of the
   validation part and the checkpoints.
 
 An epoch of the command lasts from the line that it prints at the end of one epoch to the next, so
@@ -31,7 +31,7 @@ from graphfold.bench.benchmarks.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, Row, Settings, Work, make_rows, summarize
 from graphfold.bench.variants import fuse_settings
-from graphfold.recipe import train
+from graphfold.recipe import start_run
 from graphfold.training.run.run_folder import RunFolder
 
 BATCH_SIZES = (256,)
@@ -63,7 +63,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def _loops(experiment: Experiment, epochs: range) -> dict[str, list[float]]:
-    """Variant -> the seconds of its epochs without Lightning, after one that does not count."""
+    """Variant -> the seconds of its epochs alone, after one that does not count."""
     network = experiment.model.network
     fuses = fuse_settings(network)
     loops = {**fuses, "with_loader": fuses["graphfold"]}
@@ -93,7 +93,7 @@ def _command(config: Mapping[str, Any]) -> list[float]:
     """The seconds of each epoch of the command but the first."""
     clock = _EpochClock()
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(clock):
-        train(config, RunFolder(Path(folder) / "run"))
+        start_run(config, RunFolder(Path(folder) / "run"))
     return [end - begin for begin, end in zip(clock.ends, clock.ends[1:], strict=False)]
 
 

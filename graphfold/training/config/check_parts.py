@@ -16,26 +16,24 @@ from graphfold.layers.uncertainty.calibrated import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
+from graphfold.training.config.from_lightning import foreign_options
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, shared_keys
 from graphfold.training.config.overrides import adapter_name
-from graphfold.training.process.quiet import quiet_lightning
-
-#: Arguments of Lightning's trainer that our manual optimisation takes over.
-OURS = ("accumulate_grad_batches", "gradient_clip_val")
+from graphfold.training.loop.loop import Callback
+from graphfold.training.trainer import Trainer, trainer_of
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
-    """Raises ConfigError that lists every fault of model, optimizer and data; reads no data.
-
-    It does without Lightning, which takes longer to load than all else.
+    """Raises ConfigError that lists every fault of the parts of a config; reads no data.
 
     Args:
         config: a whole config.
     """
     faults = check_targets(_without(config["model"], shared_keys(config["model"])), "model")
-    for name in ("optimizer", "lr_scheduler"):
+    for name in ("optimizer", "lr_scheduler", "callbacks", "logger"):
         faults += check_targets(_without(config[name], ()), name)
+    faults += [*_trainer_faults(config["trainer"]), *_kind_faults(config)]
     with _collected(faults):
         for name in metric_names(config.get("metrics")) or ():
             find_metric(name)
@@ -51,34 +49,42 @@ def check_parts(config: Mapping[str, Any]) -> None:
         raise ConfigError("\n".join(faults))
 
 
-def check_trainer(config: Mapping[str, Any]) -> None:
-    """Raises ConfigError that lists every fault of trainer, callbacks and loggers."""
-    faults = check_targets(_without(config["trainer"], OURS), "trainer")
-    for name in ("callbacks", "logger"):
-        faults += check_targets(_without(config[name], ()), name)
-    if not faults:
-        faults += _kind_faults(config)
-        with _collected(faults):
-            _try_trainer(config)
+def _trainer_faults(node: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of the options of training."""
+    foreign = [*foreign_options(node)]
+    known = {k: v for k, v in node.items() if not [*foreign_options({k: v})]}
+    faults = [*foreign, *check_targets(known, "trainer")]
+    yield from faults
     if faults:
-        raise ConfigError("\n".join(faults))
+        return
+    if find_target(node["_target_"], "trainer") is not Trainer:
+        yield "trainer._target_ must be graphfold.training.Trainer. Leave it out."
+        return
+    try:
+        trainer_of(node).device()
+    except ConfigError as error:
+        yield error.message
 
 
 def _kind_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    """The faults of what is no callback or logger, or not made as the trainer needs it."""
-    from lightning.pytorch.callbacks import Callback, EarlyStopping
-    from lightning.pytorch.loggers import Logger
-
-    for name, kind in (("callbacks", Callback), ("logger", Logger)):
-        given = {k: node for k, node in (config[name] or {}).items() if node is not None}
-        for key, node in given.items():
-            is_node = isinstance(node, dict) and "_target_" in node
-            target = find_target(node["_target_"], f"{name}.{key}") if is_node else None
-            is_late = kind is Logger or target is EarlyStopping  # it is told more when it is made
-            if not (isinstance(target, type) and issubclass(target, kind)):
-                yield f"{name}.{key} is no {kind.__name__}. Give its _target_, or null."
-            elif bool(node.get("_partial_")) is not is_late:
-                yield f"{name}.{key}._partial_ must be {str(is_late).lower()}."
+    """The faults of what is no callback or logger, or not made as it is to be."""
+    for group in ("callbacks", "logger"):
+        nodes = {k: node for k, node in (config[group] or {}).items() if node is not None}
+        for key, node in nodes.items():
+            place, is_logger = f"{group}.{key}", group == "logger"
+            target = None
+            if isinstance(node, dict) and "_target_" in node:
+                with suppress(ConfigError):  # which check_targets says
+                    target = find_target(node["_target_"], place)
+                if target is None:
+                    continue
+            if is_logger and not callable(getattr(target, "log_metrics", None)):
+                yield f"{place} is no logger: it has no log_metrics. Give its _target_, or null."
+            elif not is_logger and not (isinstance(target, type) and issubclass(target, Callback)):
+                hint = "" if target is None else " Derive it from graphfold.training.Callback."
+                yield f"{place} is no Callback.{hint} Give its _target_, or null."
+            elif bool(node.get("_partial_")) is not is_logger:  # a logger is told the run folder
+                yield f"{place}._partial_ must be {str(is_logger).lower()}."
 
 
 def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
@@ -112,16 +118,9 @@ def _try_optimizer(config: Mapping[str, Any]) -> None:
         _call(instantiate(config["lr_scheduler"], "lr_scheduler"), "lr_scheduler", made)
 
 
-def _try_trainer(config: Mapping[str, Any]) -> None:
-    given = _without(config["trainer"], ("_target_", *OURS))
-    target = find_target(config["trainer"]["_target_"], "trainer")
-    _call(target, "trainer", logger=False, enable_checkpointing=False, **given)
-
-
 def _call(make: Callable[..., Any], place: str, *args: Any, **kwargs: Any) -> Any:
     try:
-        with quiet_lightning():
-            return make(*args, **kwargs)
+        return make(*args, **kwargs)
     except GraphfoldError:
         raise
     except Exception as error:  # whatever a library raises about arguments

@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 from graphfold.errors import ConfigError
 from graphfold.training.config.check_config import check_config, check_whole, flatten
 from graphfold.training.config.folder import config_folder
+from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
     WITHOUT_PARTS,
     Groups,
@@ -90,7 +91,7 @@ def compose(
             folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
-    config: dict[str, Any] = {**optional, **{str(key): value for key, value in plain.items()}}
+    config = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
     check_config(config)
     check_whole(config)
     if trusted is not None:
@@ -254,7 +255,7 @@ def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]
 
 @contextmanager
 def _resolving(whole: DictConfig) -> Iterator[None]:
-    """Within, ${hydra:...} resolves. Lightning takes what is set later for a program of Hydra's."""
+    """Within, ${hydra:...} resolves."""
     HydraConfig.instance().set_config(whole)
     try:
         yield

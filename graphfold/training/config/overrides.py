@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -242,3 +242,34 @@ def _parse(parser: OverridesParser, word: str) -> Override:
     if not override.key_or_group:
         raise ConfigError(f"override '{word}' names no key. {_HOW}", override=word)
     return override
+
+
+def in_hydras_grammar(value: Any) -> str:
+    """A value as the right side of an override; text is quoted, so it may hold anything."""
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{in_hydras_grammar(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(in_hydras_grammar, value)) + "]"
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    if isinstance(value, str | Path):
+        return _quoted(str(value))
+    raise ConfigError(
+        f"an override is {type(value).__name__} {value!r}. Give a number, text, True or False, "
+        "None, or a list or mapping of these."
+    )
+
+
+def _quoted(text: str) -> str:
+    """In single quotes, which Hydra takes off again: before a quote it halves the backslashes."""
+    body, backslashes = "", 0
+    for character in text + "'":
+        if character == "'":
+            body += "\\" * backslashes  # as many again
+            body += "\\'"
+        else:
+            body += character
+        backslashes = backslashes + 1 if character == "\\" else 0
+    return f"'{body[:-2]}'"

@@ -10,6 +10,7 @@ import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.training.config.check_config import check_config, check_whole
+from graphfold.training.config.from_lightning import with_own_loop
 
 #: So many values may a YAML file have.
 MOST_VALUES = 1_000_000
@@ -71,7 +72,7 @@ def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
     begins. So where a run is gone on with or applied, cells are compiled if that can be, and a
     warning says so if not.
     """
-    config = {name: value for name, value in config.items() if name not in GONE}
+    config = with_own_loop({k: value for k, value in config.items() if k not in GONE})
     if isinstance(config.get("data"), Mapping):
         config["data"] = {**config["data"], "cache_dir": None}
         if config["data"].get("collapse_unary"):

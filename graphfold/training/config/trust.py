@@ -2,7 +2,7 @@
 
 A run folder or a checkpoint may come from anybody. Wherever one is read (train resume, evaluate,
 predict, load, verify), nothing that it names is imported or called unless it is a registered class
-of graphfold, torch or Lightning, or belongs to a package that the user trusts (`--trust`). What a
+of graphfold or torch, or belongs to a package that the user trusts (`--trust`). What a
 checkpoint says of its own packages counts for nothing. The config of a new run is its user's own.
 """
 
@@ -29,12 +29,13 @@ REGISTERED_TORCH = ("torch.nn", "torch.optim")
 REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
 
 #: What there is for a training run beside the model, as far as it writes into the run folder alone.
-REGISTERED_LIGHTNING = (
-    "lightning.pytorch.Trainer",
-    "graphfold.training.loop.averaging.AverageWeights",
-    "lightning.pytorch.callbacks.EarlyStopping",
-    "lightning.pytorch.callbacks.LearningRateMonitor",
-    "lightning.pytorch.callbacks.StochasticWeightAveraging",
+REGISTERED_TRAINING = (
+    "graphfold.training.Trainer",
+    "graphfold.training.AverageWeights",
+    "graphfold.training.EarlyStopping",
+    "graphfold.training.LearningRateMonitor",
+    "graphfold.training.StochasticWeightAveraging",
+    "graphfold.training.TensorBoardLogger",
     "lightning.pytorch.loggers.CSVLogger",
     "lightning.pytorch.loggers.TensorBoardLogger",
 )
@@ -133,7 +134,7 @@ def _is_registered(path: str) -> bool:
 
     A function only counts where models are built.
     """
-    if path in REGISTERED_LIGHTNING:
+    if path in REGISTERED_TRAINING:
         return True
     if _is_within(path, REGISTERED):
         home: tuple[str, ...] = REGISTERED

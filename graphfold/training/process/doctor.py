@@ -16,10 +16,10 @@ from graphfold.datasets.storage.cache import clear, default_cache_dir, most_byte
 from graphfold.errors import count_of
 
 #: Distributions whose versions decide what is computed.
-LIBRARIES = ("graphfold", "torch", "numpy", "rdkit", "pyarrow", "hydra-core", "lightning")
+LIBRARIES = ("graphfold", "torch", "numpy", "rdkit", "pyarrow", "hydra-core")
 
 #: Those that commands use where they are installed.
-EXTRAS = ("torch-scatter", "scikit-learn", "optuna", "transformers", "chemprop")
+EXTRAS = ("lightning", "torch-scatter", "scikit-learn", "optuna", "transformers", "chemprop")
 
 
 def facts() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Settings of the whole process, which only commands change: threads and memory.
+"""Settings of the whole process: threads and memory, which only commands change; algorithms.
 
 Threads belong to the run: sums over other shares of the rows differ in their last digits, and
 `evaluate` repeats what training printed.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -46,3 +47,17 @@ def keep_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+@contextmanager
+def deterministic_algorithms(are_wanted: bool) -> Iterator[None]:
+    """Within, torch takes only algorithms that give the same bits every time, if that is wanted."""
+    before = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    if are_wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it begins
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=only_warns)

@@ -1,15 +1,13 @@
-"""Filters of warnings: commands print graphfold's own, not those of its libraries."""
+"""Output of a process: graphfold's own warnings; of several processes only the first prints."""
 
 from __future__ import annotations
 
-import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
-
-_LOGGERS = ("lightning.pytorch", "lightning.fabric")
 
 
 @contextmanager
@@ -45,19 +43,22 @@ def warnings_once() -> Iterator[None]:
         warnings.showwarning = show
 
 
+def rank() -> int:
+    """The number of this process; 0 if it is alone, or the first."""
+    value = os.environ.get("RANK", "")
+    return int(value) if value.isdecimal() else 0
+
+
+def is_first() -> bool:
+    """True for the process that writes and prints."""
+    return rank() == 0
+
+
 @contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Silences what Lightning says of its own workings; errors still come through."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings():
-        silence_lightning()
+def printing_once() -> Iterator[None]:
+    """Within, only the first process prints."""
+    if is_first():
         yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-
-
-def silence_lightning() -> None:
-    """Silences Lightning in this process."""
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module=r"(lightning|torch)\..*")
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        yield

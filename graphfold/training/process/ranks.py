@@ -1,66 +1,186 @@
-"""The processes of one training that others have started: torchrun, or Lightning for each rank.
+"""The processes of one training: which this is, how they begin, and what they add up.
 
-Each of them runs the whole command. The first one (rank 0) keeps the lock of the run folder, writes
-into it, prints and scores; the others compute with it.
+torchrun starts processes that each run the whole command; otherwise the command starts them itself,
+for fitting alone. The first one (rank 0) keeps the lock of the run folder, writes into it, prints
+and scores; the others compute with it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from graphfold.errors import ConfigError
+import torch
+from torch import distributed, nn
+from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
+
+from graphfold import errors
+from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.training.process.process import keep_memory
+from graphfold.training.process.quiet import choose_warnings, printing_once, rank
+from graphfold.training.trainer import Trainer
 
 #: What torchrun sets beside rank and number of processes.
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 
-def rank() -> int:
-    """The number of this process; 0 if it is alone, or the first."""
-    for name in ("RANK", "LOCAL_RANK"):  # Lightning's own processes have no RANK
-        if os.environ.get(name, "").isdecimal():
-            return int(os.environ[name])
-    return 0
-
-
-def is_first() -> bool:
-    """True for the process that writes and prints."""
-    return rank() == 0
-
-
-@contextmanager
-def printing_once() -> Iterator[None]:
-    """Within, only the first process prints."""
-    if is_first():
-        yield
-        return
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        yield
-
-
-def trainer_settings(trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """Lightning's devices, nodes and strategy: those of the config, or of torchrun.
-
-    Args:
-        trainer: the config group `trainer`.
+def num_processes(trainer: Trainer) -> int:
+    """The number of processes that share each step: those of torchrun, or as many as devices.
 
     Raises:
         ConfigError: if torchrun has started another number of processes than were asked for.
     """
-    devices, strategy = trainer["devices"], trainer.get("strategy", "auto")
     if TORCHRUN not in os.environ:
-        if strategy == "auto" and devices > 1:
-            # Processes are started by this one, so that a command runs once and no script twice.
-            strategy = "ddp_spawn"
-        return {"devices": devices, "strategy": strategy}
-    world, here = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    if devices not in (1, here):
+        return trainer.devices
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    if trainer.devices not in (1, here):
         raise ConfigError(
-            f"trainer.devices is {devices}, but torchrun has started {here} processes here. Leave "
-            "trainer.devices out."
+            f"trainer.devices is {trainer.devices}, but torchrun has started {here} processes here."
+            " Leave trainer.devices out."
         )
-    if strategy == "auto" and world > 1:
-        strategy = "ddp"
-    return {"devices": here, "num_nodes": world // here, "strategy": strategy}
+    return int(os.environ["WORLD_SIZE"])
+
+
+def run_in_processes(trainer: Trainer, work: Callable[..., None], *arguments: Any) -> None:
+    """Calls `work(device, *arguments)` in each process of a training, and waits for their end.
+
+    One process is this one. Several are torchrun's, of which this is one, or they are started here,
+    and get what they work on as copies.
+
+    Args:
+        trainer: says how many there are, and on which devices.
+        work: a function of a module; what it does is to leave files.
+        *arguments: what can be pickled.
+
+    Raises:
+        GraphfoldError: one that was raised in a process.
+        RuntimeError: if a process failed otherwise.
+    """
+    count = num_processes(trainer)
+    if TORCHRUN in os.environ and count > 1:
+        local = int(os.environ["LOCAL_RANK"])
+        with _group(trainer.device(local), "env://", rank(), count):
+            work(trainer.device(local), *arguments)
+        return
+    if count == 1:
+        work(trainer.device(), *arguments)
+        return
+    trainer.device()  # refuses, here and not in a process of its own, more devices than there are
+    threads = torch.get_num_threads()
+    if "OMP_NUM_THREADS" not in os.environ:
+        threads = max(1, threads // count)
+    with tempfile.TemporaryDirectory() as folder:
+        # As bytes: torch would let the processes share the memory of the weights.
+        passed = (
+            trainer,
+            count,
+            threads,
+            f"file://{folder}/store",
+            pickle.dumps((work, arguments)),
+        )
+        started = start_processes(_work_in_process, passed, count, join=False)  # type: ignore[no-untyped-call]
+        assert started is not None
+        try:
+            while not started.join():
+                pass
+        except ProcessRaisedException as error:
+            raise _without_traceback(error) from error
+        finally:
+            for process in started.processes:
+                process.terminate()
+
+
+def _work_in_process(
+    number: int,
+    trainer: Trainer,
+    count: int,
+    threads: int,
+    meeting_point: str,
+    pickled: bytes,
+) -> None:
+    """Works in a process of its own."""
+    os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": str(count)}
+    torch.set_num_threads(threads)
+    keep_memory()
+    choose_warnings()
+    work, arguments = pickle.loads(pickled)
+    device = trainer.device(number)
+    with _group(device, meeting_point, number, count), printing_once():
+        work(device, *arguments)
+
+
+@contextmanager
+def _group(device: torch.device, meeting_point: str, number: int, count: int) -> Iterator[None]:
+    """The processes know each other within."""
+    is_gpu = device.type == "cuda"
+    if is_gpu:
+        torch.cuda.set_device(device)
+    distributed.init_process_group(
+        "nccl" if is_gpu else "gloo", init_method=meeting_point, rank=number, world_size=count
+    )
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def _without_traceback(error: ProcessRaisedException) -> Exception:
+    """The error of a process as it was raised there, if it is one of graphfold's."""
+    cause = str(error).strip().splitlines()[-1]
+    name, _, message = cause.partition(": ")
+    kind = getattr(errors, name.rpartition(".")[2], None)
+    if isinstance(kind, type) and issubclass(kind, GraphfoldError):
+        return kind(message)
+    return RuntimeError(f"in process {error.error_index}: {cause}")
+
+
+def world() -> tuple[int, int]:
+    """The number of this process among those that compute together, and how many they are."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def add_up(value: float, device: torch.device) -> float:
+    """The sum of a number over all processes."""
+    if world()[1] == 1:
+        return value
+    total = torch.tensor(value, dtype=torch.float64, device=device)
+    distributed.all_reduce(total)
+    return total.item()
+
+
+def add_over_processes(parameters: Sequence[nn.Parameter]) -> None:
+    """Replaces every gradient by its sum over all processes.
+
+    An absent one counts as zero, and stays absent if no process has one: then no graph of the step
+    used the parameter, and the optimizer leaves it as it is, as it does in one process.
+    """
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    has_grad = flat.new_tensor([p.grad is not None for p in parameters])
+    flat = torch.cat([flat, has_grad])
+    distributed.all_reduce(flat)
+    *parts, counts = torch.split(flat, [*(p.numel() for p in parameters), len(parameters)])
+    for parameter, part, count in zip(parameters, parts, counts.tolist(), strict=True):
+        parameter.grad = part.view_as(parameter) if count else None
+
+
+def share_buffers(model: nn.Module) -> None:
+    """Gives all processes the buffers of the first one, such as statistics of normalisation."""
+    for buffer in model.buffers():
+        if buffer.dtype is not torch.bool:  # which gloo does not know, and nothing learns
+            distributed.broadcast(buffer, 0)
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """The values of all processes, in their order."""
+    values: list[Any] = [value]
+    if world()[1] > 1:
+        values = [None] * world()[1]
+        distributed.all_gather_object(values, value)
+    return values

@@ -1,33 +1,29 @@
-"""BestAndLast: what a run writes at the end of every epoch."""
+"""The files of every epoch: best.ckpt, last.ckpt and metrics.csv; and how a run takes them up."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from lightning.fabric.plugins import TorchCheckpointIO
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
+from torch import Tensor
 
 from graphfold.errors import CheckpointError
 from graphfold.files import write_bytes, write_text
-from graphfold.training.loop.averaging import averaged
-from graphfold.training.loop.learner import Learner
+from graphfold.training.loop.loop import Callback, Loop
+from graphfold.training.process.ranks import gather_objects
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.generators import capture_generators, restore_generators
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.weights import check_state
 from graphfold.training.scoring import Metrics
 
-_PREFIX = "model."
 
-
-class BestAndLast(CheckpointCallback):
+class BestAndLast(Callback):
     """Keeps best.ckpt, last.ckpt and metrics.csv.
 
     last.ckpt is written at the very end of an epoch, with the state of everything that the next
@@ -36,84 +32,75 @@ class BestAndLast(CheckpointCallback):
 
     Args:
         folder: the run folder.
+        common: what all checkpoints of the run share.
         monitor: the metric that chooses the best epoch, among equal ones val/loss. Epochs where it
             is undefined are compared by val/loss alone, and lose to those where it is defined.
         mode: "min" if the least value of the metric is best, or "max".
+
+    Attributes:
+        history: the rows of metrics.csv.
+        is_best: whether this epoch is better than all before.
     """
 
-    def __init__(self, folder: RunFolder, monitor: str, mode: str) -> None:
+    def __init__(self, folder: RunFolder, common: Checkpoint, monitor: str, mode: str) -> None:
         self.folder = folder
+        self.common = common
         self.monitor = monitor
         self.mode = mode
         self.history: list[Metrics] = []
         self.best: list[float] | None = None  # see _goodness
-        self.is_finished = False
-        self.has_begun = False  # with what last.ckpt kept a step was taken
-        self._generators: list[dict[str, Any]] | None = None
+        self.is_best = False
 
-    def is_best(self, learner: Learner) -> bool:
-        """True if the epoch that is ending is better than all before."""
-        return self.best is None or self._goodness(learner.metrics) > self.best
-
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Puts the random generators where the interrupted run had them.
+    def take_up(self, loop: Loop) -> None:
+        """Puts a loop, and the random generators, where last.ckpt says that training was.
 
         Raises:
             CheckpointError: if the state of an optimizer is not that of its weights. torch's fused
                 optimizers would read behind its end.
         """
-        for optimizer in trainer.optimizers:
-            check_state(optimizer, self.folder.last)
-        if self._generators and len(self._generators) == trainer.world_size:
-            restore_generators(self._generators[trainer.global_rank])
-        self._generators = None
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Notes that a step was taken, which needs all that last.ckpt keeps of the optimizer."""
-        self.has_begun = True
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: Learner) -> None:  # type: ignore[override]
-        """Writes the files of the epoch."""
-        is_best = self.is_best(pl_module)
-        if is_best:
-            self.best = self._goodness(pl_module.metrics)
-        self.history.append(self._row(trainer, pl_module))
-        done = trainer.current_epoch + 1
-        self.is_finished = trainer.should_stop or done >= (trainer.max_epochs or done)
-        if trainer.is_global_zero:
-            write_history(self.folder.history, self.history)
-        if is_best:
-            with averaged(trainer, pl_module):
-                trainer.save_checkpoint(self.folder.best, weights_only=True)
-        trainer.save_checkpoint(self.folder.last)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of this callback in last.ckpt."""
-        return {"history": self.history, "best": self.best, "is_finished": self.is_finished}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up what last.ckpt kept."""
-        self.history = state_dict["history"]
-        self.best = state_dict["best"]
+        last = Checkpoint.load(self.folder.last)
+        progress = read_progress(last)
+        loop.model.load_state_dict(progress.get("weights") or last.state_dict)
+        loop.load_state_dict(progress)
+        check_state(loop.optimizer, self.folder.last)
+        self.history = list(progress["history"])
+        best = progress["best"]
+        self.best = None if best is None else [float(value) for value in best]
         if self.best is not None and len(self.best) == 2:  # of versions that ignored ties
             self.best = [*self.best, math.inf]
-        self.is_finished = state_dict["is_finished"]
+        if len(progress["generators"]) == loop.world_size:
+            restore_generators(progress["generators"][loop.rank])
 
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
-    ) -> None:
-        """Adds the generators of all processes."""
-        states: list[Any] = [capture_generators()]
-        if trainer.world_size > 1:
-            mine, states = states[0], [None] * trainer.world_size
-            torch.distributed.all_gather_object(states, mine)
-        checkpoint["generators"] = states
+    def on_validation_end(self, loop: Loop) -> None:
+        """Writes best.ckpt if this epoch is the best one; it keeps no progress."""
+        goodness = self._goodness(loop.metrics)
+        self.is_best = self.best is None or goodness > self.best
+        if self.is_best:
+            self.best = goodness
+            if loop.is_first:
+                self._write(self.folder.best, loop.model.state_dict(), {"epoch": loop.epoch})
 
-    def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]
+    def on_epoch_saved(self, loop: Loop) -> None:
+        """Writes metrics.csv and last.ckpt."""
+        row: Metrics = {"epoch": loop.epoch + 1, "step": loop.step, "train/loss": loop.train_loss}
+        self.history.append({**row, "lr": loop.rate, **loop.metrics})
+        generators = gather_objects(capture_generators())
+        if not loop.is_first:
+            return
+        write_history(self.folder.history, self.history)
+        weights, kept = loop.model.state_dict(), loop.kept_weights()
+        progress = {**loop.state_dict(), "generators": generators, **self._state(loop)}
+        if kept is not None:
+            progress["weights"] = weights
+        self._write(self.folder.last, {**weights, **(kept or {})}, progress)
+
+    def _state(self, loop: Loop) -> dict[str, Any]:
+        return {"history": self.history, "best": self.best, "is_finished": loop.is_last_epoch}
+
+    def _write(
+        self, path: Path, weights: Mapping[str, Tensor], progress: Mapping[str, Any]
     ) -> None:
-        """Keeps the generators for the start of training; building the trainer draws from them."""
-        self._generators = checkpoint["generators"]
+        write_checkpoint(path, self.common, weights, progress)
 
     def _goodness(self, metrics: Metrics) -> list[float]:
         """Defined or not, the value of the metric, minus the loss: compared in this order."""
@@ -123,70 +110,21 @@ class BestAndLast(CheckpointCallback):
             return [1.0, sign * value, -math.inf if loss is None else -loss]
         return [0.0, float(len(self.history)) if loss is None else -loss, 0.0]
 
-    def _row(self, trainer: Trainer, learner: Learner) -> Metrics:
-        row: Metrics = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step}
-        row["train/loss"] = float(trainer.callback_metrics["train/loss"])
-        row["lr"] = learner.rate
-        return row | learner.metrics
 
+def write_checkpoint(
+    path: Path, common: Checkpoint, weights: Mapping[str, Tensor], progress: Mapping[str, Any]
+) -> None:
+    """Writes a checkpoint of a run; what all of them share is `common`.
 
-class GraphfoldCheckpoints(TorchCheckpointIO):
-    """Writes what Lightning keeps in graphfold's format, and reads it back.
-
-    Args:
-        common: what all checkpoints of the run share.
+    Raises:
+        OSError: if it cannot be written.
     """
-
-    def __init__(self, common: Checkpoint) -> None:
-        self.common = common
-
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
-    ) -> None:
-        """Writes a checkpoint; one without optimizers (best.ckpt) keeps no progress.
-
-        Raises:
-            OSError: if it cannot be written.
-        """
-        if "state_dict" not in checkpoint:  # weights that a process hands to its parent
-            super().save_checkpoint(checkpoint, path, storage_options)
-            return
-        weights = {k.removeprefix(_PREFIX): v.cpu() for k, v in checkpoint["state_dict"].items()}
-        progress = {k: v for k, v in checkpoint.items() if k != "state_dict"}
-        if "optimizer_states" not in progress:
-            progress = {"epoch": checkpoint["epoch"]}
-        progress |= self.common.progress
-        whole = replace(self.common, state_dict=weights, progress=progress)
-        write_bytes(Path(path), whole.encode())
-
-    def load_checkpoint(
-        self, path: Any, map_location: Any = None, weights_only: bool | None = True
-    ) -> dict[str, Any]:
-        """Reads a checkpoint as Lightning knows it."""
-        if Path(path).suffix != ".ckpt" or Path(path).name == ".temp.ckpt":
-            return super().load_checkpoint(path, map_location, weights_only=True)
-        checkpoint = Checkpoint.load(Path(path))
-        if not _counts(checkpoint.progress.get("loops", {})):
-            raise CheckpointError(
-                f"{path}: its progress is damaged: epochs and steps are no counts. Restore the "
-                "file; or begin anew, with init_from=RUN for the weights.",
-                path=str(path),
-            )
-        weights = {_PREFIX + name: value for name, value in checkpoint.state_dict.items()}
-        return {**checkpoint.progress, "state_dict": weights}
+    state = {name: value.cpu() for name, value in weights.items()}
+    whole = replace(common, state_dict=state, progress={**progress, **common.progress})
+    write_bytes(path, whole.encode())
 
 
-def _counts(state: Any) -> bool:
-    """True if the state of Lightning's loops holds counts and flags only.
-
-    Lightning takes anything, and fails with it in the middle of an epoch.
-    """
-    if isinstance(state, dict):
-        return all(map(_counts, state.values()))
-    return state is None or isinstance(state, int)
-
-
-def write_history(path: Path, rows: list[Metrics]) -> None:
+def write_history(path: Path, rows: Sequence[Metrics]) -> None:
     """Writes metrics.csv: a line per epoch, an empty cell for an undefined metric."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
@@ -194,3 +132,45 @@ def write_history(path: Path, rows: list[Metrics]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def read_progress(last: Checkpoint) -> dict[str, Any]:
+    """The progress that last.ckpt keeps; that of earlier versions, Lightning's, as of today.
+
+    Raises:
+        CheckpointError: if it holds none, or the wrong kind of values.
+    """
+    progress = last.progress
+    try:
+        if "pytorch-lightning_version" in progress:
+            progress = _of_lightning(last)
+        whole = {name: progress[name] for name in ("epoch", "history", "is_finished")}
+        return {**progress, **whole, "epoch": int(progress["epoch"])}
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
+
+
+def _of_lightning(last: Checkpoint) -> dict[str, Any]:
+    """The progress of a run whose loop was Lightning's."""
+    progress, kept = last.progress, last.progress["callbacks"]
+    callbacks: dict[str, Any] = {}
+    for name, state in kept.items():
+        if name.startswith("EarlyStopping"):
+            best = state["best_score"]
+            callbacks["EarlyStopping"] = {"best": float(best), "waited": state["wait_count"]}
+    weights = progress.get("current_model_state")
+    if weights is not None:
+        weights = {name.removeprefix("model."): value for name, value in weights.items()}
+        count = int(progress["averaging_state"]["n_averaged"])
+        callbacks["AverageWeights"] = {"count": count, "mean": last.state_dict}
+    return {
+        **kept["BestAndLast"],
+        "epoch": progress["epoch"],
+        "step": progress["global_step"],
+        "optimizer": progress["optimizer_states"][0],
+        "lr_scheduler": next(iter(progress["lr_schedulers"]), None),
+        "scaler": progress.get("MixedPrecision", {}),
+        "callbacks": callbacks,
+        "generators": progress["generators"],
+        "weights": weights,
+    }

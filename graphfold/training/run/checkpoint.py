@@ -202,5 +202,5 @@ def _damaged(path: Path) -> CheckpointError:
 
 @cache
 def _versions() -> dict[str, str]:
-    names = ("graphfold", "torch", "lightning", "numpy")
+    names = ("graphfold", "torch", "numpy")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

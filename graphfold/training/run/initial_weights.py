@@ -1,21 +1,29 @@
-"""Weights of a new run out of the checkpoint of another (`init_from`)."""
+"""The model of a new run, and the weights that it begins with.
+
+They are drawn from the seed, but for word vectors out of a file (`data.vectors`) and the weights of
+another run (`init_from`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.words.word_vectors import WordVectors
 from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm
+from graphfold.training.config.model import build_model, complete_model_config
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.generators import member_seed, seed_generators
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.weights import weight_fault
 
@@ -38,6 +46,60 @@ class Table(NamedTuple):
 
     space: str | None  # None where it is not known
     encoder: ColumnEncoder
+
+
+def make_model(
+    config: Mapping[str, Any], data: DataModule, member: int = 0, begins: bool = True
+) -> tuple[Model, dict[str, Any]]:
+    """A fresh model, and the config with all that the data decided.
+
+    Args:
+        config: a whole config.
+        data: what the model is to learn from, prepared.
+        member: which member of an ensemble it is.
+        begins: whether its weights are to be used; otherwise a checkpoint replaces them, and no
+            file of vectors is read.
+
+    Raises:
+        ConfigError: if the model does not fit the data.
+    """
+    seed_generators(member_seed(config["seed"], member))
+    model_config = complete_model_config(
+        config["model"],
+        data.spec.schema,
+        data.encoded("train"),
+        data.source.spec().options.get("task"),
+        None if data.spec.words is None else data.spec.words.vector_size,
+    )
+    model = build_model(model_config, data.spec.schema, data.spec.scalers)
+    if begins and data.word_vectors is not None:
+        set_word_vectors(model, data.spec, data.word_vectors)
+    settings = {**config["data"], **data.inferred_options}
+    return model, {**config, "data": settings, "model": model_config}
+
+
+def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> None:
+    """Gives the words of a new model their vectors, and those without one small random values.
+
+    Args:
+        model: the model, whose encoder is as wide as the vectors.
+        spec: the feature spec of the run, with vectors.
+        vectors: of the words of its vocabulary.
+
+    Raises:
+        ConfigError: if the encoder does not read the words.
+    """
+    assert spec.words is not None
+    name, column = spec.words.type_name, spec.words.column
+    table = vectors.embeddings(spec.vocabularies[f"type:{name}", column].words)
+    own = getattr(model, "encoder", None)
+    encoder = dict(own.encoders.items()).get(name) if isinstance(own, FeatureEncoder) else None
+    if not isinstance(encoder, ColumnEncoder) or all(c.name != column for c in encoder.codes):
+        raise ConfigError(
+            f"data.vectors gives vectors to '{column}' of the type '{name}', which the encoder of "
+            "the model does not read. Name it in model.encoder.features, or leave data.vectors out."
+        )
+    encoder.set_embeddings(column, table)
 
 
 def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphfold.files import write_bytes
+from graphfold.training.run.best_and_last import read_progress
 from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.run.resuming import read_history
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics
 
@@ -19,7 +19,7 @@ def join_members(folder: RunFolder, members: Sequence[RunFolder]) -> None:
 
 def read_histories(members: Sequence[RunFolder]) -> list[Metrics]:
     """The metrics of every epoch; of an ensemble with the number of the member before them."""
-    histories = [read_history(Checkpoint.load(member.last)) for member in members]
+    histories = [list(read_progress(Checkpoint.load(m.last))["history"]) for m in members]
     if len(members) == 1:
         return histories[0]
     return [

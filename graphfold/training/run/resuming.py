@@ -16,7 +16,6 @@ from graphfold.training.loop.optimizer import LENGTHS
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.weights import check_weights
-from graphfold.training.scoring import Metrics
 
 
 def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,33 +129,3 @@ def check_model(model: Model, last: Checkpoint, path: Path) -> None:
                 "config.yaml. Restore config.yaml, or start a new run with init_from=RUN.",
                 path=str(path),
             )
-
-
-def epochs_done(last: Checkpoint) -> int:
-    """The number of epochs of a run."""
-    try:
-        return int(last.progress["epoch"]) + 1
-    except (KeyError, TypeError, ValueError) as error:
-        raise _no_progress() from error
-
-
-def has_finished(last: Checkpoint) -> bool:
-    """True if a run had come to its last epoch, or was stopped early."""
-    return bool(_kept(last, "is_finished"))
-
-
-def read_history(last: Checkpoint) -> list[Metrics]:
-    """The metrics of every epoch."""
-    return list(_kept(last, "history"))
-
-
-def _kept(last: Checkpoint, name: str) -> Any:
-    """The state of `BestAndLast` in last.ckpt."""
-    try:
-        return last.progress["callbacks"]["BestAndLast"][name]
-    except (KeyError, TypeError) as error:
-        raise _no_progress() from error
-
-
-def _no_progress() -> CheckpointError:
-    return CheckpointError("last.ckpt holds no progress. Restore the file.")

@@ -14,7 +14,7 @@ import yaml
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_text
 from graphfold.training.config.stored_config import read_stored_config, read_yaml
-from graphfold.training.process.ranks import is_first
+from graphfold.training.process.quiet import is_first
 from graphfold.training.run.lock import lock_folder
 
 _CONTENTS = (

@@ -1,4 +1,4 @@
-"""Callbacks and loggers are checked before any work."""
+"""Trainer, callbacks and loggers are checked before any work."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.check_parts import check_trainer
+from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
 
-CALLBACKS = "lightning.pytorch.callbacks"
+
+def config(*more: str) -> dict[str, Any]:
+    return compose(["data=listops_generated", *more]).config
 
 
 @pytest.mark.parametrize(
@@ -18,27 +20,68 @@ CALLBACKS = "lightning.pytorch.callbacks"
     [
         ("callbacks", {}, r"callbacks\.x is no Callback\. Give its _target_, or null"),
         ("callbacks", 3, r"callbacks\.x is no Callback"),
-        ("callbacks", {"_target_": "torch.nn.Identity"}, r"callbacks\.x is no Callback"),
         (
             "callbacks",
-            {"_target_": f"{CALLBACKS}.LearningRateMonitor", "_partial_": True},
+            {"_target_": "torch.nn.Identity"},
+            r"callbacks\.x is no Callback\. Derive it from graphfold\.training\.Callback",
+        ),
+        (
+            "callbacks",
+            {"_target_": "graphfold.training.EarlyStopping", "_partial_": True},
             r"callbacks\.x\._partial_ must be false",
         ),
         (
             "callbacks",
-            {"_target_": f"{CALLBACKS}.EarlyStopping"},
-            r"callbacks\.x\._partial_ must be true",
+            {"_target_": "graphfold.training.EarlyStoping"},
+            r"no class 'EarlyStoping' in graphfold.training. Did you mean 'EarlyStopping'?",
         ),
-        ("logger", {"_target_": f"{CALLBACKS}.Timer"}, r"logger\.x is no Logger"),
+        (
+            "callbacks",
+            {"_target_": "graphfold.training.EarlyStopping", "patients": 3},
+            r"no key 'callbacks\.x\.patients'.* Did you mean 'patience'?",
+        ),
         (
             "logger",
-            {"_target_": "lightning.pytorch.loggers.CSVLogger"},
+            {"_target_": "graphfold.training.EarlyStopping", "_partial_": True},
+            r"logger\.x is no logger: it has no log_metrics",
+        ),
+        (
+            "logger",
+            {"_target_": "graphfold.training.TensorBoardLogger"},
             r"logger\.x\._partial_ must be true",
         ),
     ],
 )
 def test_what_is_no_callback_or_logger_is_refused(group: str, node: Any, fault: str) -> None:
-    config = compose(["data=brackets", "data.path=x", "data.num_classes=2"]).config
-    check_trainer(config)
+    whole = config()
+    check_parts(whole)
     with pytest.raises(ConfigError, match=fault):
-        check_trainer({**config, group: {"x": node}})
+        check_parts({**whole, group: {"x": node}})
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["trainer.precision=15"], r"trainer\.precision is 15, but it is one of 32-true"),
+        (["trainer.accelerator=gpus"], r"'gpus', but it is one of .* Did you mean 'gpu'?"),
+        (["trainer.limit_train_batches=0"], r"limit_train_batches is 0, but it must be a whole"),
+        (["trainer.limit_val_batches=1.5"], r"limit_val_batches is 1.5, but it must be a whole"),
+        (["+trainer.max_epoch=3"], r"no key 'trainer\.max_epoch'.* Did you mean 'max_epochs'?"),
+        (["+trainer.max_time=1"], "max_time is an option of Lightning's trainer. graphfold train"),
+        (["+trainer.profiler=simple"], r"option of Lightning's trainer\. Use torch\.profiler"),
+        (["+trainer.strategy=fsdp"], r"trainer\.strategy is .* Lightning.*trainer\.devices=N"),
+        (["+trainer.enable_progress_bar=false"], "It decides nothing here. Leave it out"),
+        (["trainer._target_=torch.nn.Identity"], "_target_ must be graphfold.training.Trainer"),
+        (["trainer.accelerator=cpu", "trainer.precision=16-mixed"], "is for GPUs. Set trainer"),
+    ],
+)
+def test_what_the_trainer_does_not_have_is_refused(words: list[str], fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        check_parts(config(*words))
+
+
+def test_all_faults_are_told_at_once() -> None:
+    whole = config("trainer.precision=15", "optimizer.lr=fast", "metrics=[none]")
+    with pytest.raises(ConfigError) as caught:
+        check_parts(whole)
+    assert all(word in caught.value.message for word in ("precision", "optimizer.lr", "'none'"))

@@ -28,6 +28,7 @@ from graphfold.training.run.checkpoint import Checkpoint
         "torch.hub.load",
         "torch.nn.modules.module.functools.partial",
         "graphfold.recipe.train",
+        "graphfold.training.Loop",
         "graphfold.files.whole_file",
         "graphfold.blocks.compile",
         "graphfold.blocks.models.tree_lstm.torch.nn.Linear",
@@ -61,9 +62,11 @@ def test_a_checkpoint_may_not_name(target: Any) -> None:
         "torch.nn.Linear",
         "torch.optim.Adam",
         "torch.optim.lr_scheduler.StepLR",
-        "lightning.pytorch.Trainer",
-        "lightning.pytorch.callbacks.EarlyStopping",
-        "lightning.pytorch.loggers.TensorBoardLogger",
+        "graphfold.training.Trainer",
+        "graphfold.training.EarlyStopping",
+        "graphfold.training.AverageWeights",
+        "graphfold.training.TensorBoardLogger",
+        "lightning.pytorch.loggers.CSVLogger",
     ],
 )
 def test_a_checkpoint_may_name(target: str) -> None:
@@ -142,7 +145,7 @@ def test_a_logger_stays_in_the_run_folder(
     name: str, foreign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logger = {
-        "_target_": "lightning.pytorch.loggers.CSVLogger",
+        "_target_": "graphfold.training.TensorBoardLogger",
         "_partial_": True,
         "name": name,
         "version": "",

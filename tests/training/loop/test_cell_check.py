@@ -14,14 +14,14 @@ from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.cell_check import warn_of_batch_dependence
-from graphfold.training.loop.learner import make_learner
+from graphfold.training.run.initial_weights import make_model
 
 
 def make(*overrides: str) -> tuple[Any, TypedDAG]:
     config = compose(listops(*overrides)).config
     data = DataModule(**config["data"])
     data.prepare()
-    return make_learner(config, data)[0].model, data.encoded("train")
+    return make_model(config, data)[0], data.encoded("train")
 
 
 def change_state(model: Any, name: str, change: Any) -> None:

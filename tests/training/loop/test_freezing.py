@@ -76,16 +76,16 @@ def test_a_run_of_stages_is_resumed(
     """Broken in the first stage, at the beginning of the second, and within it."""
     overrides = molecules(tmp_path, STAGES, "model.dropout=0.3", "lr_scheduler=cosine")
     whole = train(tmp_path / "whole", *overrides)
-    original, count = training.Learner.training_step, 0
+    original, count = training.Loop.training_step, 0
 
-    def training_step(learner: training.Learner, batch: object, index: int) -> None:
+    def training_step(loop: training.Loop, batch: object, index: int) -> None:
         nonlocal count
         if count == step:  # each epoch has two steps
             raise KeyboardInterrupt
         count += 1
-        original(learner, batch, index)  # type: ignore[arg-type]
+        original(loop, batch, index)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(training.Learner, "training_step", training_step)
+    monkeypatch.setattr(training.Loop, "training_step", training_step)
     broken = tmp_path / "broken"
     settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={broken}"]
     assert run("train", *overrides, *settings) == 1

@@ -16,8 +16,8 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.inference import predict
 from graphfold.layers import NaryTreeLSTMCell
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.learner import make_learner
 from graphfold.training.loop.ways import describe_ways
+from graphfold.training.run.initial_weights import make_model
 
 pytestmark = pytest.mark.skipif(
     why_missing(torch.float32) is not None, reason="there is no C compiler"
@@ -105,7 +105,7 @@ def test_a_model_shows_it(tmp_path: Path) -> None:
     config = compose(listops(f"data.cache_dir={tmp_path}")).config
     data = DataModule(**config["data"])
     data.prepare()
-    model = make_learner(config, data)[0].model
+    model = make_model(config, data)[0]
     assert describe_ways(model) == ""
     model(model.plan(data.encoded("val")))
     assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled" in repr(model)

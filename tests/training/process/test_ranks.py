@@ -1,31 +1,39 @@
-"""Processes that torchrun or Lightning starts share one run folder; the first one writes it."""
+"""Processes that torchrun starts share one run folder; the first one writes it."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+from torch.multiprocessing import start_processes
 from training.tiny_runs import listops, read_json, run, write_molecules
 
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, DivergenceError
+from graphfold.training.process.quiet import is_first, printing_once, rank
 from graphfold.training.process.ranks import (
     TORCHRUN,
-    is_first,
-    printing_once,
-    rank,
-    trainer_settings,
+    add_up,
+    gather_objects,
+    num_processes,
+    run_in_processes,
+    share_buffers,
 )
 from graphfold.training.run.run_folder import RunFolder
+from graphfold.training.trainer import Trainer
 
 
 @pytest.mark.parametrize(
     ("environment", "number"),
     [
         ({}, 0),
-        ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1),  # Lightning's own processes
         ({"RANK": "5", "LOCAL_RANK": "1"}, 5),  # torchrun on the third machine
         ({"RANK": "0", "LOCAL_RANK": "0"}, 0),
         ({"RANK": "x"}, 0),
@@ -42,18 +50,107 @@ def test_the_number_of_a_process(
     assert is_first() is (number == 0)
 
 
-def test_devices_and_strategy_are_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trainer_settings({"devices": 1}) == {"devices": 1, "strategy": "auto"}
-    assert trainer_settings({"devices": 2}) == {"devices": 2, "strategy": "ddp_spawn"}
-    own = {"devices": 2, "strategy": "ddp"}
-    assert trainer_settings(own) == own
+def test_the_number_of_processes_is_that_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert num_processes(Trainer()) == 1
+    assert num_processes(Trainer(devices=2)) == 2
     for name, value in {TORCHRUN: "x", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    wanted = {"devices": 2, "num_nodes": 3, "strategy": "ddp"}
-    assert trainer_settings({"devices": 1}) == wanted
-    assert trainer_settings({"devices": 2}) == wanted
+    assert num_processes(Trainer()) == 6
+    assert num_processes(Trainer(devices=2)) == 6
     with pytest.raises(ConfigError, match="devices is 3, but torchrun has started 2 processes"):
-        trainer_settings({"devices": 3})
+        num_processes(Trainer(devices=3))
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are forks of this one, which need not load torch."""
+    fork = partial(start_processes, start_method="fork")
+    monkeypatch.setattr("graphfold.training.process.ranks.start_processes", fork)
+
+
+TWO = Trainer(devices=2, accelerator="cpu")
+FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def talk(device: torch.device, folder: Path) -> None:
+    number = rank()
+    norm = torch.nn.BatchNorm1d(2)
+    norm.running_mean.fill_(number + 5)  # type: ignore[union-attr]
+    share_buffers(norm)
+    facts = {
+        "sum": add_up(number + 1.0, device),
+        "all": gather_objects(f"process {number}"),
+        "buffer": norm.running_mean.tolist(),  # type: ignore[union-attr]
+        "threads": torch.get_num_threads(),
+    }
+    print(f"process {number} speaks")
+    (folder / f"{number}.json").write_text(json.dumps(facts))
+
+
+@FORKS
+@pytest.mark.usefixtures("forked")
+def test_processes_add_up_and_tell_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run_in_processes(TWO, talk, tmp_path)
+    for number in range(2):
+        facts = read_json(tmp_path / f"{number}.json")
+        assert facts == {
+            "sum": 3.0,
+            "all": ["process 0", "process 1"],
+            "buffer": [5.0, 5.0],
+            "threads": torch.get_num_threads(),
+        }
+    assert rank() == 0
+
+
+def fail(device: torch.device, error: Exception) -> None:
+    if rank() == 1:
+        raise error
+    time.sleep(60)  # the others do not wait for it
+
+
+@FORKS
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (DivergenceError("the loss of epoch 2 is nan."), DivergenceError, "the loss of epoch 2"),
+        (KeyError("x"), RuntimeError, "in process 1: KeyError: 'x'"),
+    ],
+)
+def test_an_error_of_a_process_ends_all_and_is_told(
+    error: Exception, kind: type[Exception], message: str
+) -> None:
+    start = time.monotonic()
+    with pytest.raises(kind, match=message):
+        run_in_processes(TWO, fail, error)
+    assert time.monotonic() - start < 40
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_ends_a_run_that_can_be_continued(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = [*listops("trainer.max_epochs=1000"), "logger=none", "data.num_workers=0"]
+    words += [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={folder}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphfold", "train", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    last = folder / "checkpoints" / "last.ckpt"
+    while not last.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(getattr(signal, name))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"interrupted. Continue with: graphfold train resume={folder}" in errors
+    assert "Traceback" not in errors
+    assert not (folder / ".lock").exists()
 
 
 def test_a_further_process_takes_no_lock_and_prints_nothing(
@@ -84,16 +181,12 @@ def test_a_model_that_is_fitted_at_once_is_fitted_by_the_first_process(
 
 
 @pytest.mark.slow  # processes that load torch: 10 s each
-@pytest.mark.parametrize("way", ["torchrun", "strategy"])
-def test_two_processes_train_one_run(way: str, tmp_path: Path) -> None:
+def test_two_processes_train_one_run(tmp_path: Path) -> None:
     folders = {}
     for name, program, more in (
         ("spawned", ["-m", "graphfold"], ["trainer.devices=2"]),
         ("torchrun", ["-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "graphfold"], []),
-        ("strategy", ["-m", "graphfold"], ["trainer.devices=2", "+trainer.strategy=ddp"]),
     ):
-        if name not in ("spawned", way):
-            continue
         folders[name] = tmp_path / name
         words = [*listops("trainer.max_epochs=1"), "logger=none", "data.num_workers=0", *more]
         words += [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={folders[name]}"]

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric.utilities.data import AttributeDict
 from training.tiny_runs import run, write_molecules
 
 from graphfold.batching import Rounds
@@ -220,6 +219,7 @@ def chemprop(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def files_of_chemprop(folder: Path, classes: dict[str, Any], **options: Any) -> list[Path]:
     """Message passing alone, a whole model, and a checkpoint of its trainer, as chemprop 2.3.1."""
+    attributes = pytest.importorskip("lightning.fabric.utilities.data").AttributeDict
     plain = content()
     own = {
         **plain["hyper_parameters"],
@@ -231,13 +231,13 @@ def files_of_chemprop(folder: Path, classes: dict[str, Any], **options: Any) -> 
         "cls": classes["BondMessagePassing"],
     }
     alone = {
-        "hyper_parameters": AttributeDict({**own, **options}),
+        "hyper_parameters": attributes({**own, **options}),
         "state_dict": OrderedDict(plain["state_dict"]),
     }
     parts = {
         "message_passing": alone["hyper_parameters"],
-        "agg": AttributeDict({"dim": 0, "cls": classes["MeanAggregation"]}),
-        "predictor": AttributeDict({"n_tasks": 1, "cls": classes["RegressionFFN"]}),
+        "agg": attributes({"dim": 0, "cls": classes["MeanAggregation"]}),
+        "predictor": attributes({"n_tasks": 1, "cls": classes["RegressionFFN"]}),
     }
     state = OrderedDict({f"message_passing.{k}": v for k, v in plain["state_dict"].items()})
     whole = {"hyper_parameters": parts, "state_dict": state}

@@ -103,19 +103,21 @@ def test_a_config_that_was_edited_no_longer_fits(
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("optimizer_states", [3]),
-        ("optimizer_states", []),
-        ("optimizer_states.0.state.1.exp_avg", "x"),
-        ("optimizer_states.0.state.1.exp_avg", torch.zeros(1, 2, 3)),
-        ("optimizer_states.0.param_groups", -1),
-        ("lr_schedulers", None),
-        ("loops", {"fit_loop": 3}),
-        ("loops.fit_loop.epoch_progress.total.processed", [[]]),
-        ("loops.fit_loop.epoch_progress.current", "x"),
+        ("optimizer", [3]),
+        ("optimizer", {}),
+        ("optimizer.state.1.exp_avg", "x"),
+        ("optimizer.state.1.exp_avg", torch.zeros(1, 2, 3)),
+        ("optimizer.param_groups", -1),
+        ("lr_scheduler", 3),
         ("generators", [{"python": 1}]),
-        ("callbacks", {"BestAndLast": {"history": [], "is_finished": False}}),
+        ("callbacks", 3),
+        ("callbacks.AverageWeights.mean", {"x": torch.zeros(1)}),
+        ("history", 3),
+        ("best", "x"),
         ("epoch", "x"),
-        ("global_step", None),
+        ("epoch", [[]]),
+        ("step", None),
+        ("pytorch-lightning_version", "2.6"),
     ],
 )
 def test_damaged_progress_is_told(
@@ -129,11 +131,10 @@ def test_damaged_progress_is_told(
         node = node[int(part) if part.isdecimal() else part]
     node[last] = value
     torch.save(content, path)
-    assert run("train", f"resume={copies}/one", "trainer.max_epochs=2") in (0, 2)
+    assert run("train", f"resume={copies}/one", "trainer.max_epochs=2") == 2
     error = capsys.readouterr().err
     assert "--debug" not in error
-    if error and "warning" not in error:
-        assert "progress" in error
+    assert "progress" in error
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from training.tiny_runs import listops, read_json, train
 
 import graphfold
 from graphfold.errors import ConfigError, GraphfoldError
-from graphfold.from_python import in_hydras_grammar
-from graphfold.training.config.overrides import parse_overrides
+from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
 
 #: Text of any kind, and of what Hydra's grammar gives a meaning.
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.text("'\\\"$, =[]{}:a")

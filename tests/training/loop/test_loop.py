@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
-from torch.nn.utils import parameters_to_vector
+from training.one_step import new_loop, take_step
 from training.tiny_runs import listops, write_corpora
 
 from graphfold.batching import Batch, build_schedule
 from graphfold.dag import select
-from graphfold.datasets.loading.data_module import DataModule
-from graphfold.training.config.compose import compose
-from graphfold.training.loop.fit import Loaders
-from graphfold.training.loop.learner import Learner, add_over_processes, make_learner
-from graphfold.training.process.quiet import quiet_lightning
+from graphfold.training.loop.loop import Loop, add_gradients
+from graphfold.training.process.ranks import add_over_processes
 from graphfold.training.scoring import HeadMetrics, rows_of
 
 Step = Callable[..., torch.Tensor]
@@ -33,32 +28,15 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def step(tmp_path: Path, corpora: Path) -> Step:
     """Trains for one epoch with plain descent, rate 1; returns how the parameters moved."""
 
-    def run(*overrides: str, patch: Callable[[Learner], None] | None = None) -> torch.Tensor:
-        config = compose(
-            [
-                *overrides,
-                f"data.root={corpora}",
-                f"data.cache_dir={tmp_path}",
-                "model.hidden_size=6",
-                "optimizer=sgd",
-                "optimizer.momentum=0.0",
-                "optimizer.lr=1.0",
-                "lr_scheduler=constant",
-            ]
-        ).config
-        data = DataModule(**config["data"])
-        data.prepare()
-        learner, _ = make_learner(config, data)
-        if patch is not None:
-            patch(learner)
-        before = parameters_to_vector(learner.parameters()).detach().clone()
-        with quiet_lightning():
-            trainer = Trainer(
-                max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
-                enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
-            )  # fmt: skip
-            trainer.fit(learner, datamodule=Loaders(data, {"train": False, "val": False}))
-        return parameters_to_vector(learner.parameters()).detach() - before
+    def run(*overrides: str, patch: Callable[[Loop], None] | None = None) -> torch.Tensor:
+        words = (
+            *overrides,
+            f"data.root={corpora}",
+            f"data.cache_dir={tmp_path}",
+            "model.hidden_size=6",
+            "trainer.precision=32-true",
+        )
+        return take_step(*words, patch=patch)[0]
 
     return run
 
@@ -89,18 +67,18 @@ def test_the_gradient_is_clipped_to_its_norm(step: Step) -> None:
     torch.testing.assert_close(clipped / clipped.norm(), free / free.norm(), atol=1e-5, rtol=1e-4)
 
 
-def fail_above(limit: int, error: BaseException) -> Callable[[Learner], None]:
+def fail_above(limit: int, error: BaseException) -> Callable[[Loop], None]:
     """Makes the model run out of memory on batches of more than `limit` graphs."""
 
-    def patch(learner: Learner) -> None:
-        original = learner.model.forward
+    def patch(loop: Loop) -> None:
+        original = loop.model.forward
 
         def forward(batch: Batch) -> torch.Tensor:
             if batch.num_graphs > limit:
                 raise error
             return original(batch)
 
-        learner.model.forward = forward  # type: ignore[method-assign]
+        loop.model.forward = forward  # type: ignore[method-assign]
 
     return patch
 
@@ -131,8 +109,8 @@ def test_a_batch_of_blocks_is_split_too(step: Step) -> None:
 def test_memory_that_runs_out_in_backward_leaves_no_half_gradient(step: Step) -> None:
     whole = step(*SST, "data.batch_size=12")
 
-    def patch(learner: Learner) -> None:
-        original, left = learner.backward, [2]
+    def patch(loop: Loop) -> None:
+        original, left = loop.backward, [2]
 
         def backward(loss: torch.Tensor) -> None:
             if left[0]:
@@ -140,7 +118,7 @@ def test_memory_that_runs_out_in_backward_leaves_no_half_gradient(step: Step) ->
                 raise MemoryError
             original(loss)
 
-        learner.backward = backward  # type: ignore[method-assign]
+        loop.backward = backward  # type: ignore[method-assign]
 
     with pytest.warns(UserWarning, match="was split in two"):
         halves = step(*SST, "data.batch_size=12", patch=patch)
@@ -158,16 +136,13 @@ def test_another_error_is_not_taken_for_memory(step: Step) -> None:
 
 
 def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path) -> None:
-    config = compose([*listops(), f"data.cache_dir={tmp_path}"]).config
-    data = DataModule(**config["data"])
-    data.prepare()
-    learner, _ = make_learner(config, data)
+    loop, data = new_loop(*listops(), f"data.cache_dir={tmp_path}")
     dag = select(data.encoded(), range(4))
     dag.columns["graph"]["answer"][1:] = -1
-    batch = Batch(dag, build_schedule(dag, learner.model.passes))
-    head = learner.model.head
+    batch = Batch(dag, build_schedule(dag, loop.model.passes))
+    head = loop.model.head
     with torch.no_grad():
-        rows = rows_of(learner.model, batch)
+        rows = rows_of(loop.model, batch)
     per_node, per_graph = (
         HeadMetrics.of(head, None, name)(rows)["loss"] for name in ("per_node", "per_graph")
     )
@@ -176,14 +151,14 @@ def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path)
 
 def test_gradients_shared_by_autograd_are_told_apart() -> None:
     """Of a sum, autograd gives both terms one and the same gradient tensor."""
-    learner: Any = Learner.__new__(Learner)
-    torch.nn.Module.__init__(learner)
-    learner.a, learner.b = (torch.nn.Parameter(torch.zeros(3)) for _ in range(2))
+    a, b = parameters = [torch.nn.Parameter(torch.zeros(3)) for _ in range(2)]
     for _ in range(2):
-        Learner.backward(learner, ((learner.a + learner.b) * torch.arange(3.0)).sum())
-    learner.a.grad *= 2
-    assert learner.a.grad.tolist() == [0, 4, 8]
-    assert learner.b.grad.tolist() == [0, 2, 4]
+        add_gradients(((a + b) * torch.arange(3.0)).sum(), parameters)
+    assert a.grad is not None
+    assert b.grad is not None
+    a.grad *= 2
+    assert a.grad.tolist() == [0, 4, 8]
+    assert b.grad.tolist() == [0, 2, 4]
 
 
 def test_tables_have_sparse_gradients_where_nothing_needs_dense_ones(
@@ -199,15 +174,12 @@ def test_tables_have_sparse_gradients_where_nothing_needs_dense_ones(
         (("optimizer.weight_decay=0.1",), False),
         (("optimizer=adam",), False),
     ):
-        config = compose([*words, *more]).config
-        data = DataModule(**config["data"])
-        data.prepare()
-        learner, _ = make_learner(config, data)
-        made = learner.configure_optimizers()
-        optimizer = made["optimizer"] if isinstance(made, dict) else made
+        loop, _ = new_loop(*words, *more)
+        loop.begin()
+        optimizer = loop.optimizer
         assert len(optimizer.param_groups) == (2 if sparse else 1)
         assert sum(len(group["params"]) for group in optimizer.param_groups) == len(
-            list(learner.parameters())
+            list(loop.model.parameters())
         )
 
 
@@ -223,11 +195,9 @@ def test_the_plateau_is_one_of_the_monitored_metric(
     monitor: str, given: str, mode: str, tmp_path: Path, corpora: Path
 ) -> None:
     words = [*SST, "lr_scheduler=plateau", f"monitor={monitor}", *([given] if given else [])]
-    config = compose([*words, f"data.root={corpora}", f"data.cache_dir={tmp_path}"]).config
-    data = DataModule(**config["data"])
-    data.prepare()
-    learner, _ = make_learner(config, data)
-    assert learner.configure_optimizers()["lr_scheduler"]["scheduler"].mode == mode
+    loop, _ = new_loop(*words, f"data.root={corpora}", f"data.cache_dir={tmp_path}")
+    loop.begin()
+    assert loop.lr_scheduler.mode == mode
 
 
 def test_a_parameter_without_gradient_in_any_process_stays_without(monkeypatch):

@@ -1,0 +1,346 @@
+"""The callbacks that come with graphfold, by the names that the config group `callbacks` has."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from graphfold._torch import move_towards
+from graphfold.errors import ConfigError
+from graphfold.training.loop.learning_rates import rate_without_factors
+from graphfold.training.loop.loop import Callback, Loop
+from graphfold.training.loop.ways import describe_ways
+
+#: Seconds between two losses in the bar.
+_PERIOD = 0.2
+
+
+class EarlyStopping(Callback):
+    """Ends training when a metric has not improved for some epochs.
+
+    An epoch in which the metric is undefined counts as one without improvement.
+
+    Args:
+        patience: so many epochs may pass without improvement.
+        min_delta: a smaller improvement counts for none.
+        monitor: the metric, such as val/rmse; None for the one that chooses the best epoch.
+        mode: "min" if less is better, or "max"; None for the direction of the metric.
+        stopping_threshold: a value that is good enough to end at once.
+        divergence_threshold: a value that is bad enough to end at once.
+    """
+
+    def __init__(
+        self,
+        patience: int = 3,
+        min_delta: float = 0.0,
+        monitor: str | None = None,
+        mode: Literal["min", "max"] | None = None,
+        stopping_threshold: float | None = None,
+        divergence_threshold: float | None = None,
+    ) -> None:
+        self.patience = patience
+        self.min_delta = min_delta
+        self.monitor = monitor
+        self.mode = mode
+        self.stopping_threshold = stopping_threshold
+        self.divergence_threshold = divergence_threshold
+        self.best: float | None = None
+        self.waited = 0  # epochs without improvement
+
+    def on_fit_start(self, loop: Loop) -> None:
+        """Learns which metric to watch.
+
+        Raises:
+            ConfigError: if there is no such metric.
+        """
+        self.monitor = loop.head_metrics.choose_monitor(self.monitor or loop.monitor, True)
+        self.mode = self.mode or ("min" if loop.head_metrics.mode(self.monitor) == "min" else "max")
+
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        """Counts the epoch, and ends training if there were enough."""
+        assert self.monitor is not None
+        value = loop.metrics.get(self.monitor)
+        if value is not None and (self.best is None or self._is_better(value, self.best)):
+            self.best, self.waited = value, 0
+        else:
+            self.waited += 1
+        is_enough = value is not None and (
+            (self.stopping_threshold is not None and self._gain(value, self.stopping_threshold) > 0)
+            or (
+                self.divergence_threshold is not None
+                and self._gain(value, self.divergence_threshold) < 0
+            )
+        )
+        loop.should_stop |= self.waited >= self.patience or is_enough
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value, and the epochs since."""
+        return {"best": self.best, "waited": self.waited}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on counting."""
+        self.best, self.waited = state.get("best"), state.get("waited", 0)
+
+    def _gain(self, value: float, other: float) -> float:
+        return other - value if self.mode == "min" else value - other
+
+    def _is_better(self, value: float, best: float) -> bool:
+        return self._gain(value, best) > abs(self.min_delta)
+
+
+class AverageWeights(Callback):
+    """The exponential mean of the weights over the steps, validated and kept in their place.
+
+    After step n the mean moves by 1 - d towards the weights, as ExponentialMovingAverage of
+    TensorFlow does with a number of updates:
+
+        d = min(decay, (1 + n) / (10 + n))
+
+    so early weights are soon forgotten, and the first epochs are validated like the last. Training
+    goes on from the weights themselves; last.ckpt keeps both. The mean is one in single precision
+    at least: in less, small steps would be lost. Buffers, such as statistics of normalisation, are
+    averaged too.
+
+    Args:
+        decay: what stays of the mean in a step, once there have been many.
+
+    Raises:
+        ConfigError: if `decay` is not between 0 and 1.
+    """
+
+    def __init__(self, decay: float = 0.999) -> None:
+        if not 0 < decay < 1:
+            raise ConfigError(f"decay={decay} leaves no mean. Use a number between 0 and 1.")
+        self.decay = decay
+        self.count = 0  # of the steps in the mean
+        self._mean: dict[str, Tensor] = {}
+        self._step = 0  # that was added last
+        self._pair: tuple[list[Tensor], list[Tensor]] = [], []
+
+    def on_train_epoch_start(self, loop: Loop) -> None:
+        """Finds means and weights once: that takes longer than to move the means."""
+        weights = loop.model.state_dict()
+        if not self._mean:
+            self._mean = {name: _in_full(weight) for name, weight in weights.items()}
+        self._mean = {name: mean.to(loop.device) for name, mean in self._mean.items()}
+        self._pair = [self._mean[name] for name in weights], list(weights.values())
+        self._step = loop.step
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Moves the means after a step; after the first one they become the weights."""
+        if loop.step == self._step:
+            return
+        self._step = loop.step
+        means, weights = self._pair
+        self.add(means, [w.to(m) for w, m in zip(weights, means, strict=True)], self.count)
+        self.count += 1
+
+    def add(self, means: Sequence[Tensor], weights: Sequence[Tensor], count: int) -> None:
+        """Moves the means of `count` steps, in place, towards the weights."""
+        share = 1 - min(self.decay, (1 + count) / (10 + count)) if count else 1.0
+        moving: tuple[list[Tensor], list[Tensor]] = [], []
+        for mean, weight in zip(means, weights, strict=True):
+            if mean.is_floating_point() and count:
+                moving[0].append(mean)
+                moving[1].append(weight)
+            else:  # a counter has no mean
+                mean.copy_(weight)
+        if moving[0]:
+            move_towards(*moving, share)
+
+    def kept_weights(self) -> Mapping[str, Tensor] | None:
+        """The mean, once there was a step."""
+        return self._mean if self.count else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The mean, and the number of its steps."""
+        return {"count": self.count, "mean": self._mean}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes up the mean."""
+        self.count, self._mean = int(state.get("count", 0)), dict(state.get("mean", {}))
+
+
+class StochasticWeightAveraging(Callback):
+    """The mean of the weights at the ends of the last epochs, validated and kept in their place.
+
+    Izmailov et al. (2018), https://arxiv.org/abs/1803.05407. From its first epoch on the learning
+    rate goes to a rate of its own, at which it stays, whatever the schedule. Difference from the
+    paper: statistics of normalisation are averaged like the weights, not computed anew at the end.
+
+    Args:
+        swa_lrs: the learning rate.
+        swa_epoch_start: the epoch, from 0 on, whose weights are the first in the mean, or the share
+            of all epochs before it.
+        annealing_epochs: so many epochs does the rate take to `swa_lrs`, along a cosine.
+    """
+
+    def __init__(
+        self, swa_lrs: float, swa_epoch_start: int | float = 0.8, annealing_epochs: int = 10
+    ) -> None:
+        self.swa_lrs = swa_lrs
+        self.swa_epoch_start = swa_epoch_start
+        self.annealing_epochs = annealing_epochs
+        self.count = 0  # of the epochs in the mean
+        self._mean: dict[str, Tensor] = {}
+        self._rates: list[float] = []  # of the optimizer, and of its groups, before
+
+    def on_train_epoch_start(self, loop: Loop) -> None:
+        """Sets the learning rate of the epoch."""
+        first, groups = self._first_epoch(loop), loop.optimizer.param_groups
+        if loop.epoch < first:
+            return
+        if loop.epoch == first or len(self._rates) != len(groups) + 1:
+            whole = rate_without_factors(loop.optimizer, loop.lr_factors)
+            self._rates = [whole, *(float(group["lr"]) for group in groups)]
+        done = (loop.epoch - first) / self.annealing_epochs if self.annealing_epochs else 1.0
+        share = (1 - math.cos(math.pi * min(1.0, done))) / 2
+        for group, before in zip(groups, self._rates[1:], strict=True):
+            factor = before / (self._rates[0] or 1.0)
+            group["lr"] = before + share * (self.swa_lrs * factor - before)
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Adds the weights at the end of an epoch to the mean."""
+        is_last = loop.batch_index + 1 == loop.num_batches
+        if loop.epoch < self._first_epoch(loop) or not is_last:
+            return
+        self.count += 1
+        for name, weight in loop.model.state_dict().items():
+            mean = self._mean.get(name)
+            if mean is None or not mean.is_floating_point():
+                self._mean[name] = _in_full(weight)
+            else:
+                self._mean[name] = mean.to(loop.device).lerp(_in_full(weight), 1 / self.count)
+
+    def kept_weights(self) -> Mapping[str, Tensor] | None:
+        """The mean, once there was an epoch."""
+        return self._mean or None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The mean, the number of its epochs, and the rates before."""
+        return {"count": self.count, "mean": self._mean, "rates": self._rates}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes up the mean."""
+        self.count, self._mean = int(state.get("count", 0)), dict(state.get("mean", {}))
+        self._rates = list(state.get("rates", []))
+
+    def _first_epoch(self, loop: Loop) -> int:
+        """The first epoch whose weights are in the mean."""
+        start = self.swa_epoch_start
+        return int(start * loop.trainer.max_epochs) if isinstance(start, float) else start
+
+
+def _in_full(weight: Tensor) -> Tensor:
+    """A copy, in single precision at least."""
+    if not weight.is_floating_point():
+        return weight.clone()
+    return weight.to(torch.promote_types(weight.dtype, torch.float32), copy=True)
+
+
+class LearningRateMonitor(Callback):
+    """Gives the learning rate of every group of weights to the loggers.
+
+    Args:
+        logging_interval: "epoch" or "step".
+    """
+
+    def __init__(self, logging_interval: Literal["epoch", "step"] = "epoch") -> None:
+        if logging_interval not in ("epoch", "step"):
+            raise ConfigError(
+                f"logging_interval is '{logging_interval}', but it is epoch or step. Correct it."
+            )
+        self.logging_interval = logging_interval
+        self._step = 0
+
+    def on_train_epoch_start(self, loop: Loop) -> None:
+        """Logs the rates of an epoch."""
+        if self.logging_interval == "epoch":
+            self._log(loop)
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Logs the rates of a step."""
+        if self.logging_interval == "step" and loop.step != self._step:
+            self._step = loop.step
+            self._log(loop)
+
+    def _log(self, loop: Loop) -> None:
+        name, groups = f"lr-{type(loop.optimizer).__name__}", loop.optimizer.param_groups
+        names = [name] if len(groups) == 1 else [f"{name}/pg{n}" for n in range(1, len(groups) + 1)]
+        loop.log({name: float(group["lr"]) for name, group in zip(names, groups, strict=True)})
+
+
+class ProgressLine(Callback):
+    """One line per epoch, before them one on the cells; on a terminal also a bar within the epoch.
+
+    Args:
+        is_best: says whether the epoch that was saved is the best so far.
+    """
+
+    def __init__(self, is_best: Callable[[], bool] = lambda: False) -> None:
+        self._is_best = is_best
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._started = self._shown = 0.0
+        self._said: frozenset[str] = frozenset()  # the ways to run cells that were told
+
+    def on_train_epoch_start(self, loop: Loop) -> None:
+        """Starts the clock and the bar."""
+        self._started = time.perf_counter()
+        if not (loop.is_first and sys.stderr.isatty()):
+            return
+        self._bar = Progress(
+            TextColumn(f"epoch {loop.epoch + 1}/{loop.trainer.max_epochs}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed}/{task.total}  loss {task.fields[loss]:.4f}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("", total=loop.num_batches, loss=float("nan"))
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Says how the cells run when that is new; moves the bar."""
+        ways = frozenset(loop.model.network.ways.values()) if loop.is_first else frozenset()
+        if ways - self._said:
+            print(f"cells: {describe_ways(loop.model)}", flush=True)
+            self._said |= ways
+        if self._bar is None:
+            return
+        self._bar.advance(self._task)
+        if time.perf_counter() - self._shown > _PERIOD:  # to ask for the loss waits for the device
+            self._shown = time.perf_counter()
+            self._bar.update(self._task, loss=loop.running_loss)
+
+    def on_epoch_saved(self, loop: Loop) -> None:
+        """Prints the line of the epoch."""
+        self._stop_bar()
+        if not loop.is_first:
+            return
+        value = loop.metrics.get(loop.monitor)
+        parts = [
+            f"epoch {loop.epoch + 1}/{loop.trainer.max_epochs}",
+            f"loss {loop.train_loss:.4f}",
+            f"{loop.monitor} {'undefined' if value is None else f'{value:.4f}'}",
+            "(best)" if self._is_best() else "",
+            f"{time.perf_counter() - self._started:.1f} s",
+        ]
+        print("  ".join(part for part in parts if part), flush=True)
+
+    def on_exception(self, loop: Loop, error: BaseException) -> None:
+        """Takes the bar away."""
+        self._stop_bar()
+
+    def _stop_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,538 @@
+"""Loop: the epochs and steps of training; and Callback, by which others take part in them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from graphfold.batching import Batch
+from graphfold.datasets.loading.loader import GraphLoader
+from graphfold.errors import DivergenceError
+from graphfold.layers import ColumnEncoder, Model
+from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.training.config.stages import Stage
+from graphfold.training.loop.freezing import StagedModel
+from graphfold.training.loop.learning_rates import (
+    rate_without_factors,
+    read_factors,
+    refuse_lost_factors,
+)
+from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_absent_rows
+from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
+from graphfold.training.process.ranks import add_over_processes, add_up, share_buffers, world
+from graphfold.training.scoring import HeadMetrics, Metrics, gather, rows_of
+from graphfold.training.trainer import Trainer
+
+#: A loss that cannot be negative may be so by rounding errors, if by no more than this.
+ROUNDING = 1e-4
+
+_KEPT = "The checkpoints of the epochs before are kept."
+
+
+class Callback:
+    """Takes part in training: each method is called at its moment, and does nothing here.
+
+    The loop's attributes say where training is, and `loop.should_stop = True` ends it after this
+    epoch. With several processes each of them calls its own callbacks; `loop.is_first` is True in
+    one. What a callback has to remember when a run is continued it gives by `state_dict`.
+    """
+
+    def on_fit_start(self, loop: Loop) -> None:
+        """The model is on its device, and where a resumed run had it; the first epoch follows."""
+
+    def on_train_epoch_start(self, loop: Loop) -> None:
+        """An epoch begins; the model is in training mode."""
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """A batch was differentiated; `loop.step` has grown if it was the last of its step."""
+
+    def on_validation_start(self, loop: Loop) -> None:
+        """The validation part is scored next, with the weights that are kept."""
+
+    def on_validation_end(self, loop: Loop) -> None:
+        """`loop.metrics` are those of this epoch; the weights still are those that are kept."""
+
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        """The epoch was trained and validated, and its learning rate is over."""
+
+    def on_epoch_saved(self, loop: Loop) -> None:
+        """The files of the epoch are written (`BestAndLast`, the first of all callbacks, does)."""
+
+    def on_fit_end(self, loop: Loop) -> None:
+        """The last epoch is over."""
+
+    def on_exception(self, loop: Loop, error: BaseException) -> None:
+        """Training ends with an error, or Ctrl-C."""
+
+    def kept_weights(self) -> Mapping[str, Tensor] | None:
+        """Name -> tensor: what is validated and kept in place of the weights; None for nothing."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that a continued run needs: tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes up what `state_dict` gave."""
+
+
+class Logger(Protocol):
+    """Anything that takes metrics, such as a logger of Lightning's."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Takes the metrics after some steps."""
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None:
+        """Takes the config of the run."""
+
+    def finalize(self, status: str) -> None:
+        """Ends; status is "success" or "failed"."""
+
+
+class Loop:
+    """Trains a model, epoch by epoch.
+
+    The loss of a step is the sum of the losses of its rows over the number of its graphs, or of
+    its measured rows; a record of weight 2 counts like two in both. A step may have several batches
+    (accumulation) and several processes: each batch is differentiated as it comes, and the
+    gradients are brought to the denominator of the whole step at its end, so that one large batch
+    or many small ones give the same step. That is why gradients are added up here instead of by
+    DistributedDataParallel, whose mean over processes would weigh a small share of a batch like a
+    large one.
+
+    A batch that does not fit in memory is split in two, as often as need be. A loss that is no
+    number, or below zero where none can be, ends training with a `DivergenceError`, before the
+    files of its epoch are written.
+
+    Args:
+        model: what is trained.
+        make_optimizer: called with the parameters.
+        make_lr_scheduler: called with the optimizer; stepped once per epoch. None for no schedule.
+        trainer: the options of training.
+        reduction: "per_graph" or "per_node".
+        metrics: names or dotted paths of metrics; None for those of the model's head.
+        monitor: the metric that chooses the best epoch, such as val/rmse.
+        stages: what is frozen when; None for one stage in which nothing is.
+        lr_factors: part of the model -> factor of its learning rate.
+        callbacks: called in this order.
+        loggers: get the metrics of every epoch, from one process.
+
+    Attributes:
+        epoch: the number of this epoch, from 0 on.
+        step: the steps so far.
+        batch_index: the number of the batch in its epoch, of `num_batches`.
+        metrics: val/NAME -> value after the last validation; None where it is undefined.
+        train_loss: the mean loss of the last whole epoch.
+        rate: its learning rate, without factors.
+        should_stop: whether training ends after this epoch.
+        has_stepped: whether this loop has taken a step, and not only the run that it continues.
+
+    Raises:
+        ConfigError: if a stage freezes what is not there, or all there is, or a factor is given to
+            what is not there, or there is no such metric.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        make_optimizer: Callable[..., Optimizer],
+        make_lr_scheduler: Callable[..., Any] | None = None,
+        trainer: Trainer | None = None,
+        *,
+        reduction: str = "per_graph",
+        metrics: Sequence[str] | None = None,
+        monitor: str = "val/loss",
+        stages: Sequence[Stage] | None = None,
+        lr_factors: Mapping[str, float] | None = None,
+        callbacks: Sequence[Callback] = (),
+        loggers: Sequence[Logger] = (),
+    ) -> None:
+        self.model = model
+        self.make_optimizer = make_optimizer
+        self.make_lr_scheduler = make_lr_scheduler
+        self.trainer = trainer or Trainer()
+        self.reduction = reduction
+        self.head_metrics = HeadMetrics.of(model.head, metrics, reduction)
+        self.monitor = monitor
+        self.staged = StagedModel(model, stages or [Stage(self.trainer.max_epochs)])
+        self.lr_factors = read_factors(model, lr_factors or {})
+        self.callbacks = list(callbacks)
+        self.loggers = list(loggers)
+        self.policy = "depth"  # for halves of a batch
+        self.device = torch.device("cpu")
+        self.epoch = self.step = self.batch_index = self.num_batches = 0
+        self.rank, self.world_size = 0, 1
+        self.metrics: Metrics = {}
+        self.train_loss = self.rate = float("nan")
+        self.should_stop = False
+        self.has_stepped = False
+        self._first_count = self._count = self._epoch_count = 0.0
+        self._epoch_loss = torch.zeros(())
+        self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is
+        self._weights: list[nn.Parameter] = []  # found once an epoch, not twice a step
+        self._said = ""  # of the stage
+
+    @property
+    def mode(self) -> str:
+        """The direction of the monitored metric: "min" if the least value is best, or "max"."""
+        return self.head_metrics.mode(self.monitor)
+
+    @property
+    def is_first(self) -> bool:
+        """True in the process that prints and writes."""
+        return self.rank == 0
+
+    @property
+    def is_last_epoch(self) -> bool:
+        """True if training ends after this epoch."""
+        return self.should_stop or self.epoch + 1 >= self.trainer.max_epochs
+
+    @property
+    def running_loss(self) -> float:
+        """The mean loss of this epoch so far; of one process the share that it computed."""
+        return self._epoch_loss.item() / self._epoch_count if self._epoch_count else float("nan")
+
+    # ---- The course of training
+
+    def begin(self, device: torch.device | None = None) -> None:
+        """Moves the model to the device of this process and makes the optimizer."""
+        self.rank, self.world_size = world()
+        self.device = device or self.trainer.device()
+        self.model.to(self.device, self.trainer.dtype)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.trainer.scales_gradients)
+        self._make_optimizer()
+
+    def fit(self, train: GraphLoader, val: GraphLoader) -> None:
+        """Trains from `epoch` to the last one, or until a callback ends it; `begin` comes before.
+
+        Args:
+            train: the batches of this process to learn from.
+            val: its batches to choose the best epoch by; it may be empty.
+
+        Raises:
+            DivergenceError: at a loss that cannot be.
+        """
+        status = "failed"
+        try:
+            with torch.autograd.set_detect_anomaly(self.trainer.detect_anomaly):
+                self.call("on_fit_start")
+                while self.epoch < self.trainer.max_epochs and not self.should_stop:
+                    self.train_epoch(train)
+                    with self.weights_to_keep():
+                        self.validate(val)
+                    self._end_epoch()
+                    self.epoch += 1
+                self.call("on_fit_end")
+            status = "success"
+        except BaseException as error:
+            for callback in self.callbacks:
+                callback.on_exception(self, error)
+            raise
+        finally:
+            for logger in self.loggers if self.is_first else ():
+                logger.finalize(status)
+
+    def train_epoch(self, batches: GraphLoader) -> None:
+        """Goes over the training part once."""
+        if self.staged.enter(self.epoch):
+            self._make_optimizer()
+        self.staged.hold()
+        if self.is_first and str(self.staged) != self._said:
+            self._said = str(self.staged)
+            print(self._said, flush=True)
+        batches.sampler.set_epoch(self.epoch)
+        self.num_batches = Trainer.limited(len(batches), self.trainer.limit_train_batches)
+        self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._least_loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._epoch_count = 0.0
+        self._weights = list(self.model.parameters())
+        self.call("on_train_epoch_start")
+        for index, batch in enumerate(islice(batches, self.num_batches)):
+            self.batch_index = index
+            with self.trainer.autocast(self.device):
+                self.training_step(batch.to(self.device, non_blocking=True), index)
+            self.call("on_train_batch_end")
+        self._refuse_divergence()
+        if self.world_size > 1:
+            share_buffers(self.model)
+        loss = add_up(self._epoch_loss.item(), self.device)
+        self.train_loss = loss / self._epoch_count if self._epoch_count else float("nan")
+        self.rate = rate_without_factors(self.optimizer, self.lr_factors)
+
+    def training_step(self, batch: Batch, index: int) -> None:
+        """Adds a batch to the gradients; takes the step when it is complete."""
+        count = self._step_count(batch)
+        if self._first_count == 0:
+            self._first_count = count
+        self._count += count
+        self._epoch_count += count
+        self._add_gradients(batch)
+        if (index + 1) % self.trainer.accumulate_grad_batches and index + 1 < self.num_batches:
+            return
+        if self.device.type == "cpu":  # reading a number of a GPU would wait for it in every step
+            self._refuse_divergence()
+        self._complete_gradients()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        self._first_count = self._count = 0.0
+        self.step += 1
+        self.has_stepped = True
+
+    @torch.no_grad()
+    def validate(self, batches: GraphLoader) -> None:
+        """Computes the metrics over all rows of all processes, each counted once."""
+        self.call("on_validation_start")
+        self.model.eval()
+        self.metrics = {}
+        count = Trainer.limited(len(batches), self.trainer.limit_val_batches)
+        numbered: list[tuple[int, EvalRows]] = []
+        for index, batch in enumerate(islice(batches, count)):
+            number = index * self.world_size + self.rank  # processes take turns
+            with self.trainer.autocast(self.device):
+                rows = rows_of(self.model, batch.to(self.device, non_blocking=True), self.policy)
+            numbered.append((number, rows))
+        if count:
+            rows = gather(numbered)
+            refuse_nan(rows.loss, f"of the validation part after epoch {self.epoch + 1}")
+            self.metrics = {f"val/{name}": v for name, v in self.head_metrics(rows).items()}
+        self.call("on_validation_end")
+
+    def kept_weights(self) -> Mapping[str, Tensor] | None:
+        """Name -> tensor: what a callback keeps in place of the weights, such as their mean."""
+        return next((w for c in self.callbacks if (w := c.kept_weights()) is not None), None)
+
+    @contextmanager
+    def weights_to_keep(self) -> Iterator[None]:
+        """Puts `kept_weights` in the place of the weights for a block."""
+        kept = self.kept_weights() or {}
+        tensors = self.model.state_dict()  # which shares their memory
+        before = {name: tensors[name].clone() for name in kept}
+        try:
+            for name, value in kept.items():
+                tensors[name].copy_(value)
+            yield
+        finally:
+            for name, value in before.items():
+                tensors[name].copy_(value)
+
+    def _end_epoch(self) -> None:
+        if isinstance(self.lr_scheduler, ReduceLROnPlateau):
+            value = self.metrics.get(self.monitor)
+            if value is not None:
+                self.lr_scheduler.step(value)
+        elif self.lr_scheduler is not None:
+            self.lr_scheduler.step()
+        self.call("on_train_epoch_end")
+        self.should_stop = add_up(float(self.should_stop), self.device) > 0  # all, or none
+        self.log({"train/loss": self.train_loss, **self.metrics})
+        self.call("on_epoch_saved")
+
+    def log(self, metrics: Metrics) -> None:
+        """Gives numbers to the loggers; what is undefined is left out."""
+        numbers = {name: value for name, value in metrics.items() if value is not None}
+        for logger in self.loggers if self.is_first else ():
+            logger.log_metrics({"epoch": self.epoch, **numbers}, self.step)
+
+    def call(self, moment: str) -> None:
+        """Calls a method of all callbacks."""
+        for callback in self.callbacks:
+            getattr(callback, moment)(self)
+
+    # ---- The gradients of a step
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the gradients of all parameters, or, if memory runs out, of none."""
+        add_gradients(loss, self._learning())
+
+    def _add_gradients(self, batch: Batch) -> None:
+        """Differentiates a batch, in halves where it does not fit in memory."""
+        try:
+            self._differentiate(batch)
+            return
+        except MEMORY_ERRORS as error:
+            if not is_out_of_memory(error) or batch.num_graphs < 2:
+                raise
+        # Only here, outside of the handler, has the failed attempt let go of its tensors.
+        warnings.warn(
+            f"a batch of {batch.num_graphs} graphs and {batch.dag.num_nodes} nodes ran out of "
+            "memory and was split in two. Set a smaller data.batch_size or data.max_nodes.",
+            stacklevel=2,
+        )
+        for half in halves(batch, self.model.plan, self.policy):
+            self._add_gradients(half)
+
+    def _differentiate(self, batch: Batch) -> None:
+        head = self.model.head
+        losses = head.losses(self.model(batch), head.target_rows(batch.dag))
+        weights = batch.dag.weights()
+        if weights is not None:
+            times = weights[head.row_graph(batch.dag)].to(losses.dtype)
+            losses = torch.where(times > 0, losses * times, 0.0)
+        loss = losses.sum()
+        self._epoch_loss += loss.detach()
+        if len(losses):
+            self._least_loss = torch.minimum(self._least_loss, losses.detach().min().double())
+        if loss.requires_grad and self._first_count:
+            self.backward(self.scaler.scale(loss / self._first_count))
+
+    def _complete_gradients(self) -> None:
+        """Brings the gradients to the denominator of the whole step and clips them."""
+        parameters = self._learning()
+        if self.world_size > 1:
+            add_over_processes(parameters)
+        self.scaler.unscale_(self.optimizer)  # after the sum, so that all processes see infinities
+        if 0 < self._first_count < self._count:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad *= self._first_count / self._count
+        if self.trainer.gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(parameters, self.trainer.gradient_clip_val)
+
+    def _step_count(self, batch: Batch) -> float:
+        """The denominator that a batch adds, over all processes."""
+        head, weights = self.model.head, batch.dag.weights()
+        count: float = batch.num_graphs if weights is None else float(weights.double().sum())
+        if self.reduction == "per_node":
+            measured = head.is_measured(head.target_rows(batch.dag))
+            if weights is not None:
+                measured = measured * weights.double()[head.row_graph(batch.dag)]
+            count = float(measured.sum())
+        return add_up(float(count), self.device)
+
+    def _refuse_divergence(self) -> None:
+        """Ends training at a loss that cannot be; see the class."""
+        total, least = self._epoch_loss.item(), self._least_loss.item()
+        if not math.isfinite(total) or math.isnan(least):
+            raise _divergence(f"the loss of epoch {self.epoch + 1} is {total:g}")
+        if least < -ROUNDING and not self.model.head.losses_may_be_negative:
+            raise DivergenceError(
+                f"a record has the loss {least:g} in epoch {self.epoch + 1}, but "
+                f"{type(self.model.head).__name__} has none below zero: a weight of a record, a "
+                f"target or a class is negative. {_KEPT} Correct the weights."
+            )
+
+    def _learning(self) -> list[nn.Parameter]:
+        """The weights that are not frozen."""
+        return [w for w in self._weights or self.model.parameters() if w.requires_grad]
+
+    # ---- The optimizer of a stage
+
+    def _make_optimizer(self) -> None:
+        """Makes the optimizer of the current stage and the schedule of its learning rate."""
+        stage, make = self.staged.stage, self.make_optimizer
+        if stage.lr is not None:
+            make = partial(make, lr=stage.lr)
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self.optimizer = build_optimizer(make, weights, self._sparse_tables(), self.lr_factors)
+        self.lr_scheduler = None
+        if self.make_lr_scheduler is None:
+            return
+        options = {}
+        keywords = getattr(self.make_lr_scheduler, "keywords", {})
+        if getattr(self.make_lr_scheduler, "func", None) is ReduceLROnPlateau:
+            options = {"mode": self.mode, **keywords}
+        if len(self.staged.stages) > 1:  # a schedule over all epochs is one over the stage's
+            total = self.staged.num_epochs
+            options |= {n: stage.epochs for n in LENGTHS if keywords.get(n) == total}
+        before = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.lr_scheduler = self.make_lr_scheduler(self.optimizer, **options)
+        refuse_lost_factors(self.optimizer, before)
+
+    def _sparse_tables(self) -> list[nn.Parameter]:
+        """Lets tables of embeddings have sparse gradients where the steps stay the same.
+
+        A batch names few rows of a large vocabulary, but a dense gradient is written, and the whole
+        table updated, whatever it names. Processes and clipping add and measure dense gradients.
+        """
+        options = self.trainer
+        is_dense = options.gradient_clip_val is not None or options.accumulate_grad_batches > 1
+        if is_dense or self.world_size > 1 or not skips_absent_rows(self.make_optimizer):
+            return []
+        tables = []
+        for module in self.model.modules():
+            if isinstance(module, ColumnEncoder) and module.table is not None:
+                module.sparse = True
+                tables.append(module.table)
+        return [table for table in tables if table.requires_grad]
+
+    # ---- What a continued run takes up
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next epoch depends on, but for the weights and the random generators."""
+        schedule = None if self.lr_scheduler is None else self.lr_scheduler.state_dict()
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "optimizer": self.optimizer.state_dict(),
+            "lr_scheduler": schedule,
+            "scaler": self.scaler.state_dict(),
+            "callbacks": {name: c.state_dict() for name, c in self._named_callbacks()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes up the state after an epoch; `begin` and the weights come before."""
+        epoch = int(state["epoch"])
+        if self.staged.enter(epoch):  # the state of the optimizer is that of its stage
+            self._make_optimizer()
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.lr_scheduler is not None:
+            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+        if self.scaler.is_enabled():
+            self.scaler.load_state_dict(state["scaler"])
+        for name, callback in self._named_callbacks():
+            callback.load_state_dict(state["callbacks"].get(name, {}))
+        self.epoch, self.step = epoch + 1, int(state["step"])
+
+    def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
+        """The callbacks by the names of their classes, with a number where there are several."""
+        counts: dict[str, int] = {}
+        for callback in self.callbacks:
+            kind = type(callback).__name__
+            counts[kind] = counts.get(kind, 0) + 1
+            yield kind if counts[kind] == 1 else f"{kind} {counts[kind]}", callback
+
+
+def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
+    """Adds the gradients of a loss to those of all parameters, or, if memory runs out, of none."""
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    seen: set[int] = set()
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient is None:
+            continue
+        # autograd may give one tensor to two parameters, or an expanded one; ours is written to
+        if not gradient.is_sparse:
+            if not gradient.is_contiguous() or gradient.data_ptr() in seen:
+                gradient = gradient.clone(memory_format=torch.contiguous_format)
+            seen.add(gradient.data_ptr())
+        if parameter.grad is None:
+            parameter.grad = gradient
+        else:
+            parameter.grad += gradient
+
+
+def refuse_nan(losses: Tensor, where: str) -> None:
+    """Refuses losses among which there is NaN.
+
+    Raises:
+        DivergenceError: if there is; it says where.
+    """
+    if bool(losses.isnan().any()):
+        raise _divergence(f"the loss {where} is nan")
+
+
+def _divergence(fault: str) -> DivergenceError:
+    return DivergenceError(
+        f"{fault}, so training ends. {_KEPT} Take a lower optimizer.lr or "
+        "trainer.gradient_clip_val=1, and look for targets or inputs of extreme size."
+    )

@@ -1,0 +1,276 @@
+"""Callbacks and loggers: averaged weights against a loop over the steps, stopping, one's own."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from training.one_step import new_loop
+from training.tiny_runs import listops, read_json, run, train, write_corpora
+
+import graphfold
+from graphfold.errors import ConfigError
+from graphfold.training import (
+    AverageWeights,
+    Callback,
+    EarlyStopping,
+    Loop,
+    StochasticWeightAveraging,
+)
+from graphfold.training.run.checkpoint import Checkpoint
+
+
+def test_the_mean_is_that_of_a_loop() -> None:
+    average = AverageWeights(decay=0.9)
+    steps = torch.randn(200, 3)
+    mean, count = torch.zeros(3), torch.tensor(0)
+    want = steps[0].clone()
+    for number, weights in enumerate(steps):
+        average.add([mean, count], [weights, torch.tensor(7 + number)], number)
+        if number:
+            decay = min(0.9, (1 + number) / (10 + number))
+            want = decay * want + (1 - decay) * weights
+        torch.testing.assert_close(mean, want)
+    assert count == 7 + 199
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -3.0])
+def test_a_decay_that_leaves_no_mean(decay: float) -> None:
+    with pytest.raises(ConfigError, match="leaves no mean"):
+        AverageWeights(decay)
+
+
+SWA = "+callbacks.swa={_target_: graphfold.training.StochasticWeightAveraging, swa_lrs: 0.01, "
+SWA += "swa_epoch_start: 1, annealing_epochs: 0}"
+
+
+@pytest.mark.parametrize("average", ["callbacks=average", SWA])
+def test_a_run_validates_and_keeps_the_mean(average: str, tmp_path: Path) -> None:
+    own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
+    own += ["monitor=val/loss", f"data.root={write_corpora(tmp_path / 'corpora')}"]
+    own += ["trainer.max_epochs=2", "callbacks=default"]
+    plain = train(tmp_path / "plain", *own)
+    mean = train(tmp_path / "mean", *own, average)
+    losses = []
+    for folder in (plain, mean):
+        with (folder / "metrics.csv").open() as file:
+            epochs = [float(row["val/loss"]) for row in csv.DictReader(file)]
+        # Scored from best.ckpt, after training.
+        kept = read_json(folder / "metrics.json")["val/loss"]
+        assert kept == pytest.approx(min(epochs), rel=1e-6)
+        losses.append(epochs[-1])
+    assert losses[0] != pytest.approx(losses[1], rel=1e-6)
+    assert run("train", f"resume={mean}", "trainer.max_epochs=4") == 0
+    whole = train(tmp_path / "whole", *own, average, "trainer.max_epochs=4")
+    assert (mean / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    assert read_json(mean / "metrics.json") == read_json(whole / "metrics.json")
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_the_mean_of_weights_in_another_precision(tmp_path: Path, precision: str) -> None:
+    """It has the digits of the weights, and those of single precision at least; and resumes."""
+    own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
+    own += [f"data.root={write_corpora(tmp_path / 'corpora')}", f"trainer.precision={precision}"]
+    own += ["callbacks=average", "monitor=val/loss"]
+    once = train(tmp_path / "once", *own, "trainer.max_epochs=1")
+    state = torch.load(once / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    digits = torch.float64 if precision == "64-true" else torch.float32
+    assert {value.dtype for value in state.values() if value.is_floating_point()} == {digits}
+    assert run("train", f"resume={once}", "trainer.max_epochs=2") == 0
+    whole = train(tmp_path / "whole", *own, "trainer.max_epochs=2")
+    assert read_json(once / "metrics.json") == read_json(whole / "metrics.json")
+
+
+class Weights(Callback):
+    """Collects the weights at the ends of epochs, and the learning rates."""
+
+    def __init__(self) -> None:
+        self.ends: list[torch.Tensor] = []
+        self.validated: list[torch.Tensor] = []
+        self.rates: list[float] = []
+
+    def on_train_epoch_start(self, loop: Loop) -> None:
+        self.rates.append(loop.optimizer.param_groups[0]["lr"])
+
+    def on_validation_start(self, loop: Loop) -> None:
+        self.validated.append(_flat(loop))
+
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        self.ends.append(_flat(loop))
+
+
+def _flat(loop: Loop) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in loop.model.parameters()])
+
+
+def test_stochastic_averaging_takes_the_mean_of_the_last_epochs(tmp_path: Path) -> None:
+    words = ("trainer.max_epochs=5", "lr_scheduler=step", "lr_scheduler.step_size=1")
+    loop, data = new_loop(*listops(*words, f"data.cache_dir={tmp_path}", "optimizer.lr=0.1"))
+    seen = Weights()
+    loop.callbacks = [StochasticWeightAveraging(0.02, 0.4, annealing_epochs=2), seen]
+    loop.begin()
+    loop.fit(data.loader("train", loop.model.passes), data.loader("val", loop.model.passes))
+    for epoch, validated in enumerate(seen.validated):
+        mean = torch.stack(seen.ends[2 : epoch + 1]).mean(0) if epoch >= 2 else seen.ends[epoch]
+        torch.testing.assert_close(validated, mean)
+    # Half in the first two epochs; then from 0.025 along half a cosine to 0.02 within two more.
+    assert seen.rates == pytest.approx([0.1, 0.05, 0.025, 0.0225, 0.02])
+
+
+def stopped_after(values: Sequence[float | None], mode: str = "min", **options: Any) -> int:
+    """The number of epochs before early stopping ends a training with these metrics."""
+    metrics = SimpleNamespace(choose_monitor=lambda name, _: name, mode=lambda _: mode)
+    loop: Any = SimpleNamespace(monitor="val/x", head_metrics=metrics, should_stop=False)
+    stopping = EarlyStopping(**options)
+    stopping.on_fit_start(loop)
+    for epoch, value in enumerate(values, start=1):
+        state = stopping.state_dict()  # of a run that is continued after every epoch
+        stopping = EarlyStopping(**options)
+        stopping.load_state_dict(state)
+        stopping.on_fit_start(loop)
+        loop.metrics = {"val/x": value}
+        stopping.on_train_epoch_end(loop)
+        if loop.should_stop:
+            return epoch
+    return len(values) + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "epochs"),
+    [
+        ([3, 2, 1, 1, 1], {"patience": 2}, 5),
+        ([3, 2, 2.5, 1.9, 2, 2], {"patience": 2}, 6),
+        ([3, 2, 2, 2], {"patience": 1, "mode": "max"}, 2),
+        ([3, 2.9, 2.8], {"patience": 2, "min_delta": 0.5}, 3),
+        ([None, None, 1], {"patience": 2}, 2),
+        ([3, None, 2, None, None], {"patience": 2}, 5),
+        ([3, 2, 0.5, 0.4], {"stopping_threshold": 1.0}, 3),
+        ([3, 2, 9, 1], {"divergence_threshold": 5.0}, 3),
+        ([3, math.inf, math.inf], {"patience": 2}, 3),
+        ([3, 2, 1], {"patience": 1}, 4),
+    ],
+)
+def test_early_stopping_counts_epochs(
+    values: list[float | None], options: dict[str, Any], epochs: int
+) -> None:
+    assert stopped_after(values, **options) == epochs
+
+
+def test_early_stopping_refuses_a_metric_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["callbacks=early_stopping", "+callbacks.early_stopping.monitor=val/acuracy"]
+    words += [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path}/run"]
+    assert run("train", *listops(*words)) == 2
+    assert "Did you mean 'val/accuracy'" in capsys.readouterr().err
+
+
+class Own(Callback):
+    """Notes the moments, ends after two epochs, and remembers how often it was called."""
+
+    def __init__(self) -> None:
+        self.moments: list[str] = []
+        self.calls = 0
+
+    def on_fit_start(self, loop: Loop) -> None:
+        self.moments.append(f"begin {loop.epoch}")
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        self.calls += 1
+
+    def on_validation_end(self, loop: Loop) -> None:
+        self.moments.append(f"validated {loop.epoch} {loop.metrics['val/accuracy'] is not None}")
+
+    def on_train_epoch_end(self, loop: Loop) -> None:
+        loop.should_stop = loop.epoch == 1
+
+    def on_epoch_saved(self, loop: Loop) -> None:
+        self.moments.append("saved")
+
+    def on_fit_end(self, loop: Loop) -> None:
+        self.moments.append("end")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.calls = state["calls"]
+
+
+def test_ones_own_callback_sees_every_moment_and_is_resumed(tmp_path: Path) -> None:
+    first, second = Own(), Own()
+    words = [*listops("trainer.max_epochs=9"), f"data.cache_dir={tmp_path}/cache", "logger=none"]
+    graphfold.train(words, tmp_path / "run", callbacks=[first])
+    assert first.moments == [
+        *("begin 0", "validated 0 True", "saved", "validated 1 True", "saved", "end")
+    ]
+    assert first.calls == 10
+    assert Checkpoint.load(tmp_path / "run/checkpoints/last.ckpt").progress["is_finished"]
+    graphfold.train({"resume": tmp_path / "run", "trainer.max_epochs": 3}, callbacks=[second])
+    assert second.moments == ["begin 2", "validated 2 True", "saved", "end"]
+    assert second.calls == 15
+
+
+class Notes:
+    """A logger of one's own."""
+
+    def __init__(self, save_dir: str) -> None:
+        self.path = Path(save_dir) / "notes.txt"
+
+    def _add(self, text: str) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{text}\n")
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self._add(f"{step} {' '.join(sorted(metrics))}")
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None:
+        self._add(f"lr {params['optimizer']['lr']}")
+
+    def finalize(self, status: str) -> None:
+        self._add(status)
+
+
+def test_ones_own_logger_and_the_rates(tmp_path: Path) -> None:
+    words = [
+        "+logger.own={_target_: training.loop.test_callbacks.Notes, _partial_: true}",
+        "+callbacks.rates={_target_: graphfold.training.LearningRateMonitor}",
+        "optimizer.lr=0.25",
+    ]
+    folder = train(tmp_path / "run", *listops(*words))
+    lr, first, epoch, *_, status = (folder / "notes.txt").read_text().splitlines()
+    assert lr == "lr 0.25"
+    assert first == "0 epoch lr-Adam"
+    assert epoch.startswith("5 epoch train/loss val/accuracy")
+    assert status == "success"
+
+
+def test_tensorboard_has_the_metrics_of_every_epoch(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = tmp_path / "run"
+    words = [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={folder}"]
+    assert run("train", *listops(), *words) == 0
+    board = events.EventAccumulator(str(folder / "tensorboard"))
+    board.Reload()
+    losses = board.Scalars("val/loss")
+    assert [event.step for event in losses] == [5, 10]
+    with (folder / "metrics.csv").open() as file:
+        rows = [float(row["val/loss"]) for row in csv.DictReader(file)]
+    assert [event.value for event in losses] == pytest.approx(rows, rel=1e-6)
+
+
+def test_fewer_batches_for_a_quick_try(tmp_path: Path) -> None:
+    words = ["trainer.limit_train_batches=2", "trainer.limit_val_batches=0.5"]
+    words += ["trainer.max_epochs=1", "trainer.accumulate_grad_batches=2"]
+    folder = train(tmp_path / "run", *listops(*words))
+    with (folder / "metrics.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["step"] == "1"
+    whole = read_json(folder / "metrics.json")["val/loss"]  # of 12 records; 8 were validated
+    assert float(row["val/loss"]) != pytest.approx(whole, rel=1e-6)
