@@ -30,9 +30,7 @@ from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, DataError, GraphfoldError, first_line
 from graphfold.files import write_json
-from graphfold.inference.calibrate import calibrate
-from graphfold.inference.evaluate import evaluate, score_part
-from graphfold.inference.missed_coverage import missed_coverage
+from graphfold.inference.evaluate import calibrate, evaluate, missed_coverage, score_part
 from graphfold.inference.part_files import write_predictions, write_split
 from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model

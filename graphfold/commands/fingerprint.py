@@ -36,6 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes one embedding per record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.fingerprint import fingerprint_command
+        from graphfold.inference.embed import fingerprint_command
 
     return fingerprint_command(args)

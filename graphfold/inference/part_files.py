@@ -18,8 +18,7 @@ from graphfold.dag import Column, TypedDAG, select
 from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.files import whole_file
-from graphfold.inference.node_texts import node_texts
-from graphfold.inference.prediction import MOST_CLASSES
+from graphfold.inference.prediction import MOST_CLASSES, node_texts
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction

@@ -23,8 +23,7 @@ from graphfold.datasets.features.unknown_values import UnknownValues
 from graphfold.datasets.storage.fingerprint import content_hash
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file
-from graphfold.inference.explanation.drawings import Drawings
-from graphfold.inference.explanation.explain import Contributions, Explainer
+from graphfold.inference.explanation.explain import Contributions, Drawings, Explainer
 from graphfold.inference.inputs import (
     Input,
     find_input,
@@ -33,9 +32,8 @@ from graphfold.inference.inputs import (
     readable,
 )
 from graphfold.inference.output_folder import OutputFolder
-from graphfold.inference.prediction import Prediction, free_names
+from graphfold.inference.prediction import Prediction, check_format, free_names, write_back
 from graphfold.inference.predictor import Predictor, Unread, load
-from graphfold.inference.write_back import check_format, write_back
 from graphfold.progress import shown
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process

@@ -1,8 +1,12 @@
-"""Prediction: what a model says of one record, in the words of its targets."""
+"""Prediction: what a model says of one record, in the words of its targets and of its format.
+
+A node is named by its form, or by the forms of the words under it; trees are written back in
+brackets, sentences as CoNLL-U.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
@@ -11,7 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
-from graphfold.inference.node_texts import node_texts
+from graphfold.datasets.adapter import Adapter
+from graphfold.datasets.predicted_nodes import PredictedNodes
+from graphfold.errors import ConfigError
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
 
@@ -221,3 +227,86 @@ def _unwrap(by_target: Mapping[str, Any]) -> Any:
     if len(by_target) > 1:
         return dict(by_target)
     return next(iter(by_target.values()), None)
+
+
+#: Characters of the text of a phrase; longer text ends in an ellipsis.
+MOST_CHARACTERS = 200
+
+
+def node_words(dag: TypedDAG) -> list[str | None]:
+    """The form of every node that has one, in node order."""
+    words: list[str | None] = [None] * dag.num_nodes
+    for node_type in dag.schema.types:
+        space = f"type:{node_type.name}"
+        if (space, "form") in dag.dictionaries:
+            nodes = dag.nodes_of_type(node_type.name).tolist()
+            for node, word in zip(nodes, dag.strings(space, "form"), strict=True):
+                words[node] = word
+    return words
+
+
+def node_texts(dag: TypedDAG) -> list[str | None]:
+    """The text of every node: its form, or those of its inputs between blanks; None of no words.
+
+    A phrase of more than `MOST_CHARACTERS` is cut, so that long chains take linear time.
+    """
+    texts = node_words(dag)
+    if all(text is None for text in texts):
+        return texts
+    ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
+    for node in dag.depth.argsort(stable=True).tolist():
+        if texts[node] is None:
+            below = (texts[i] for i in index[ptr[node] : ptr[node + 1]] if i >= 0)
+            joined = " ".join(text for text in below if text)
+            texts[node] = _cut(joined) or None
+    return texts
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+
+
+def check_format(name: str, adapter: Adapter, head: Head) -> None:
+    """Raises ConfigError unless a model's predictions have a place in a text format.
+
+    Args:
+        name: the format, "brackets" or "conllu".
+        adapter: what reads the model's records.
+        head: what predicts.
+    """
+    if adapter.text_format != name:
+        read = adapter.text_format or f"what {type(adapter).__name__} reads"
+        raise ConfigError(
+            f"--format {name} gives back records that are {name}, but the run reads {read}."
+            + (f" Write --format {read}, or leave it out." if adapter.text_format else "")
+            + ("" if adapter.text_format else " Leave it out.")
+        )
+    strange = [target for target in head.targets if target not in adapter.written_targets]
+    if head.level == "graph" or strange:
+        raise ConfigError(
+            f"--format {name} has no place for {', '.join(strange or head.targets)} of each "
+            f"{head.level}. Leave it out: JSON lines hold every prediction."
+        )
+
+
+def write_back(
+    adapter: Adapter, head: Head, texts: Iterable[str], predictions: Iterable[Prediction]
+) -> Iterator[tuple[str, bool]]:
+    """Each record in its own format, and whether it has no prediction.
+
+    Args:
+        adapter: what reads the records.
+        head: what predicted.
+        texts: the records, as `Adapter.texts` gives them.
+        predictions: one for each.
+    """
+    for text, prediction in zip(texts, predictions, strict=True):
+        predicted = _nodes(prediction, head.targets)
+        yield adapter.write_back(text, predicted), bool(prediction.reason)
+
+
+def _nodes(prediction: Prediction, targets: tuple[str, ...]) -> PredictedNodes:
+    nodes = prediction.nodes or ()
+    told = [node["prediction"] for node in nodes]
+    values = {t: [v[t] if len(targets) > 1 else v for v in told] for t in targets}
+    return PredictedNodes(prediction.reason, [node["span"] for node in nodes], values)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
+from graphfold.batching.kernels.segment import segment_mean
 from graphfold.batching.scheduling.schedule_report import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
@@ -21,7 +22,6 @@ from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import RecordError
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
-from graphfold.inference.embedding import embedding_rows
 from graphfold.inference.frames import Frame, one_record, read_frame, read_list
 from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
@@ -365,3 +365,18 @@ def _parts(dag: TypedDAG) -> Iterator[TypedDAG]:
         return
     for part in torch.arange(dag.num_graphs).chunk(count):
         yield select(dag, part)
+
+
+def embedding_rows(model: Model, batch: Batch) -> Tensor:
+    """[num_graphs, width] the embedding of each graph of a batch.
+
+    It is the row of the readout. A model that reads out every node, or every output node, gives the
+    mean over the graph's output nodes: of a tree with one root, the root's row. The two vectors of
+    a pair stand side by side.
+    """
+    rows = model.rows(model.states(batch), batch).flatten(1)
+    if model.head.level == "graph":
+        return rows
+    if model.head.level == "node":
+        rows = rows.index_select(0, batch.dag.output_index)
+    return segment_mean(rows, batch.dag.output_ptr)

@@ -14,8 +14,7 @@ from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, RecordError
 from graphfold.inference.drawing.drawing import draw_graph, is_molecule
 from graphfold.inference.drawing.marks import shown
-from graphfold.inference.explanation.drawings import draw
-from graphfold.inference.explanation.explain import Explainer
+from graphfold.inference.explanation.explain import Explainer, draw
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import Head

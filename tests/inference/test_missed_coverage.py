@@ -9,7 +9,7 @@ import torch
 from training.tiny_runs import run, train
 
 from graphfold.dag import Column, NodeType, Schema
-from graphfold.inference.missed_coverage import coverage_chance, missed_coverage
+from graphfold.inference.evaluate import coverage_chance, missed_coverage
 from graphfold.layers import MultiLabelHead, RegressionHead
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.class_head import CalibratedClassHead

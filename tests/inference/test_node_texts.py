@@ -9,7 +9,7 @@ from graphfold.datasets.adapter import Adapter, read_records
 from graphfold.datasets.readers.brackets import BracketsAdapter
 from graphfold.datasets.readers.conllu import ConlluAdapter
 from graphfold.datasets.readers.listops import ListOpsAdapter
-from graphfold.inference.node_texts import MOST_CHARACTERS, node_texts
+from graphfold.inference.prediction import MOST_CHARACTERS, node_texts
 
 
 def read_one(adapter: Adapter, text: str) -> TypedDAG:

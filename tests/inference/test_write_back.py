@@ -15,7 +15,7 @@ from graphfold.datasets.readers.bracket_tree import BracketText, read_tree
 from graphfold.datasets.readers.conllu import ConlluAdapter
 from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.errors import ConfigError
-from graphfold.inference.write_back import check_format
+from graphfold.inference.prediction import check_format
 from graphfold.layers.heads.classification import ClassificationHead
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]

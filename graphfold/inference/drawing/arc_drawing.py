@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphfold.inference.drawing.drawn_graph import DrawnGraph
-from graphfold.inference.drawing.mark_drawing import HEIGHT, draw_mark, mark_width
-from graphfold.inference.drawing.marks import Mark
+from graphfold.inference.drawing.marks import HEIGHT, Mark, draw_mark, mark_width
 from graphfold.inference.drawing.svg import GREY, Box, cut, group, text, text_width
 
 #: Pixels beside a word, between levels of arcs, of all levels together, and of a line of text.

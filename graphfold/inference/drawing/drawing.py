@@ -14,8 +14,7 @@ from graphfold.inference.drawing.drawn_graph import DrawnGraph, drawn_graph, wit
 from graphfold.inference.drawing.marks import Mark, colours_of, node_marks, told_of_graph
 from graphfold.inference.drawing.svg import Box, document, stack
 from graphfold.inference.drawing.tree_drawing import draw_tree
-from graphfold.inference.node_texts import node_words
-from graphfold.inference.prediction import Prediction
+from graphfold.inference.prediction import Prediction, node_words
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames
 

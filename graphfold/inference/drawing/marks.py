@@ -1,4 +1,4 @@
-"""Marks: what a picture shows of the predictions for the nodes of one graph."""
+"""Marks: the predictions for the nodes of one graph as pills in the colours of their classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphfold.dag import TypedDAG
-from graphfold.inference.drawing.colours import UNKNOWN, class_colours
+from graphfold.inference.drawing.svg import (
+    INK,
+    UNKNOWN,
+    class_colours,
+    cut,
+    group,
+    ink_on,
+    pill,
+    text,
+    text_width,
+)
 from graphfold.inference.prediction import Prediction, plain_prediction
 from graphfold.layers import Head
 from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
@@ -99,3 +109,35 @@ def _mark(facts: Mapping[str, Any], colours: Mapping[str, str], wanted: str | No
     missed = wanted if probabilities and wanted != text else None  # a number is never quite right
     colour = colours.get(text, UNKNOWN)
     return Mark(text, colour, title, missed, colours.get(missed or "", UNKNOWN))
+
+
+#: Heights of a pill and of the small one with what was wanted, in pixels.
+HEIGHT, _SMALL = 20, 14
+
+
+def mark_width(mark: Mark) -> float:
+    """The width of a drawn prediction, with room on both sides if it is wrong."""
+    return _width(mark.text) + (2 * _small_width(mark) if mark.wanted is not None else 0)
+
+
+def draw_mark(x: float, y: float, mark: Mark) -> str:
+    """A prediction around the point (x, y); a wrong one has a frame, the right one beside it."""
+    width, elements = _width(mark.text), []
+    if mark.wanted is not None:
+        small = _small_width(mark)
+        centre = x + width / 2 + small / 2 - 4
+        elements.append(pill(centre, y - 6, small + 6, _SMALL, mark.wanted_colour))
+        ink = ink_on(mark.wanted_colour)
+        elements.append(text(centre + 3, y - 2.5, cut(mark.wanted), 10, ink))
+    frame = "" if mark.wanted is None else INK
+    elements.append(pill(x, y, width, HEIGHT, mark.colour, frame))
+    elements.append(text(x, y + 4.2, cut(mark.text), 12, ink_on(mark.colour)))
+    return group(elements, mark.title)
+
+
+def _width(label: str) -> float:
+    return max(HEIGHT, text_width(cut(label)) + 12)
+
+
+def _small_width(mark: Mark) -> float:
+    return max(_SMALL, text_width(cut(mark.wanted or ""), 10) + 8)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphfold.inference.drawing.drawn_graph import DrawnGraph
-from graphfold.inference.drawing.mark_drawing import HEIGHT, draw_mark, mark_width
-from graphfold.inference.drawing.marks import Mark
+from graphfold.inference.drawing.marks import HEIGHT, Mark, draw_mark, mark_width
 from graphfold.inference.drawing.svg import GREY, INK, LINE, Box, cut, group, text, text_width
 
 #: Pixels between rows, beside nodes, of a line of text, and of a node of which nothing is known.

@@ -22,9 +22,8 @@ from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.datasets.readers.pairs import PairsAdapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
-from graphfold.inference.drawing.colours import class_colours, ink_on
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
-from graphfold.inference.drawing.svg import text_width
+from graphfold.inference.drawing.svg import class_colours, ink_on, text_width
 from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.regression import RegressionHead

@@ -14,12 +14,14 @@ import graphfold
 from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
-from graphfold.inference.explanation.explain import METHODS, Explainer
-from graphfold.inference.explanation.explained import Explained, members_of
-from graphfold.inference.explanation.gradient import gradient_times_input
-from graphfold.inference.explanation.integrated import integrated_gradients
-from graphfold.inference.explanation.masking import mask_each
-from graphfold.inference.explanation.units import Units, find_units
+from graphfold.inference.explanation.explain import METHODS, Explained, Explainer, members_of
+from graphfold.inference.explanation.methods import (
+    Units,
+    find_units,
+    gradient_times_input,
+    integrated_gradients,
+    mask_each,
+)
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import GraphModel
 
@@ -115,7 +117,7 @@ def test_integrated_gradients_add_up(runs: dict[str, Path], name: str) -> None:
 def test_contributions_that_do_not_add_up_are_told(
     runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphfold.inference.explanation import integrated
+    from graphfold.inference.explanation import methods as integrated
 
     predictor, dag = load(runs, "dmpnn")
     explained, units = prepare(predictor, dag)
