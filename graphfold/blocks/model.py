@@ -22,7 +22,7 @@ from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
 from graphfold.layers.assembly import build
-from graphfold.layers.encoders.graph_inputs import GraphInputs
+from graphfold.layers.encoders.feature_encoder import GraphInputs
 from graphfold.layers.model import Lowering
 
 LEVELS = ("graph", "node", "output")

@@ -18,55 +18,72 @@ from graphfold.layers.heads.quantile import QuantileHead
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
-from graphfold.layers.molecules.attentive_fp import AttentiveFPCell, AttentiveFPFirstCell
-from graphfold.layers.molecules.dmpnn import DMPNNAtomCell, DMPNNBondCell
+from graphfold.layers.molecules.attention import (
+    AttentiveFPCell,
+    AttentiveFPFirstCell,
+    GATCell,
+    GATv2Cell,
+)
+from graphfold.layers.molecules.convolutions import GCNCell, GINCell, GINECell, PNACell
 from graphfold.layers.molecules.fingerprint import FingerprintCell
 from graphfold.layers.molecules.fragments import FragmentCell, ReadersCell
-from graphfold.layers.molecules.gat import GATCell, GATv2Cell
-from graphfold.layers.molecules.gcn import GCNCell
-from graphfold.layers.molecules.ggnn import GGNNCell
-from graphfold.layers.molecules.gin import GINCell, GINECell
-from graphfold.layers.molecules.mpnn import MPNNCell
-from graphfold.layers.molecules.pna import PNACell
-from graphfold.layers.molecules.weave import WeaveAtomCell, WeavePairCell
-from graphfold.layers.readouts.attentive import AttentiveReadout
-from graphfold.layers.readouts.bond import BondReadout
+from graphfold.layers.molecules.mpnn import (
+    DMPNNAtomCell,
+    DMPNNBondCell,
+    GGNNCell,
+    MPNNCell,
+    WeaveAtomCell,
+    WeavePairCell,
+)
 from graphfold.layers.readouts.pooling import (
     AttentionReadout,
+    AttentiveReadout,
     GatedReadout,
     MaxReadout,
     MeanReadout,
     ScaledSumReadout,
+    Set2SetReadout,
     SumReadout,
 )
 from graphfold.layers.readouts.readout import (
+    BondReadout,
     NodeReadout,
     OutputReadout,
     PairReadout,
     Readout,
     RootReadout,
+    TypeReadout,
 )
-from graphfold.layers.readouts.set2set import Set2SetReadout
-from graphfold.layers.readouts.type_readout import TypeReadout
 from graphfold.layers.trees.alignment import AlignmentCell
-from graphfold.layers.trees.attentive_tree_lstm import AttentiveTreeLSTMCell
-from graphfold.layers.trees.bag import BagCell
-from graphfold.layers.trees.deep_set import DeepSetCell
 from graphfold.layers.trees.inside_outside import InsideCell, LabelCell, OutsideCell
-from graphfold.layers.trees.leaf import LeafCell
-from graphfold.layers.trees.mv_rnn import MVLeafCell, MVRNNCell
-from graphfold.layers.trees.neighbours import NeighboursCell
-from graphfold.layers.trees.record import RecordBagCell, RecordLeafCell
-from graphfold.layers.trees.relation_tree_lstm import RelationTreeLSTMCell
-from graphfold.layers.trees.rntn import RNTNCell
+from graphfold.layers.trees.leaves_and_bags import (
+    BagCell,
+    DeepSetCell,
+    LeafCell,
+    NeighboursCell,
+    RecordBagCell,
+    RecordLeafCell,
+)
 from graphfold.layers.trees.tree_convolution import (
     TreeCodingCell,
     TreeConvolutionCell,
     TreePoolingCell,
 )
-from graphfold.layers.trees.tree_gru import TreeGRUCell
-from graphfold.layers.trees.tree_lstm import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
-from graphfold.layers.trees.tree_rnn import TreeFCCell, TreeRNNCell
+from graphfold.layers.trees.tree_lstm import (
+    AttentiveTreeLSTMCell,
+    ChildSumTreeLSTMCell,
+    LeafLSTMCell,
+    NaryTreeLSTMCell,
+    RelationTreeLSTMCell,
+)
+from graphfold.layers.trees.tree_rnn import (
+    MVLeafCell,
+    MVRNNCell,
+    RNTNCell,
+    TreeFCCell,
+    TreeGRUCell,
+    TreeRNNCell,
+)
 
 __all__ = [
     "AlignmentCell",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children
 from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.column_encoder import features, parts
 
 
 class FeatureCell(Cell):

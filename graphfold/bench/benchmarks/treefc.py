@@ -45,7 +45,7 @@ from graphfold.bench.variants import (
 )
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.layers import TreeFCCell
-from graphfold.layers.encoders.node_input import features
+from graphfold.layers.encoders.column_encoder import features
 
 NUM_LEAVES = 128
 SCHEMA = Schema((NodeType("leaf", 0), NodeType("node", 2)))

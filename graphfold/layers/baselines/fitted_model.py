@@ -12,7 +12,7 @@ from graphfold.batching import Batch, Network, Pass, States
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers.assembly import build
-from graphfold.layers.encoders.graph_inputs import GraphInputs
+from graphfold.layers.encoders.feature_encoder import GraphInputs
 from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.multi_label import MultiLabelHead

@@ -1,4 +1,7 @@
-"""ColumnEncoder: columns of codes and numbers become one vector per row."""
+"""ColumnEncoder: columns of codes and numbers become one vector per row.
+
+The input of a cell beside its children is one tensor, or several by name (`NodeInput`).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphfold.batching.cell import NodeInput
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import Column
 from graphfold.errors import ConfigError, ShapeError
+
+
+def features(x: NodeInput) -> Tensor:
+    """The features as they come from the encoder: one tensor.
+
+    Raises:
+        ShapeError: if they are several tensors by name.
+    """
+    if isinstance(x, Tensor):
+        return x
+    raise ShapeError(
+        f"the features are a mapping of {', '.join(x) or 'nothing'}, but this cell reads one "
+        "tensor. Concatenate them."
+    )
+
+
+def parts(x: NodeInput) -> Mapping[str, Tensor]:
+    """The tensors that `before` returned, by name; a single one has the name "x"."""
+    return {"x": x} if isinstance(x, Tensor) else x
+
 
 #: From so many rows on, those with equal codes are encoded once: on a CPU it pays to look for them.
 MANY_ROWS = 256

@@ -1,4 +1,4 @@
-"""The base of the convolutions: where rounds begin, and what follows a convolution."""
+"""Bases of the convolutions: where rounds begin, what follows a convolution, a gated state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphfold.batching.children import Children
 from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers.activation import Activation, get_activation
 from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.column_encoder import features, parts
 from graphfold.layers.feature_cell import drop_known
 from graphfold.layers.normalisation import normalise
 
@@ -155,3 +155,27 @@ class AfterConvolution(nn.Module):
         elif self.norm is not None:
             h = self.norm(h)
         return self.activation_(h)
+
+
+class RecurrentConvolution(Convolution):
+    """A convolution whose new state is GRU(message, old state), as of `torch.nn.GRUCell`.
+
+    The gates take the place of residual connections, normalisation and activation.
+
+    Args:
+        hidden_size: width of `h`, the field of a node, and of the message.
+        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
+
+    Raises:
+        ConfigError: if `dropout` is not a probability, or there is no such way of jumping.
+    """
+
+    def __init__(self, hidden_size: int, dropout: float, jumping: str | None) -> None:
+        super().__init__({"h": hidden_size}, dropout, jumping=jumping)
+        self.gru = nn.GRUCell(hidden_size, hidden_size)
+
+    def update(self, message: Tensor, x: NodeInput, children: Children) -> State:
+        """The fields of the nodes of a group after their messages."""
+        h: Tensor = self.gru(message, children.previous("h"))
+        return self.finish(h, x, children)

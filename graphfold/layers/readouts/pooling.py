@@ -1,4 +1,7 @@
-"""Poolings: one vector per graph from all its nodes, or from its output nodes."""
+"""Poolings: one vector per graph from all its nodes, or from its output nodes.
+
+Beside sums and means stand those that are learnt: gates, attention, Set2Set, and AttentiveFP's.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from graphfold.batching.kernels import segment
+from graphfold.batching.kernels.gather import parents
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers.dropout import Dropout
 from graphfold.layers.readouts.readout import Readout
 
 OVER = ("nodes", "outputs")
@@ -168,3 +174,122 @@ class GatedReadout(Pooling):
         with NativeLinear():
             gated = torch.sigmoid(self.gate(rows)) * torch.tanh(self.value(rows))
         return segment.segment_sum(gated, ptr)
+
+
+class Set2SetReadout(Pooling):
+    """Attends to the nodes of each graph by the state of an LSTM, several times.
+
+    Equations 3-7 of Vinyals et al. (2016), https://arxiv.org/abs/1511.06391, for each graph, with
+    q*₀ = 0; equal to PyTorch Geometric's `Set2Set`:
+
+        q_t = LSTM(q*_t-1)
+        a_v = softmax_v(h_v · q_t)    r_t = Σ_v a_v h_v    q*_t = q_t ‖ r_t
+
+    Args:
+        input_size: width of the field.
+        field: the field to read.
+        over: "nodes", every node that has the field, or "outputs", the output nodes.
+        steps: how often the LSTM runs.
+
+    Shape:
+        returns: [num_graphs, 2 * input_size]; zeros for a graph without such nodes
+
+    Raises:
+        ConfigError: if there is not a step.
+    """
+
+    def __init__(
+        self, input_size: int, field: str = "h", over: str = "nodes", steps: int = 3
+    ) -> None:
+        super().__init__(input_size, field, over)
+        require_steps(self, steps)
+        self.output_size, self.steps = 2 * input_size, steps
+        self.lstm = nn.LSTMCell(2 * input_size, input_size)
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        parent = parents(ptr, len(rows))
+        both = rows.new_zeros(len(ptr) - 1, self.output_size)
+        h = c = both[:, : rows.shape[1]]
+        for _ in range(self.steps):
+            h, c = self.lstm(both, (h, c))
+            score = (rows * segment.expand(h, ptr, parent)).sum(1, keepdim=True)
+            weight = segment.segment_softmax(score, ptr, parent)
+            both = torch.cat([h, segment.segment_sum(weight * rows, ptr, parent)], 1)
+        return both * is_full(both, ptr)
+
+
+def require_steps(readout: nn.Module, steps: int) -> None:
+    """Raises ConfigError unless there is at least one step."""
+    if steps < 1:
+        raise ConfigError(
+            f"{type(readout).__name__} has {steps} steps. Set steps to at least 1, or take another "
+            "readout."
+        )
+
+
+def is_full(rows: Tensor, ptr: Tensor) -> Tensor:
+    """[num_graphs, 1] 1 for graphs with nodes and 0 for others, like `rows`."""
+    return (ptr.diff() > 0).to(rows.dtype).unsqueeze(1)
+
+
+#: The slope of leaky ReLU below zero.
+SLOPE = 0.01
+
+
+class AttentiveReadout(Pooling):
+    """Attends to the nodes of each graph by the state of a gated recurrent unit, several times.
+
+    Xiong et al. (2020), https://doi.org/10.1021/acs.jmedchem.9b00959, the molecule as a node that
+    is joined with all atoms, in the form of PyTorch Geometric's `AttentiveFP`:
+
+        g_0 = relu(Σ_v h_v)
+        c_t = elu(Σ_v softmax_v(leaky_relu(a · W g_t-1 + b · W h_v)) W h_v + bias)
+        g_t = relu(GRU(c_t, g_t-1))
+
+    Difference from the paper: attention is not dropped out, only the context c is.
+
+    Args:
+        input_size: width of the field.
+        field: the field to read.
+        over: "nodes", every node that has the field, or "outputs", the output nodes.
+        steps: how often the unit runs.
+        dropout: probability of dropping an entry of a context.
+
+    Shape:
+        returns: [num_graphs, input_size]; zeros for a graph without such nodes
+
+    Raises:
+        ConfigError: if there is not a step, or `dropout` is not a probability.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        field: str = "h",
+        over: str = "nodes",
+        steps: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(input_size, field, over)
+        require_steps(self, steps)
+        self.steps = steps
+        self.linear = nn.Linear(input_size, input_size, bias=False)
+        self.of_graph = nn.Linear(input_size, 1, bias=False)
+        self.of_node = nn.Linear(input_size, 1, bias=False)
+        self.bias = nn.Parameter(torch.zeros(input_size))
+        self.gru = nn.GRUCell(input_size, input_size)
+        self.dropout = Dropout(dropout)
+
+    def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        parent = parents(ptr, len(rows))
+        state = torch.relu(segment.segment_sum(rows, ptr, parent))
+        values = self.linear(rows)
+        of_node = self.of_node(values)
+        for _ in range(self.steps):
+            of_graph = self.of_graph(self.linear(state))
+            score = functional.leaky_relu(of_node + segment.expand(of_graph, ptr, parent), SLOPE)
+            weight = segment.segment_softmax(score, ptr, parent)
+            total = segment.segment_sum(weight * values, ptr, parent)
+            context = self.dropout(functional.elu(total + self.bias))
+            state = torch.relu(self.gru(context, state))
+        return state * is_full(state, ptr)

@@ -1,17 +1,22 @@
-"""Readouts: which rows of the node states a head gets, and what they stand for."""
+"""Readouts: which rows of the node states a head gets, and what they stand for.
+
+Rows are those of nodes, outputs, roots, pairs of roots, bonds, or graphs of several node types.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from graphfold.batching.kernels import segment
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
-from graphfold.errors import ShapeError
+from graphfold.errors import ConfigError, ShapeError, did_you_mean
 
 
 class Readout(nn.Module, ABC):
@@ -141,3 +146,94 @@ def _require_outputs(readout: Readout, dag: TypedDAG, number: int) -> None:
             f"{type(readout).__name__} reads {number} of each graph. Use OutputReadout, or a sum "
             "or mean over the outputs."
         )
+
+
+class BondReadout(Readout):
+    """The sum and the difference of the two inputs of every output node, in either order the same.
+
+        row = [h_u + h_v, |h_u - h_v|]
+
+    The output nodes are bonds with targets, see `data.bond_target_columns`; u and v are their
+    atoms.
+
+    Shape:
+        returns: [num_outputs, 2 * input_size], in the order of the graphs and of their outputs
+
+    Raises:
+        ShapeError: if an output node has another number of inputs than two.
+    """
+
+    level = "output"
+
+    def __init__(self, input_size: int, field: str = "h") -> None:
+        super().__init__(input_size, field)
+        self.output_size = 2 * input_size
+
+    def forward(self, states: States, dag: TypedDAG) -> Tensor:
+        """All bonds of all graphs."""
+        first, last = dag.input_ptr[dag.output_index], dag.input_ptr[dag.output_index + 1]
+        if bool((last - first != 2).any()):
+            raise ShapeError(
+                "BondReadout reads output nodes with two inputs, but the data has others. Set "
+                "data.bond_target_columns, or use another readout."
+            )
+        one = self.read(states, dag, dag.input_index[first])
+        other = self.read(states, dag, dag.input_index[first + 1])
+        return torch.cat([one + other, (one - other).abs()], dim=1)
+
+
+#: Name -> [num_graphs, width] from rows, of which ptr[i] .. ptr[i+1] are those of graph i.
+REDUCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": segment.segment_sum,
+    "mean": segment.segment_mean,
+    "max": segment.segment_max,
+}
+
+
+class TypeReadout(Readout):
+    """Sums, means or maxima over the nodes of each type, side by side; zeros where there are none.
+
+    For graphs that mix levels, such as atoms, fragments and molecules.
+
+    Args:
+        input_size: width of the field.
+        types: type name -> names of `REDUCTIONS`; the order is that of the parts of a row.
+        field: the field to read.
+
+    Shape:
+        returns: [num_graphs, number of reductions * input_size]
+
+    Raises:
+        ConfigError: if there is no such reduction, or none at all.
+        SchemaError: if the graphs have no such type.
+        ShapeError: if the type of a node lacks the field.
+    """
+
+    level = "graph"
+
+    def __init__(
+        self, input_size: int, types: Mapping[str, Sequence[str]], field: str = "h"
+    ) -> None:
+        super().__init__(input_size, field)
+        self.types = {name: tuple(reductions) for name, reductions in types.items()}
+        names = [name for reductions in self.types.values() for name in reductions]
+        for name in names:
+            if name not in REDUCTIONS:
+                raise ConfigError(
+                    f"TypeReadout has no reduction '{name}'.{did_you_mean(name, REDUCTIONS)} "
+                    f"Use {', '.join(REDUCTIONS)}."
+                )
+        if not names:
+            raise ConfigError("TypeReadout reads nothing. Name a type and its reductions.")
+        self.output_size = len(names) * input_size
+
+    def forward(self, states: States, dag: TypedDAG) -> Tensor:
+        """One row per graph."""
+        found = []
+        for name, reductions in self.types.items():
+            nodes = torch.nonzero(dag.op_type == dag.schema.type_index(name)).view(-1)
+            graph = dag.batch.index_select(0, nodes)
+            ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
+            rows = self.read(states, dag, nodes)
+            found += [REDUCTIONS[reduction](rows, ptr) for reduction in reductions]
+        return torch.cat(found, dim=1)

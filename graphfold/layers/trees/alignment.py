@@ -11,7 +11,7 @@ from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.errors import ConfigError
 from graphfold.layers.dropout import StateDropout
-from graphfold.layers.encoders.node_input import features, parts
+from graphfold.layers.encoders.column_encoder import features, parts
 from graphfold.layers.feature_cell import drop_known
 
 

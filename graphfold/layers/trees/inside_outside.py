@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
-from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.encoders.column_encoder import ColumnEncoder, parts
 from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 from graphfold.layers.trees.tree_lstm import SumTreeLSTMCell
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.encoders.node_input import parts
+from graphfold.layers.encoders.column_encoder import parts
 from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
 
 

@@ -14,7 +14,7 @@ from strategies import dags
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 from graphfold.layers import PairReadout, RelatednessHead
-from graphfold.layers.encoders.graph_inputs import GraphInputs
+from graphfold.layers.encoders.feature_encoder import GraphInputs
 
 INPUTS = (Column("heat"), Column("counts", "uint8", (3,)))
 WITH_INPUTS = replace(MOLECULES, graph_features=(*MOLECULES.graph_features, *INPUTS))

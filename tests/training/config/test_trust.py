@@ -55,7 +55,7 @@ def test_a_checkpoint_may_not_name(target: Any) -> None:
     "target",
     [
         "graphfold.layers.GCNCell",
-        "graphfold.layers.molecules.gcn.GCNCell",
+        "graphfold.layers.molecules.convolutions.GCNCell",
         "graphfold.batching.Rounds",
         "graphfold.blocks.BlockModel",
         "graphfold.blocks.models.tree_lstm",
