@@ -36,7 +36,6 @@ from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.reports.report import write_report
 from graphfold.training.config.check_config import check_config, check_whole
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import Composed, compose
@@ -509,6 +508,8 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     """
     if not is_first():
         return {}
+    from graphfold.reports.report import write_report  # matplotlib takes a third of the start
+
     with deterministic_algorithms(Checkpoint.load(folder.best).config["deterministic"]):
         note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
         if note is not None:

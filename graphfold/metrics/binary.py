@@ -13,18 +13,27 @@ from graphfold.metrics.confusion import confusion_matrix, matthews_correlation, 
 @metric(task="binary")
 def roc_auc(probability: Tensor, target: Tensor) -> Tensor | None:
     """Area under the ROC curve."""
-    # Here, for torchmetrics takes longer to load than torch, and prediction has no use for it.
-    from torchmetrics.functional.classification import binary_auroc
-
-    return binary_auroc(probability, target) if 0 < int(target.sum()) < len(target) else None
+    positives = int(target.sum())
+    negatives = len(target) - positives
+    if not positives or not negatives:
+        return None
+    _, place, counts = torch.unique(probability, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum(0) - (counts - 1) / 2.0)[place].double()  # of equal ones their mean
+    above: Tensor = ranks[target.bool()].sum() - positives * (positives + 1) / 2  # Mann-Whitney's U
+    return above / (positives * negatives)
 
 
 @metric(task="binary")
 def pr_auc(probability: Tensor, target: Tensor) -> Tensor | None:
     """Area under the precision-recall curve, as average precision."""
-    from torchmetrics.functional.classification import binary_average_precision
-
-    return binary_average_precision(probability, target) if bool(target.any()) else None
+    if not bool(target.any()):
+        return None
+    _, place, counts = torch.unique(probability, return_inverse=True, return_counts=True)
+    hits = torch.zeros(len(counts), dtype=torch.float64)
+    hits = hits.index_add(0, place, target.double()).flip(0)  # at each threshold, from high to low
+    precision: Tensor = hits.cumsum(0) / counts.flip(0).cumsum(0)
+    area: Tensor = (hits * precision).sum() / hits.sum()
+    return area
 
 
 @metric(task="binary")

@@ -348,7 +348,7 @@ def _(lab, option):
 def _(lab, tmp_path):
     words = [*lab.base("molecules"), "optimizer.lr=0.1,0.2", f"hydra.sweep.dir={tmp_path}"]
     assert "Add -m" in refused(lab, "train", *words) or "multirun" in refused(lab, "train", *words)
-    with mock.patch("graphfold.recipe.write_report"):
+    with mock.patch("graphfold.reports.report.write_report"):
         ok(lab, "train", "--multirun", *words)
     configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
     assert sorted(config["optimizer"]["lr"] for config in configs) == [0.1, 0.2]
@@ -359,7 +359,7 @@ def _(lab, tmp_path):
 )
 def _(lab, tmp_path):
     words = [*lab.base("molecules"), "data.split=kfold", "data.num_folds=3"]
-    with mock.patch("graphfold.recipe.write_report"):
+    with mock.patch("graphfold.reports.report.write_report"):
         ok(lab, "train", "--all-folds", *words, f"hydra.sweep.dir={tmp_path}")
     configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
     assert sorted(config["data"]["fold"] for config in configs) == [0, 1, 2]

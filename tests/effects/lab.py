@@ -162,7 +162,7 @@ class Lab:
         folder.mkdir()
         words = [f"hydra.run.dir={folder}", *overrides]
         # No row looks at the pictures of a report, which take as long as the training.
-        with mock.patch("graphfold.recipe.write_report"):
+        with mock.patch("graphfold.reports.report.write_report"):
             code, printed, errors = self.command("train", *words)
         assert code == 0, errors
         return Run(folder, printed)
