@@ -23,7 +23,7 @@ HOMES = {
     "hydra": ("training", "studies"),
     "omegaconf": ("training", "studies"),
     "torch_scatter": ("batching",),
-    "transformers": ("datasets/words/encoder_folder.py",),
+    "transformers": ("datasets/words/contextual.py",),
     "torch_geometric": ("dag/exchange.py", "bench"),
 }
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, DataError

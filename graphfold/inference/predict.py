@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TextIO, TypeAlias
 import torch
 
 from graphfold.continued import Part, continued
-from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.storage.fingerprint import content_hash
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, is_stream, open_stream, whole_file

@@ -16,8 +16,8 @@ from graphfold.batching.kernels.segment import segment_mean
 from graphfold.batching.scheduling.schedule_report import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
-from graphfold.datasets.features.unknown_values import UnknownValues
-from graphfold.datasets.parsing.parser import make_parser, parse_file
+from graphfold.datasets.features.feature_spec import UnknownValues
+from graphfold.datasets.parsers import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import RecordError

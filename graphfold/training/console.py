@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import nlargest
 
-from graphfold.datasets.features.input_scaler import missing_inputs
+from graphfold.datasets.features.scalers import missing_inputs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import LeftOut, count_of
 from graphfold.layers.heads.head import Head

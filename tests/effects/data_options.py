@@ -21,8 +21,8 @@ from graphfold.batching import POLICIES, Up
 from graphfold.batching.batch import plan_batch
 from graphfold.dag.compare import difference
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.splits.groups import scaffold_groups
 from graphfold.datasets.splits.split_records import SPLITS
+from graphfold.datasets.splits.split_ways import scaffold_groups
 from graphfold.errors import ConfigError, DataError, RecordError
 
 ROWS = row = Rows()

@@ -197,6 +197,6 @@ def test_sst_features_predicts_with_the_encoder_and_only_with_it(
 def test_without_transformers_the_error_says_what_to_install(
     corpora: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("graphfold.datasets.words.encoder_folder.find_spec", lambda _: None)
+    monkeypatch.setattr("graphfold.datasets.words.contextual.find_spec", lambda _: None)
     assert run("train", "data=sst", "data.encoder=bert", f"data.root={corpora}") == 2
     assert "pip install 'graphfold[text]'" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from graphfold.datasets.splits.split_records import Records, find_split, split_r
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
-from graphfold.datasets.words.word_vectors import WordVectors
+from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.options import option_faults
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from graphfold.batching import POLICIES
 from graphfold.datasets.splits.split_records import SplitSettings
-from graphfold.datasets.words.encoder_folder import require_transformers
+from graphfold.datasets.words.contextual import require_transformers
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.options import option_faults
 
@@ -88,7 +88,7 @@ class WordSettings:
 
     Args:
         vectors: a file of word vectors, which the embeddings of words begin with; see
-            `graphfold.datasets.words.vector_file`.
+            `graphfold.datasets.words.vectors`.
         characters: whether the beginning, the end and the shape of a word are features of it.
         encoder: a folder with an encoder of Hugging Face, whose hidden states are features.
         encoder_layers: which of them: 0 is the embeddings, -1 the last one.

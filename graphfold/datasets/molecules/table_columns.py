@@ -15,11 +15,13 @@ from typing import Any, Literal, NamedTuple
 
 from graphfold.dag import Column
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.files.given_part import PART, read_part
-from graphfold.datasets.files.table_input import TableInput
-from graphfold.datasets.files.table_target import MISSING_CELLS, TableTarget
-from graphfold.datasets.files.table_weight import TableWeight
-from graphfold.datasets.files.tables import Table
+from graphfold.datasets.files.table_columns import (
+    MISSING_CELLS,
+    TableInput,
+    TableTarget,
+    TableWeight,
+)
+from graphfold.datasets.files.tables import PART, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
 
 

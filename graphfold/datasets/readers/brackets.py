@@ -19,12 +19,14 @@ from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, Type
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.files import record_limit
 from graphfold.datasets.files.record_limit import RecordLimit
-from graphfold.datasets.files.table_target import MOST_CLASSES
+from graphfold.datasets.files.table_columns import MOST_CLASSES
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines, text_lines
-from graphfold.datasets.parsing.nltk_tree import is_nltk_tree, nltk_to_brackets
-from graphfold.datasets.parsing.spacy_sentence import is_spacy, one_sentence
-from graphfold.datasets.parsing.stanza_sentence import (
+from graphfold.datasets.parsed_sentences import (
+    is_nltk_tree,
+    is_spacy,
     is_stanza,
+    nltk_to_brackets,
+    one_sentence,
     one_stanza_sentence,
     stanza_to_brackets,
 )

@@ -22,10 +22,12 @@ from graphfold.datasets.files.text_files import (
     scan_lines,
     text_lines,
 )
-from graphfold.datasets.parsing.spacy_sentence import is_spacy, one_sentence, spacy_to_conllu
-from graphfold.datasets.parsing.stanza_sentence import (
+from graphfold.datasets.parsed_sentences import (
+    is_spacy,
     is_stanza,
+    one_sentence,
     one_stanza_sentence,
+    spacy_to_conllu,
     stanza_to_conllu,
 )
 from graphfold.datasets.predicted_nodes import PredictedNodes

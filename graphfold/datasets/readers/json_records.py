@@ -12,13 +12,13 @@ import yaml
 
 from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.files.text_files import at_least_one
-from graphfold.datasets.positive_class import (
+from graphfold.datasets.files.table_columns import (
     Positive,
     class_name,
     positive_last,
     refuse_unknown_targets,
 )
+from graphfold.datasets.files.text_files import at_least_one
 from graphfold.datasets.readers.json_documents import (
     ABSENT,
     JsonPath,

@@ -13,9 +13,15 @@ from rdkit import Chem
 
 from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
 from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record
-from graphfold.datasets.files.table_input import TableInput
-from graphfold.datasets.files.table_target import TableTarget
-from graphfold.datasets.files.table_weight import TableWeight
+from graphfold.datasets.files.table_columns import (
+    Positive,
+    TableInput,
+    TableTarget,
+    TableWeight,
+    positive_last,
+    positive_of,
+    refuse_unknown_targets,
+)
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.features.registry import find_features
@@ -28,12 +34,6 @@ from graphfold.datasets.molecules.table_columns import (
     MoleculeColumns,
     MoleculeRow,
     open_targets,
-)
-from graphfold.datasets.positive_class import (
-    Positive,
-    positive_last,
-    positive_of,
-    refuse_unknown_targets,
 )
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean, shortened
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphfold.datasets.splits.groups import Keys, members
 from graphfold.datasets.splits.split import Split
+from graphfold.datasets.splits.split_ways import Keys, members
 from graphfold.errors import ConfigError, DataError
 
 #: Of the records outside of the test fold: that of the usual fractions, 0.8, 0.1 and 0.1.

@@ -11,23 +11,21 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
-from graphfold.datasets.files.given_part import PART
+from graphfold.datasets.files.tables import PART
 from graphfold.datasets.import_path import import_path
 from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
-from graphfold.datasets.splits.groups import (
-    NONE,
-    butina_groups,
-    check_groups,
-    group_keys,
-    scaffold_groups,
-)
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
+    NONE,
+    butina_groups,
     butina_split,
     check_fractions,
+    check_groups,
     given_split,
+    group_keys,
     random_split,
     scaffold_balanced_split,
+    scaffold_groups,
     scaffold_split,
     stratified_split,
 )
@@ -50,7 +48,7 @@ class SplitSettings:
             0 to num_repeats * num_folds - 1.
         num_repeats: how often repeated_kfold divides the records anew.
         groups: the records that stay together in random, kfold and repeated_kfold: "none", or a
-            name in `graphfold.datasets.splits.groups`.
+            name in `graphfold.datasets.splits.split_ways`.
         stratify_by: the target or feature whose values are the labels of stratified; by default the
             only target of integers.
     """

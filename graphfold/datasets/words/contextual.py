@@ -1,4 +1,8 @@
-"""ContextualEncoder: features of words from an encoder of Hugging Face on disk, over sentences."""
+"""ContextualEncoder: features of words from an encoder of Hugging Face on disk, over sentences.
+
+From top to bottom: the folder of an encoder (fingerprint, model, tokenizer), the sentences of the
+trees, their words as the encoder cuts them, and its states of them.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,267 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.storage.cache import storing
-from graphfold.datasets.words.encoder_folder import (
-    folder_hash,
-    load_encoder,
-    longest_text,
-    require_transformers,
-)
-from graphfold.datasets.words.pieces import Pieces, Window, windows
-from graphfold.datasets.words.sentences import sentences
+from graphfold.datasets.storage.fingerprint import file_hash
+from graphfold.datasets.words.vectors import unescaped
 from graphfold.errors import ConfigError, DataError
+
+#: The files of a folder that decide what its encoder computes.
+FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
+
+
+def require_transformers() -> None:
+    """Raises ConfigError if transformers is not installed; it is not imported yet."""
+    if find_spec("transformers") is None:
+        raise ConfigError(
+            "data.encoder needs the library transformers. Install it with "
+            "pip install 'graphfold[text]', or leave data.encoder out."
+        )
+
+
+def folder_hash(folder: Path) -> str:
+    """The hash of the files that decide what an encoder computes.
+
+    Raises:
+        DataError: if it is no such folder.
+    """
+    if not (folder / "config.json").is_file():
+        fault = "has no config.json" if folder.is_dir() else "no such folder"
+        raise DataError(
+            f"{folder}: {fault}. An encoder of Hugging Face is read from a folder as "
+            "save_pretrained writes it. Set data.encoder.",
+            path=str(folder),
+        )
+    files = sorted({file for pattern in FILES for file in folder.glob(pattern)})
+    lines = [f"{file.name} {file_hash(file)}" for file in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def load_encoder(folder: Path) -> tuple[Any, Any]:
+    """The model in single precision, on the GPU if there is one, and its tokenizer.
+
+    Nothing is downloaded, and no code in the folder is run. Of a model with encoder and decoder it
+    is the encoder.
+
+    Raises:
+        DataError: if they cannot be loaded, or weights are missing.
+    """
+    with _quiet():
+        return _load(folder)
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoTokenizer
+
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        # The blank before a word belongs to its pieces in some vocabularies.
+        tokenizer = AutoTokenizer.from_pretrained(folder, add_prefix_space=True, **local)
+        model, info = AutoModel.from_pretrained(folder, output_loading_info=True, **local)
+    except Exception as error:  # of a damaged folder any part may fail in any way
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise DataError(
+            f"{folder}: transformers cannot load an encoder and its tokenizer from it ({reason}). "
+            "Give a folder that save_pretrained wrote.",
+            path=str(folder),
+        ) from error
+    # The pooler stands above the hidden states: nothing is taken from it.
+    missing = sorted(name for name in info["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise DataError(
+            f"{folder}: weights of its encoder are missing, such as {missing[0]}. Give a folder "
+            "with all of them.",
+            path=str(folder),
+        )
+    if getattr(model.config, "is_encoder_decoder", False):
+        model = model.get_encoder()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.float().to(device).eval(), tokenizer
+
+
+def longest_text(model: Any, tokenizer: Any) -> int:
+    """The most pieces that an encoder can read at once, special ones among them."""
+    limits = [int(getattr(tokenizer, "model_max_length", None) or 1 << 30)]
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if isinstance(positions, int) and positions > 0:
+        limits.append(positions)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            # Where padding has a position of its own, the first piece comes after it (RoBERTa).
+            used = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - used)
+    return min(limits)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lets transformers load without its bars and remarks, and leaves them as they were."""
+    from transformers.utils import logging
+
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bars:
+            logging.enable_progress_bar()
+
+
+Ints = npt.NDArray[np.int64]
+
+
+def sentences(dag: TypedDAG, type_name: str) -> list[Ints]:
+    """The words of each sentence, as positions among the nodes of their type.
+
+    A sentence is a tree: what is below a node that no other reads. So a pair of sentences in one
+    graph is two, and no word reads those of another sentence.
+
+    Args:
+        dag: graphs of trees.
+        type_name: the type of the words.
+    """
+    words = dag.nodes_of_type(type_name).numpy()
+    if not len(words):
+        return []
+    root = _roots(dag)[words]
+    order = np.argsort(root, kind="stable")
+    bounds = np.flatnonzero(np.diff(root[order])) + 1
+    return np.split(order, bounds)
+
+
+def _roots(dag: TypedDAG) -> Ints:
+    """[num_nodes] the root of the tree that each node is in; the way up doubles in each round."""
+    above: Ints = np.arange(dag.num_nodes)
+    reader = np.repeat(above, dag.input_ptr.diff().numpy())
+    child = dag.input_index.numpy()
+    above = above.copy()
+    above[child[child >= 0]] = reader[child >= 0]
+    while not np.array_equal(further := above[above], above):
+        above = further
+    return above
+
+
+class Window(NamedTuple):
+    """A stretch of the pieces of a sentence that an encoder reads at once.
+
+    Args:
+        ids: the pieces.
+        owner: the row of the word that each piece counts for; -1 for none.
+        start: the first of those that are taken from it; others are context.
+        stop: the one after the last.
+    """
+
+    ids: list[int]
+    owner: list[int]
+    start: int
+    stop: int
+
+
+class Pieces:
+    """Cuts words into the pieces of a tokenizer, each word once.
+
+    A word that is missing is the tokenizer's mask, if it has one. A word that the tokenizer leaves
+    nothing of, such as a zero-width blank, is its unknown piece.
+
+    Args:
+        tokenizer: of Hugging Face.
+        folder: where it is from, for messages.
+
+    Attributes:
+        before, after: the pieces that the encoder expects around a sentence.
+        empty: the words that nothing was left of.
+    """
+
+    def __init__(self, tokenizer: Any, folder: str) -> None:
+        self.tokenizer = tokenizer
+        self.folder = folder
+        self.known: dict[str | None, list[int]] = {}
+        self.empty: set[str] = set()
+        self.before, self.after = self._surroundings()
+
+    def of(self, words: Sequence[str | None]) -> list[list[int]]:
+        """The pieces of each word; at least one."""
+        new = [word for word in dict.fromkeys(words) if word not in self.known]
+        written = [word for word in new if word is not None]
+        cut = self._cut([unescaped(word) for word in written]) if written else []
+        for word, ids in zip(written, cut, strict=True):
+            if not ids:
+                self.empty.add(word)
+            self.known[word] = ids or [self._spare("unk_token_id", "a word without a piece")]
+        if None in new:
+            self.known[None] = [self._spare("mask_token_id", "a missing word")]
+        return [self.known[word] for word in words]
+
+    def _cut(self, words: Sequence[str], special: bool = False) -> list[list[int]]:
+        """The pieces of words, each in a text of its own."""
+        # A text of one word that is split already: it is then cut as it would be inside of a text.
+        texts = [[word] for word in words]
+        cut = self.tokenizer(texts, is_split_into_words=True, add_special_tokens=special)
+        return [list(map(int, ids)) for ids in cut["input_ids"]]
+
+    def _surroundings(self) -> tuple[list[int], list[int]]:
+        """The special pieces before and after a text, seen around one of a word."""
+        (bare,), (whole,) = self._cut(["a"]), self._cut(["a"], special=True)
+        for start in range(len(whole) - len(bare) + 1):
+            if bare and whole[start : start + len(bare)] == bare:
+                return whole[:start], whole[start + len(bare) :]
+        return [], []
+
+    def _spare(self, name: str, what: str) -> int:
+        for item in (name, "unk_token_id"):
+            if (number := getattr(self.tokenizer, item, None)) is not None:
+                return int(number)
+        raise DataError(
+            f"{self.folder}: its tokenizer has neither an unknown piece nor a mask for {what}. "
+            "Correct the data, or give another encoder."
+        )
+
+
+def windows(
+    ids: Sequence[Sequence[int]], rows: Sequence[int], length: int, only_first: bool = False
+) -> Iterator[Window]:
+    """The windows of a sentence: one if it is short enough, else overlapping ones.
+
+    Neighbours share half of their pieces; each piece is taken from the window in whose middle it
+    is, so that it has at least a quarter of a window around it on both sides.
+
+    Args:
+        ids: the pieces of each word.
+        rows: the row of each word.
+        length: the most pieces of a window.
+        only_first: whether a word's first piece alone counts for it.
+    """
+    pieces = [piece for word in ids for piece in word]
+    owner = [
+        -1 if only_first and place else row
+        for row, word in zip(rows, ids, strict=True)
+        for place in range(len(word))
+    ]
+    total, step = len(pieces), max(length // 2, 1)
+    starts = [0] if total <= length else [*range(0, total - length, step), total - length]
+    taken = 0
+    for number, start in enumerate(starts):
+        stop = start + length
+        is_last = number == len(starts) - 1
+        # Up to the middle of what this window shares with the next one.
+        end = total if is_last else (starts[number + 1] + stop + 1) // 2
+        yield Window(pieces[start:stop], owner[start:stop], taken - start, end - start)
+        taken = end
+
 
 #: Pieces that are encoded at once, padding among them.
 BATCH_PIECES = 8192

@@ -10,8 +10,8 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.features.vocabulary import count_words
 from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
+from graphfold.datasets.words.vectors import WordVectors, read_vectors
 from graphfold.datasets.words.word_features import Context, WordFeatures
-from graphfold.datasets.words.word_vectors import WordVectors, read_vectors
 
 if TYPE_CHECKING:
     from graphfold.datasets.loading.settings import WordSettings

@@ -1,8 +1,13 @@
-"""WordFeatures: the columns that words get beside their ids."""
+"""WordFeatures: the columns that words get beside their ids.
+
+One are the characters of a word: its beginning, its end and its shape, as codes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +17,63 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.dag.schema import MISSING, Column
-from graphfold.datasets.words import affixes
 from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
 from graphfold.errors import count_of
+
+#: Beginnings and ends of 1 to so many characters.
+LONGEST = 4
+
+#: The codes of each beginning, each end, and the shape.
+BUCKETS = 2048
+
+#: The name of the column, and how many codes a word has.
+NAME, NUM_CODES = "characters", 2 * LONGEST + 1
+
+
+def column() -> Column:
+    """The column that holds the codes."""
+    return Column(NAME, "int64", (NUM_CODES,), size=BUCKETS)
+
+
+def character_codes(words: Sequence[str]) -> Tensor:
+    """[num_words, NUM_CODES] what each word is spelt like.
+
+    The features of Ratnaparkhi (1996), https://aclanthology.org/W96-0213: the first 1 to 4
+    characters in lower case, the last 1 to 4, and the shape (`Xx-d` for `Covid-19`), which tells
+    capitals, digits and hyphens. Each is hashed to one of `BUCKETS` codes, as in Weinberger et al.
+    (2009), https://arxiv.org/abs/0902.2206, so that new words have known parts. A
+    beginning or end that is longer than the word is missing.
+    """
+    codes = [_codes(word) for word in words]
+    return torch.tensor(codes, dtype=torch.int64).view(-1, NUM_CODES)
+
+
+def _codes(word: str) -> list[int]:
+    lower = word.lower()
+    lengths = range(1, LONGEST + 1)
+    parts = [lower[:length] if length <= len(lower) else None for length in lengths]
+    parts += [lower[-length:] if length <= len(lower) else None for length in lengths]
+    hashed = [MISSING if part is None else _hash(part) for part in parts]
+    return [*hashed, _hash(shape(word))]
+
+
+def shape(word: str) -> str:
+    """The word with X, x and d for capitals, other letters and digits; a run of one is one."""
+    kinds = "".join(map(_kind, word))
+    return re.sub(r"(.)\1+", r"\1", kinds, flags=re.DOTALL)
+
+
+def _kind(character: str) -> str:
+    if character.isupper() or character.istitle():
+        return "X"
+    if character.isalpha():
+        return "x"
+    return "d" if character.isdigit() else character
+
+
+def _hash(part: str) -> int:
+    return zlib.crc32(part.encode("utf-8", "surrogatepass")) % BUCKETS
+
 
 #: The name of the column with features of a word in its sentence.
 CONTEXT = "context"
@@ -58,7 +117,7 @@ class WordFeatures:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns that are added."""
-        found = [affixes.column()] if self.has_characters else []
+        found = [column()] if self.has_characters else []
         if self.context is not None:
             found.append(Column(CONTEXT, "float32", (self.context.size,)))
         return tuple(found)
@@ -73,9 +132,9 @@ class WordFeatures:
         found: dict[str, Tensor] = {}
         if self.has_characters:
             space = f"type:{self.type_name}"
-            codes = affixes.character_codes(dag.dictionaries[space, self.column])
+            codes = character_codes(dag.dictionaries[space, self.column])
             missing = codes.new_full((1, codes.shape[1]), MISSING)  # code -1 picks the last row
-            found[affixes.NAME] = torch.cat([codes, missing])[dag.columns[space][self.column]]
+            found[NAME] = torch.cat([codes, missing])[dag.columns[space][self.column]]
         if self.context is not None:
             assert self.encoder is not None, "at() says where the encoder is"
             found[CONTEXT] = self.encoder.features(dag, self.type_name, self.column, cache)

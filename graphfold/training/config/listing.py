@@ -8,8 +8,8 @@ from pathlib import Path
 
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.splits import folds, split_ways
-from graphfold.datasets.splits.groups import GROUPINGS
 from graphfold.datasets.splits.split_records import SPLITS
+from graphfold.datasets.splits.split_ways import GROUPINGS
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, READOUTS, Registry, summary
 from graphfold.training.config.folder import config_folder

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 
 from graphfold.dag import TypedDAG
-from graphfold.datasets.inspection.repeats import describe_leak
+from graphfold.datasets.inspection.graph_hash import describe_leak
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.layers import Model

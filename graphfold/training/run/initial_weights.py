@@ -17,7 +17,7 @@ from torch import Tensor
 from graphfold.dag import Column, Schema
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.words.word_vectors import WordVectors
+from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm

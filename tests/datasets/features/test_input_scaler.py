@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.features.input_scaler import InputScaler, fit_input_scaler, missing_inputs
+from graphfold.datasets.features.scalers import InputScaler, fit_input_scaler, missing_inputs
 from graphfold.errors import SchemaError
 
 NAN = float("nan")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from graphfold.datasets.features.scaler import fit_scaler
+from graphfold.datasets.features.scalers import fit_scaler
 
 
 def test_equals_scikit_learn() -> None:

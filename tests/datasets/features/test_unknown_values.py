@@ -9,8 +9,7 @@ import pytest
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.features.unknown_values import UnknownValues
+from graphfold.datasets.features.feature_spec import FeatureSpec, UnknownValues
 from graphfold.datasets.readers.conllu import ConlluAdapter
 
 

@@ -15,7 +15,7 @@ from training.tiny_runs import read_json, run, train
 import graphfold
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.corpora.data_files import DataSource
-from graphfold.datasets.files.table_target import TableTarget
+from graphfold.datasets.files.table_columns import TableTarget
 from graphfold.datasets.molecules.drawing import draw_molecule
 from graphfold.datasets.molecules.table_columns import ListTarget
 from graphfold.datasets.readers.smiles import SmilesAdapter

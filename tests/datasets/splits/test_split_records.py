@@ -11,7 +11,6 @@ from postfix_adapter import PostfixAdapter, random_expressions, write_expression
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.readers.smiles import SmilesAdapter
-from graphfold.datasets.splits.groups import GROUPINGS, group_keys
 from graphfold.datasets.splits.split_records import (
     SPLITS,
     Records,
@@ -19,6 +18,7 @@ from graphfold.datasets.splits.split_records import (
     labels_of,
     split_records,
 )
+from graphfold.datasets.splits.split_ways import GROUPINGS, group_keys
 from graphfold.errors import ConfigError
 
 

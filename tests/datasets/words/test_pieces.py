@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphfold.datasets.words.pieces import Pieces, windows
+from graphfold.datasets.words.contextual import Pieces, windows
 from graphfold.errors import DataError
 
 

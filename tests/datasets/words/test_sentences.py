@@ -9,7 +9,7 @@ from datasets.tree_files import read, write
 from graphfold.datasets.readers.brackets import BracketsAdapter
 from graphfold.datasets.readers.conllu import ConlluAdapter
 from graphfold.datasets.readers.pairs import PairsAdapter
-from graphfold.datasets.words.sentences import sentences
+from graphfold.datasets.words.contextual import sentences
 
 
 def test_the_words_of_a_tree_are_in_order(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphfold.datasets.words import vector_file
-from graphfold.datasets.words.vector_file import find_vectors
+from graphfold.datasets.words import vectors as vector_file
+from graphfold.datasets.words.vectors import find_vectors
 from graphfold.errors import DataError
 
 WORDS = ("the", "Film", "naïve", "中文", "no-break\u00a0space", ". . .")

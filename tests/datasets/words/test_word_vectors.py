@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.words.spelling import spellings
-from graphfold.datasets.words.word_vectors import read_vectors
+from graphfold.datasets.words.vectors import read_vectors, spellings
 from graphfold.errors import ConfigError, DataError
 
 VECTORS = "the 1 0\nfilm 2 0\nbright 3 0\n( 4 0\nThe 5 0\nnew 6 0\nthe 9 9\n"

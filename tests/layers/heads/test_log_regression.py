@@ -7,7 +7,7 @@ import torch
 
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.dag.schema import ABOVE
-from graphfold.datasets.features.scaler import fit_scaler
+from graphfold.datasets.features.scalers import fit_scaler
 from graphfold.errors import DataError
 from graphfold.layers import LogRegressionHead
 from graphfold.metrics.regression import q_error, q_error_90, q_error_95

@@ -1,4 +1,8 @@
-"""Parser: raw sentences become trees, by a library that is installed."""
+"""Parsers: raw sentences become trees, by a library that is installed.
+
+spaCy gives dependency trees, Stanza those and constituency trees, benepar (the Berkeley neural
+parser, within spaCy) constituency trees.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,6 @@ from typing import Any
 from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.files.text_files import at_least_one, scan_lines
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
-
-#: Library -> its parser's class, which is imported when it is asked for.
-PARSERS: Mapping[str, str] = {
-    "spacy": "graphfold.datasets.parsing.spacy_parser:SpacyParser",
-    "stanza": "graphfold.datasets.parsing.stanza_parser:StanzaParser",
-    "benepar": "graphfold.datasets.parsing.benepar_parser:BeneparParser",
-}
 
 #: Lines that a library gets at once.
 _BATCH = 64
@@ -81,8 +78,7 @@ def make_parser(name: str, text_format: str | None) -> Parser:
             f"--parser names '{library}'.{did_you_mean(library, PARSERS)} Use one of "
             f"{', '.join(PARSERS)}, with a model as in spacy:en_core_web_sm."
         )
-    module, _, class_name = PARSERS[library].partition(":")
-    parser: type[Parser] = getattr(importlib.import_module(module), class_name)
+    parser = PARSERS[library]
     if text_format not in parser.formats:
         raise ConfigError(
             f"--parser {library} gives trees in {' or '.join(parser.formats)}, but the run reads "
@@ -144,3 +140,123 @@ def import_library(name: str) -> Any:
 def _others(text_format: str) -> str:
     fitting = {"conllu": "spacy or stanza", "brackets": "stanza or benepar"}
     return f"Use {fitting[text_format]}." if text_format in fitting else ""
+
+
+class SpacyParser(Parser):
+    """Dependency trees by a pipeline of spaCy, https://spacy.io.
+
+    Args:
+        model: a package with a pipeline, or its folder; None for en_core_web_sm.
+        text_format: "conllu".
+
+    Raises:
+        ConfigError: if spaCy or the pipeline is not installed, or the pipeline does not parse.
+    """
+
+    library = "spacy"
+    formats = ("conllu",)
+
+    def __init__(self, model: str | None, text_format: str) -> None:
+        spacy, name = import_library("spacy"), model or "en_core_web_sm"
+        try:
+            self.pipeline = spacy.load(name)
+        except (OSError, ImportError, ValueError) as error:
+            raise ConfigError(
+                f"--parser spacy:{name}: spaCy cannot load that pipeline ({error}). Install it: "
+                f"python -m spacy download {name}"
+            ) from error
+        if "parser" not in self.pipeline.pipe_names:
+            raise ConfigError(
+                f"--parser spacy:{name}: the pipeline has no parser, only "
+                f"{', '.join(self.pipeline.pipe_names) or 'a tokenizer'}. Name one that parses."
+            )
+
+    def parse(self, texts: Sequence[str]) -> Iterator[list[Any]]:
+        """See `Parser.parse`."""
+        for doc in self.pipeline.pipe(texts):
+            yield list(doc.sents)
+
+
+_PROCESSORS = {
+    "conllu": "tokenize,mwt,pos,lemma,depparse",
+    "brackets": "tokenize,mwt,pos,constituency",
+}
+
+
+class StanzaParser(Parser):
+    """Trees by a pipeline of Stanza (Qi et al. 2020, https://arxiv.org/abs/2003.07082).
+
+    Args:
+        model: the code of a language; None for "en". Models are not downloaded.
+        text_format: "conllu" or "brackets".
+
+    Raises:
+        ConfigError: if Stanza or the models of the language are not installed.
+    """
+
+    library = "stanza"
+    formats = ("conllu", "brackets")
+
+    def __init__(self, model: str | None, text_format: str) -> None:
+        stanza, language = import_library("stanza"), model or "en"
+        try:
+            self.pipeline = stanza.Pipeline(
+                language,
+                processors=_PROCESSORS[text_format],
+                download_method=None,
+                verbose=False,
+            )
+        except Exception as error:  # it has its own kinds for each thing that may be missing
+            raise ConfigError(
+                f"--parser stanza:{language}: Stanza cannot load its models ({error}). Install "
+                f"them: python -c \"import stanza; stanza.download('{language}')\""
+            ) from error
+
+    def parse(self, texts: Sequence[str]) -> Iterator[list[Any]]:
+        """See `Parser.parse`."""
+        for text in texts:
+            yield list(self.pipeline(text).sentences)
+
+
+class BeneparParser(Parser):
+    """Constituency trees by benepar (Kitaev & Klein 2018, https://aclanthology.org/P18-1249).
+
+    spaCy only divides the text into words and sentences, by the rules of the language that the
+    model's name begins with: benepar_en3 reads English.
+
+    Args:
+        model: the name of a model; None for benepar_en3.
+        text_format: "brackets".
+
+    Raises:
+        ConfigError: if benepar, spaCy or the model is not installed.
+    """
+
+    library = "benepar"
+    formats = ("brackets",)
+
+    def __init__(self, model: str | None, text_format: str) -> None:
+        import_library("benepar")
+        spacy, name = import_library("spacy"), model or "benepar_en3"
+        try:
+            self.pipeline = spacy.blank(name.removeprefix("benepar_")[:2])
+            self.pipeline.add_pipe("sentencizer")
+            self.pipeline.add_pipe("benepar", config={"model": name})
+        except (OSError, ImportError, LookupError, ValueError) as error:
+            raise ConfigError(
+                f"--parser benepar:{name}: benepar cannot load that model ({error}). Install it: "
+                f"python -c \"import benepar; benepar.download('{name}')\""
+            ) from error
+
+    def parse(self, texts: Sequence[str]) -> Iterator[list[Any]]:
+        """See `Parser.parse`."""
+        for doc in self.pipeline.pipe(texts):
+            yield list(doc.sents)
+
+
+#: Library -> its parser.
+PARSERS: Mapping[str, type[Parser]] = {
+    "spacy": SpacyParser,
+    "stanza": StanzaParser,
+    "benepar": BeneparParser,
+}

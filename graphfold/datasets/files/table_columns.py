@@ -1,16 +1,71 @@
-"""TableTarget: one target column of a table, and how its cells are read."""
+"""Columns of a table, and how their cells are read: targets, weights of records, inputs.
+
+A target of two classes has a positive one: that which areas, F1 and recall are about.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 from graphfold.dag import Column
-from graphfold.dag.schema import ABOVE, BELOW, bound_column
-from graphfold.datasets.positive_class import class_name
+from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, bound_column
 from graphfold.datasets.readers.json_documents import finite_number
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
+
+#: A class, for all targets or target -> its class; None for the second of the names.
+Positive: TypeAlias = str | int | Mapping[str, str | int | bool] | None
+
+
+def class_name(value: object) -> str:
+    """The name of a class as a config or JSON may write it: true and 1.0 are `true` and `1`."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1 and 1.0 are one number to JSON
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def positive_of(positive: Positive, target: str) -> str | None:
+    """The positive class of one target, if one is asked for."""
+    if isinstance(positive, Mapping):
+        return class_name(positive[target]) if target in positive else None
+    return None if positive is None else class_name(positive)
+
+
+def refuse_unknown_targets(positive: Positive, targets: Sequence[str]) -> None:
+    """Raises ConfigError for a mapping that names what is no target."""
+    for name in positive if isinstance(positive, Mapping) else ():
+        if name not in targets:
+            raise ConfigError(
+                f"data.positive names '{name}', which is no target.{did_you_mean(name, targets)} "
+                f"The targets are: {', '.join(targets) or 'none'}."
+            )
+
+
+def positive_last(names: Sequence[str], positive: Positive, target: str) -> tuple[str, ...]:
+    """The names of the classes of a target, the positive one last: it has the code 1.
+
+    Raises:
+        ConfigError: if a positive class is asked for that is none of two classes.
+    """
+    wanted = positive_of(positive, target)
+    if wanted is None:
+        return tuple(names)
+    if len(names) != 2:
+        raise ConfigError(
+            f"data.positive is '{wanted}', but '{target}' has {len(names)} classes, of which none "
+            "is the positive one. Leave it out."
+        )
+    if wanted not in names:
+        raise ConfigError(
+            f"data.positive is '{wanted}', but the classes of '{target}' are "
+            f"{' and '.join(names)}.{did_you_mean(wanted, names)} Name one of them; of several "
+            "targets with different classes, data.positive={TARGET: CLASS}."
+        )
+    (other,) = (name for name in names if name != wanted)
+    return (other, wanted)
+
 
 #: Cells of a value that was not measured.
 MISSING_CELLS = frozenset({"", "NaN", "nan", "NA", "None"})
@@ -146,3 +201,74 @@ class TableTarget:
             f"target '{self.name}' is '{shortened(cell)}', which {fault}",
             f"{remedy}, or set data.on_error=skip.",
         )
+
+
+@dataclass(frozen=True)
+class TableWeight:
+    """A column of weights: numbers from 0 on.
+
+    Args:
+        name: the name of the column.
+    """
+
+    name: str
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The column of the schema."""
+        return (Column(RECORD_WEIGHT, "float32", role="weight"),)
+
+    def values(self, cell: str) -> dict[str, float | int | None]:
+        """The weight.
+
+        Raises:
+            RecordError: if the cell is no number from 0 on.
+        """
+        value = TableTarget.number(cell)
+        if value is None or value < 0:
+            raise RecordError(
+                f"weight '{self.name}' is '{shortened(cell)}', which is no number from 0 on",
+                "Give the record a weight, or set data.on_error=skip.",
+            )
+        return {RECORD_WEIGHT: value}
+
+
+@dataclass(frozen=True)
+class TableInput:
+    """A column of numbers.
+
+    Args:
+        name: the name of the column.
+        may_be_missing: whether a cell may be empty; models then get the mean of the training part.
+    """
+
+    name: str
+    may_be_missing: bool = False
+
+    @property
+    def column(self) -> Column:
+        """The column of the schema."""
+        return Column(self.name, "float32")
+
+    def parse(self, cell: str) -> float | None:
+        """The value of a cell; None if it is missing.
+
+        Raises:
+            RecordError: if it is no finite number, or missing where it must not be.
+        """
+        cell = cell.strip()
+        if cell in MISSING_CELLS:
+            if self.may_be_missing:
+                return None
+            raise RecordError(
+                f"the input '{self.name}' is missing",
+                "Fill the cell; or set data.fill_missing=true for the mean of the training part, "
+                "or data.on_error=skip.",
+            )
+        value = TableTarget.number(cell)
+        if value is None:
+            raise RecordError(
+                f"the input '{self.name}' is '{shortened(cell)}', which is not a finite number",
+                "Correct the cell, or set data.on_error=skip.",
+            )
+        return value

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.parsing.parser import PARSERS, make_parser, parse_file
+from graphfold.datasets.parsers import PARSERS, make_parser, parse_file
 from graphfold.datasets.readers.brackets import BracketsAdapter
 from graphfold.datasets.readers.conllu import ConlluAdapter
 from graphfold.errors import ConfigError, DataError, RecordError

@@ -1,1 +1,0 @@
-"""Raw sentences, parsed by other libraries, and their objects as text that adapters read."""
