@@ -49,7 +49,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def file_graph(package: Path) -> nx.DiGraph[str]:
-    """File -> file that it imports when it runs, wherever in the file that stands."""
+    """File -> file that it imports, wherever in the file, for type checkers included."""
     name_of = {
         path: ".".join((package.name, *path.relative_to(package).with_suffix("").parts))
         for path in package.rglob("*.py")
@@ -66,18 +66,12 @@ def file_graph(package: Path) -> nx.DiGraph[str]:
 
 
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """(module, name) of every import but those for type checkers."""
-    stack: list[ast.AST] = [tree]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            stack.extend(node.orelse)
-            continue
+    """(module, name) of every import."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.module or "", alias.name) for alias in node.names)
-        stack.extend(ast.iter_child_nodes(node))
 
 
 def circles(package: Path) -> list[list[str]]:
@@ -107,6 +101,8 @@ def test_a_circle_is_found_also_through_a_function(tmp_path: Path) -> None:
     assert circles(package) == [["p.a", "p.b", "p.c"]]
     typing = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a\n"
     (package / "c.py").write_text(typing)
+    assert circles(package) == [["p.a", "p.b", "p.c"]]
+    (package / "c.py").write_text("")
     assert circles(package) == []
 
 

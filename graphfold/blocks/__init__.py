@@ -4,10 +4,10 @@ The combinators of TensorFlow Fold: Looks et al. (2017), https://arxiv.org/abs/1
 section 3.
 """
 
-from graphfold.blocks.block import Block, Identity, Pipe, convert_to_block
 from graphfold.blocks.choices import OneOf, Optional
 from graphfold.blocks.composition import Composition, compose
 from graphfold.blocks.constants import FromTensor, Void, Zeros
+from graphfold.blocks.core import Block, Identity, Pipe, Primitive, convert_to_block
 from graphfold.blocks.declaration import ForwardDeclaration, recursive
 from graphfold.blocks.errors import (
     BlockIndexError,
@@ -32,7 +32,6 @@ from graphfold.blocks.inference.types import (
 from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
 from graphfold.blocks.layers import FC, Embedding, Layer, RNNCell
 from graphfold.blocks.model import BlockModel
-from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.record import AllOf, Record
 from graphfold.blocks.reductions import Max, Mean, Min, Reduction, Sum
 from graphfold.blocks.running.compiled import CompiledModel, compile

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.constants import Zeros
+from graphfold.blocks.core import Block, Context, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.errors import (
     BlockDuplicateError,
     BlockKeyError,
@@ -19,7 +19,6 @@ from graphfold.blocks.errors import (
 from graphfold.blocks.inference.typed import assign, transaction
 from graphfold.blocks.inference.types import PyObjectType, ResultType, VoidType
 from graphfold.blocks.record import Named, named_blocks
-from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import InputTransform
 
 

@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from graphfold.blocks.block import Block, Identity, Steps, convert_to_block
+from graphfold.blocks.core import (
+    SCOPE,
+    Block,
+    Call,
+    Context,
+    Identity,
+    Scope,
+    Steps,
+    Wire,
+    convert_to_block,
+    unify,
+)
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.inference.typed import append, assign, transaction
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
-from graphfold.blocks.inference.wire import SCOPE, Call, Scope, Wire, unify
-from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import GetItem
 
 #: Where a call finds its input: (which earlier result, which item of it or None for all).

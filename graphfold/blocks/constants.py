@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphfold.blocks.block import Block, convert_to_block
+from graphfold.blocks.core import (
+    Block,
+    Context,
+    Depth,
+    Evaluation,
+    Primitive,
+    Recorder,
+    convert_to_block,
+)
 from graphfold.blocks.errors import BlockTypeError, quoted
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
@@ -21,11 +29,6 @@ from graphfold.blocks.inference.types import (
     VoidType,
     convert_to_type,
 )
-from graphfold.blocks.primitive import Primitive
-from graphfold.blocks.running.evaluation import Context, Depth, Evaluation
-
-if TYPE_CHECKING:
-    from graphfold.blocks.running.lowering import Recorder
 
 
 @convert_to_block.register(Tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphfold.blocks.block import Block, Steps, convert_to_block
+from graphfold.blocks.core import Block, Context, Steps, convert_to_block
 from graphfold.blocks.errors import (
     BlockDeclarationError,
     BlockRecursionError,
@@ -14,7 +14,6 @@ from graphfold.blocks.errors import (
 )
 from graphfold.blocks.inference.typed import Typed, append, assign, transaction
 from graphfold.blocks.inference.types import ResultType, TypeLike
-from graphfold.blocks.running.evaluation import Context
 
 #: How often a block may run inside of itself with the very same object: then it will never end.
 MOST_INSIDE = 1000

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from graphfold.blocks.block import Block, Identity
+from graphfold.blocks.core import Block, Identity
 from graphfold.blocks.errors import BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inputs import Tensor as TensorBlock

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from graphfold.blocks.block import Block, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.composition import Composition
 from graphfold.blocks.constants import Zeros
+from graphfold.blocks.core import Block, Context, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.typed import assign, transaction
@@ -23,7 +23,6 @@ from graphfold.blocks.inference.types import (
     refuse_endless,
 )
 from graphfold.blocks.layers import RNNCell
-from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import elements_of
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
-from graphfold.blocks.block import convert_to_block
+from graphfold.blocks.core import Depth, Evaluation, Primitive, Recorder, convert_to_block
 from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.inference.infer import infer_output_type
 from graphfold.blocks.inference.typed import Classes, Typed
@@ -21,7 +21,6 @@ from graphfold.blocks.inference.types import (
     is_size,
     tensor_types,
 )
-from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import (
     CellContext,
     FunctionCell,
@@ -30,10 +29,6 @@ from graphfold.blocks.running.cells import (
     flat_outputs,
     is_flat,
 )
-from graphfold.blocks.running.evaluation import Depth, Evaluation
-
-if TYPE_CHECKING:
-    from graphfold.blocks.running.lowering import Recorder
 
 
 @convert_to_block.register(Callable)  # type: ignore[call-overload]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphfold.blocks.block import Block
+from graphfold.blocks.core import Block, Context
 from graphfold.blocks.errors import (
     BlockDuplicateError,
     BlockIndexError,
@@ -17,7 +17,6 @@ from graphfold.blocks.errors import (
     quoted,
 )
 from graphfold.blocks.inference.types import PyObjectType, TensorType
-from graphfold.blocks.running.evaluation import Context
 
 
 class Tensor(Block):

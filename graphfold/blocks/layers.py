@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphfold.blocks.block import Block, Pipe
+from graphfold.blocks.core import Block, Pipe, Wire
 from graphfold.blocks.errors import (
     BlockIndexError,
     BlockTypeError,
@@ -28,7 +28,6 @@ from graphfold.blocks.inference.types import (
     is_size,
     tensor_types,
 )
-from graphfold.blocks.inference.wire import Wire
 from graphfold.blocks.running.cells import flat_outputs
 from graphfold.layers.dropout import drop
 

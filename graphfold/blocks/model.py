@@ -11,11 +11,11 @@ from torch import Tensor
 
 from graphfold.batching import Batch, Pass, States
 from graphfold.batching.batch import LoweredBatch
+from graphfold.blocks.core import walk
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.features import ROWS, in_node_order, without_labels
 from graphfold.blocks.function import Function
 from graphfold.blocks.graphs import Graphs
-from graphfold.blocks.inference.checks import walk
 from graphfold.blocks.inference.types import ResultType, TensorType
 from graphfold.blocks.running.compiled import PASSES, CompiledModel
 from graphfold.dag import Schema, TypedDAG

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphfold.blocks.block import Block
 from graphfold.blocks.choices import OneOf, Optional
 from graphfold.blocks.composition import compose
 from graphfold.blocks.constants import Void
+from graphfold.blocks.core import Block
 from graphfold.blocks.declaration import recursive
 from graphfold.blocks.features import Features, NodeRows
 from graphfold.blocks.function import Concat, Function

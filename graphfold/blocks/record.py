@@ -6,12 +6,10 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.constants import Void
+from graphfold.blocks.core import Block, Context, Steps, Wire, convert_to_block
 from graphfold.blocks.errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
-from graphfold.blocks.inference.wire import Wire
-from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import item_of
 
 #: Blocks by key: a dict, a list of (key, block) pairs, or a tuple (keys 0, 1, ...).

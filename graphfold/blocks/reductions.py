@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from graphfold.batching import Cell, Children
+from graphfold.blocks.core import Depth, Evaluation, Primitive, Recorder
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.inference.types import (
     ResultType,
@@ -19,12 +20,7 @@ from graphfold.blocks.inference.types import (
     element_type_of,
     refuse_endless,
 )
-from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import CellContext, ReductionCell
-from graphfold.blocks.running.evaluation import Depth, Evaluation
-
-if TYPE_CHECKING:
-    from graphfold.blocks.running.lowering import Recorder
 
 
 class Reduction(Primitive):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphfold.blocks.block import Block
+from graphfold.blocks.core import Block, Context
 from graphfold.blocks.errors import (
     BlockIndexError,
     BlockItemError,
@@ -25,7 +25,6 @@ from graphfold.blocks.inference.types import (
     TupleType,
     refuse_endless,
 )
-from graphfold.blocks.running.evaluation import Context
 from graphfold.errors import add_note
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.blocks.block import Block, Steps, convert_to_block
 from graphfold.blocks.composition import compose
+from graphfold.blocks.core import Block, Context, Steps, convert_to_block
 from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.types import (
@@ -22,7 +22,6 @@ from graphfold.blocks.inference.types import (
     element_type_of,
 )
 from graphfold.blocks.reductions import Max, Sum
-from graphfold.blocks.running.evaluation import Context
 from graphfold.blocks.selection import elements_of
 
 

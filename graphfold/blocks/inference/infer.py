@@ -12,9 +12,8 @@ from torch.nn.parameter import is_lazy
 
 from graphfold._torch import fake_tensor_log, fake_tensors, needs_numbers
 from graphfold.blocks.errors import BlockTypeError, quoted
-from graphfold.blocks.inference.types import ResultType, TensorType, TupleType
+from graphfold.blocks.inference.types import ResultType, TensorType, TupleType, in_dtype
 from graphfold.blocks.running.cells import flat_outputs
-from graphfold.blocks.running.evaluation import in_dtype
 
 #: A number of rows that no other dimension is likely to have.
 BATCH_SIZE = 37

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from graphfold.blocks.errors import BlockTypeError
 
@@ -378,3 +379,24 @@ def in_short(kind: ResultType | None) -> str:
         endless = "..." if isinstance(kind, BroadcastSequenceType) else ""
         return f"[{in_short(kind.element_type)}{endless}]"
     return {PyObjectType: "object", VoidType: "void"}.get(type(kind), "?")  # type: ignore[arg-type]
+
+
+def float_dtype_of(modules: Iterable[nn.Module]) -> torch.dtype | None:
+    """The dtype of the first parameter or, if there is none, buffer; None if there is neither.
+
+    So `model.double()` makes a model of float32 types compute in float64.
+    """
+    modules = list(modules)
+    for tensors in (nn.Module.parameters, nn.Module.buffers):
+        for module in modules:
+            for tensor in tensors(module):
+                if tensor.is_floating_point():
+                    return tensor.dtype
+    return None
+
+
+def in_dtype(kind: TensorType, float_dtype: torch.dtype | None) -> torch.dtype:
+    """The dtype that tensors of a type have in a model that computes in `float_dtype`."""
+    if float_dtype is None or not kind.is_floating_point:
+        return kind.torch_dtype
+    return float_dtype

@@ -16,8 +16,13 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, NodeInput, State
 from graphfold.blocks.errors import BlockTypeError, quoted
-from graphfold.blocks.inference.types import ResultType, TensorType, TupleType, tensor_types
-from graphfold.blocks.running.evaluation import in_dtype
+from graphfold.blocks.inference.types import (
+    ResultType,
+    TensorType,
+    TupleType,
+    in_dtype,
+    tensor_types,
+)
 from graphfold.errors import add_note
 
 

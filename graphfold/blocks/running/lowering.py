@@ -16,10 +16,9 @@ import numpy as np
 import torch
 
 from graphfold.blocks.constants import FromTensor
+from graphfold.blocks.core import Primitive, Recorder, run
 from graphfold.blocks.inference.types import ResultType, SequenceType, TensorType, TupleType
-from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import Constant, Source
-from graphfold.blocks.running.evaluation import Context, run
 from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS, NodeTypes, widen
 from graphfold.blocks.running.results import Metric, Results
 from graphfold.dag import Relation, TypedDAG, collate, compute_depth
@@ -51,8 +50,8 @@ class Label:
         self.value = value
 
 
-class Recorder(Context):
-    """Records what examples need computed.
+class GraphRecorder(Recorder):
+    """Records what examples need computed, as graphs.
 
     Args:
         node_types: the node types of the model, to which new ones are added.
@@ -241,7 +240,7 @@ def lower(
     Raises:
         GraphfoldError: if an example does not fit the blocks; a note names it.
     """
-    recorder = Recorder(node_types, results, first)
+    recorder = GraphRecorder(node_types, results, first)
     number = first
     try:
         for example in examples:

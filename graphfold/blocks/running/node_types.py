@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
-from graphfold.blocks.block import Block
+from graphfold.blocks.core import Block, Primitive
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.types import TensorType
-from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import CellContext, Constant, Precision, Source
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.errors import SchemaError, did_you_mean

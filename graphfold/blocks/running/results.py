@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphfold.batching import States
-from graphfold.blocks.block import Block
+from graphfold.blocks.core import Block, Depth, Evaluation, Primitive, Recorder
 from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
@@ -21,15 +21,11 @@ from graphfold.blocks.inference.types import (
     TensorType,
     TupleType,
     VoidType,
+    in_dtype,
 )
-from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import field_of, from_rows
-from graphfold.blocks.running.evaluation import Depth, Evaluation, in_dtype
 from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS
 from graphfold.dag import TypedDAG
-
-if TYPE_CHECKING:
-    from graphfold.blocks.running.lowering import Recorder
 
 #: A gradient for fewer than one in so many nodes is kept sparse.
 _FEW = 8
