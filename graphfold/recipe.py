@@ -51,24 +51,37 @@ from graphfold.training.console import (
     describe_positive,
     metrics_table,
 )
-from graphfold.training.loop.callbacks import ProgressLine
-from graphfold.training.loop.cell_check import warn_of_batch_dependence
-from graphfold.training.loop.data_check import check_measured, warn_of_leak
+from graphfold.training.loop.callbacks import ProgressLine, make_loggers
+from graphfold.training.loop.checks import (
+    check_measured,
+    choose_sharing,
+    warn_of_batch_dependence,
+    warn_of_leak,
+)
 from graphfold.training.loop.fit_once import fit_once
-from graphfold.training.loop.loggers import make_loggers
 from graphfold.training.loop.loop import Callback, Loop
-from graphfold.training.loop.sharing import choose_sharing
-from graphfold.training.process.process import deterministic_algorithms, prepare_process
+from graphfold.training.process.process import (
+    deterministic_algorithms,
+    member_seed,
+    prepare_process,
+    seed_generators,
+)
 from graphfold.training.process.quiet import is_first, printing_once
 from graphfold.training.process.ranks import num_processes, run_in_processes
-from graphfold.training.run.best_and_last import BestAndLast, read_progress, write_history
-from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.best_and_last import (
+    BestAndLast,
+    change_config,
+    check_epochs,
+    check_model,
+    join_members,
+    load_begun,
+    read_histories,
+    read_progress,
+    write_history,
+)
+from graphfold.training.run.checkpoint import Checkpoint, split_without_places, without_places
 from graphfold.training.run.chemprop_encoder import take_encoder
-from graphfold.training.run.generators import member_seed, seed_generators
 from graphfold.training.run.initial_weights import make_model, take_weights
-from graphfold.training.run.members import join_members, read_histories
-from graphfold.training.run.places import split_without_places, without_places
-from graphfold.training.run.resuming import change_config, check_epochs, check_model, load_begun
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import Metrics, warn_of_undefined

@@ -24,7 +24,7 @@ from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.sharing import choose_sharing
+from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.run.initial_weights import make_model
 
 

@@ -25,10 +25,10 @@ from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.frames import Frame, one_record, read_frame, read_list
 from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
-from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
-from graphfold.training.loop.sharing import can_share
+from graphfold.training.loop.checks import can_share
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
+from graphfold.training.scoring import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.trainer import autocast
 
 #: Records that are predicted at once. The more there are, the more of their parts are equal and

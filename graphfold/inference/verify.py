@@ -28,8 +28,7 @@ from graphfold.layers.normalisation import is_batch_norm
 from graphfold.progress import shown
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.sharing import can_share
-from graphfold.training.loop.ways import describe_ways
+from graphfold.training.loop.checks import can_share, describe_ways
 from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel

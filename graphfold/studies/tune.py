@@ -21,7 +21,7 @@ from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import TUNE, as_experiment, compose, split_sweeping
 from graphfold.training.config.overrides import parse_overrides
 from graphfold.training.config.trust import TRAINED, named_packages
-from graphfold.training.run.lock import lock_folder
+from graphfold.training.run.run_folder import lock_folder
 
 #: Overrides that are of the search itself, not of its trials.
 _OWN = ("tune.", "tune=", "hydra.")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from graphfold.training.loop.callbacks import (
         StochasticWeightAveraging as StochasticWeightAveraging,
     )
-    from graphfold.training.loop.loggers import TensorBoardLogger as TensorBoardLogger
+    from graphfold.training.loop.callbacks import TensorBoardLogger as TensorBoardLogger
     from graphfold.training.loop.loop import Callback as Callback
     from graphfold.training.loop.loop import Loop as Loop
     from graphfold.training.trainer import Trainer as Trainer
@@ -22,7 +22,7 @@ _HOME = {
     "LearningRateMonitor": "loop.callbacks",
     "Loop": "loop.loop",
     "StochasticWeightAveraging": "loop.callbacks",
-    "TensorBoardLogger": "loop.loggers",
+    "TensorBoardLogger": "loop.callbacks",
     "Trainer": "trainer",
 }
 

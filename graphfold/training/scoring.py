@@ -1,13 +1,14 @@
-"""The metrics of a split, by the names that metrics.json has them under.
+"""The predictions for a part, beside its targets, and its metrics, named as in metrics.json.
 
-Scoring: all predictions of a split, beside its targets.
+A batch that does not fit in memory is run in two halves.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,12 +16,12 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
+from graphfold.dag import select
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, join
 from graphfold.layers.heads.target_prediction import ClassNames
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
-from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
 Metrics: TypeAlias = dict[str, float | None]
@@ -250,3 +251,37 @@ def _rows_of(model: Model, batch: Batch) -> EvalRows:
         is_root=is_root.cpu(),
         num_graphs=dag.num_graphs,
     )
+
+
+#: What running out of memory raises: a GPU's error, torch's on the CPU, Python's and NumPy's.
+MEMORY_ERRORS = (torch.OutOfMemoryError, RuntimeError, MemoryError)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if an error says that memory ran out; torch has no class of its own for the CPU's."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return "not enough memory" in str(error) or "can't allocate memory" in str(error)
+
+
+def halves(batch: Batch, plan: Callable[..., Batch], policy: str) -> list[Batch]:
+    """The first and the second half of a batch's graphs, planned as it was, on the same device.
+
+    Args:
+        batch: the batch.
+        plan: `Model.plan` of the model.
+        policy: how it was planned.
+    """
+    release_memory()
+    device = batch.dag.op_type.device
+    dag = batch.dag.to("cpu")
+    middle = (dag.num_graphs + 1) // 2
+    parts = [select(dag, range(middle)), select(dag, range(middle, dag.num_graphs))]
+    return [plan(part, policy, batch.schedule.is_shared).to(device) for part in parts]
+
+
+def release_memory() -> None:
+    """Gives what the failed attempt held back to the system."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -31,7 +31,7 @@ from graphfold.layers import (
     PairClassificationHead,
     RegressionHead,
 )
-from graphfold.training.loop.sharing import can_share
+from graphfold.training.loop.checks import can_share
 
 SIZE, WORDS, CLASSES = 5, 7, 3
 

@@ -61,7 +61,7 @@ from graphfold.bench.variants import (
     require_equal,
 )
 from graphfold.layers import GraphModel
-from graphfold.training.loop.optimizer import build_optimizer
+from graphfold.training.loop.optimisation import build_optimizer
 
 BATCH_SIZES = (64, 512)
 HIDDEN_SIZES = (300,)

@@ -9,7 +9,7 @@ from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers.baselines.fitted_model import FittedModel
-from graphfold.training.loop.loggers import make_loggers
+from graphfold.training.loop.callbacks import make_loggers
 from graphfold.training.loop.loop import Loop, refuse_nan
 from graphfold.training.run.best_and_last import write_checkpoint, write_history
 from graphfold.training.run.checkpoint import Checkpoint

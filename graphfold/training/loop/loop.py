@@ -21,16 +21,26 @@ from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.stages import Stage
-from graphfold.training.loop.freezing import StagedModel
-from graphfold.training.loop.learning_rates import (
+from graphfold.training.loop.optimisation import (
+    LENGTHS,
+    StagedModel,
+    add_gradients,
+    build_optimizer,
     rate_without_factors,
     read_factors,
     refuse_lost_factors,
+    skips_absent_rows,
 )
-from graphfold.training.loop.optimizer import LENGTHS, build_optimizer, skips_absent_rows
-from graphfold.training.loop.out_of_memory import MEMORY_ERRORS, halves, is_out_of_memory
 from graphfold.training.process.ranks import add_over_processes, add_up, share_buffers, world
-from graphfold.training.scoring import HeadMetrics, Metrics, gather, rows_of
+from graphfold.training.scoring import (
+    MEMORY_ERRORS,
+    HeadMetrics,
+    Metrics,
+    gather,
+    halves,
+    is_out_of_memory,
+    rows_of,
+)
 from graphfold.training.trainer import Trainer
 
 #: A loss that cannot be negative may be so by rounding errors, if by no more than this.
@@ -501,24 +511,6 @@ class Loop:
             kind = type(callback).__name__
             counts[kind] = counts.get(kind, 0) + 1
             yield kind if counts[kind] == 1 else f"{kind} {counts[kind]}", callback
-
-
-def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
-    """Adds the gradients of a loss to those of all parameters, or, if memory runs out, of none."""
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    seen: set[int] = set()
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        if gradient is None:
-            continue
-        # autograd may give one tensor to two parameters, or an expanded one; ours is written to
-        if not gradient.is_sparse:
-            if not gradient.is_contiguous() or gradient.data_ptr() in seen:
-                gradient = gradient.clone(memory_format=torch.contiguous_format)
-            seen.add(gradient.data_ptr())
-        if parameter.grad is None:
-            parameter.grad = gradient
-        else:
-            parameter.grad += gradient
 
 
 def refuse_nan(losses: Tensor, where: str) -> None:

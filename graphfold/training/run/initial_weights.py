@@ -22,8 +22,8 @@ from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.run.generators import member_seed, seed_generators
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.weights import weight_fault
 

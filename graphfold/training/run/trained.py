@@ -23,9 +23,8 @@ from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.trust import refuse_untrusted
-from graphfold.training.loop.sharing import choose_sharing
-from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.run.places import with_places
+from graphfold.training.loop.checks import choose_sharing
+from graphfold.training.run.checkpoint import Checkpoint, with_places
 from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring import HeadMetrics, Metrics, score
 from graphfold.training.trainer import autocast, parameter_dtype

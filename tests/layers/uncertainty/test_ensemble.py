@@ -28,7 +28,7 @@ from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
 from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.layers.uncertainty.ensemble_head import EnsembleHead
-from graphfold.training.loop.sharing import can_share
+from graphfold.training.loop.checks import can_share
 
 NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
 CLASSES = Schema(types=NUMBERS.types, graph_targets=(Column("kind", "int64", size=3),))

@@ -12,7 +12,8 @@ from training.tiny_runs import listops, write_corpora
 
 from graphfold.batching import Batch, build_schedule
 from graphfold.dag import select
-from graphfold.training.loop.loop import Loop, add_gradients
+from graphfold.training.loop.loop import Loop
+from graphfold.training.loop.optimisation import add_gradients
 from graphfold.training.process.ranks import add_over_processes
 from graphfold.training.scoring import HeadMetrics, rows_of
 

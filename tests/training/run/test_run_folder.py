@@ -11,12 +11,12 @@ import pytest
 from training.tiny_runs import listops, run, train
 
 from graphfold.errors import ConfigError
-from graphfold.training.run.lock import NAME, lock_folder
+from graphfold.training.run.run_folder import LOCK, lock_folder
 
 HOLD = """
 import sys
 from pathlib import Path
-from graphfold.training.run.lock import lock_folder
+from graphfold.training.run.run_folder import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()
@@ -26,7 +26,7 @@ with lock_folder(Path(sys.argv[1])):
 def test_the_lock_goes_with_its_training(tmp_path: Path) -> None:
     for _ in range(2):
         with lock_folder(tmp_path):
-            assert (tmp_path / NAME).is_file()
+            assert (tmp_path / LOCK).is_file()
             with pytest.raises(ConfigError, match=rf"process {os.getpid()} on .* is training"):
                 lock_folder(tmp_path).__enter__()
         assert not list(tmp_path.iterdir())
@@ -41,7 +41,7 @@ def test_a_dead_process_lets_go(tmp_path: Path) -> None:
             lock_folder(tmp_path).__enter__()
         process.kill()
         process.wait()
-    assert (tmp_path / NAME).is_file()
+    assert (tmp_path / LOCK).is_file()
     with lock_folder(tmp_path):
         pass
 

@@ -1,0 +1,233 @@
+"""Facts about a model and its data that are found out before they are trained, or while they are.
+
+Molecules in several parts, targets without values, cells that depend on the batch; whether equal
+nodes may be computed once; how the cells ran.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphfold.batching import Network, States
+from graphfold.blocks.layers import FC
+from graphfold.dag import TypedDAG, collate, select
+from graphfold.datasets.inspection.graph_hash import describe_leak
+from graphfold.datasets.loading.data_module import DataModule
+from graphfold.errors import DataError
+from graphfold.layers import Model
+from graphfold.layers.baselines.fitted_model import FittedModel
+from graphfold.layers.dropout import drops_out
+from graphfold.layers.normalisation import is_batch_norm
+from graphfold.training.process.process import capture_generators, restore_generators
+
+
+def warn_of_leak(data: DataModule) -> None:
+    """Warns of molecules that are in train and held out as well; the report will say so, too."""
+    leak = describe_leak(data.raw, data.split)
+    if leak is not None:
+        data.split = replace(data.split, notes=(*data.split.notes, leak))
+        warnings.warn(leak, stacklevel=2)
+
+
+def check_measured(model: Model, train: TypedDAG) -> None:
+    """Warns of targets without a value in the training part; `FittedModel`s do themselves.
+
+    A record of weight 0 has none.
+
+    Raises:
+        DataError: if no target has one.
+    """
+    if isinstance(model, FittedModel):
+        return
+    targets = model.head.targets
+    known = model.head.measured(model.head.target_rows(train))
+    known = known.reshape(len(known), len(targets))
+    weights = train.weights()
+    if weights is not None:
+        known = known & (weights > 0)[model.head.row_graph(train)].unsqueeze(1)
+    measured = known.any(0).tolist()
+    if not any(measured):
+        raise DataError(
+            f"none of the {train.num_graphs} training records has a value of "
+            f"{', '.join(targets)}. Give other data, or train on another target."
+        )
+    for name, is_measured in zip(targets, measured, strict=True):
+        if not is_measured:
+            warnings.warn(
+                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt, "
+                "and its predictions mean nothing.",
+                stacklevel=2,
+            )
+
+
+#: How many graphs are computed, and of how many nodes they are at most together.
+GRAPHS, NODES = 3, 300
+
+#: Graphs that are looked at to find small ones.
+LOOKED_AT = 200
+
+#: Largest difference, relative to the largest value: far above rounding in single precision.
+TOLERANCE = 1e-4
+
+
+def warn_of_batch_dependence(model: Model, dag: TypedDAG) -> None:
+    """Warns of cells whose groups of one differ from groups of many, as they are in evaluation.
+
+    Such a cell looks at its whole group (`x - x.mean(0)`), or draws random numbers. What it makes
+    of a node depends on the other examples of the batch, then, and so do scores and predictions. A
+    few small graphs are computed together, and each alone, one node at a time. The model and the
+    random generators stay as they are. Models of blocks, which have no cells, are not looked at.
+
+    Args:
+        model: the model, on the CPU.
+        dag: graphs to compute, encoded.
+    """
+    if not isinstance(model.network, Network):
+        return
+    graphs = _small_graphs(dag)
+    has_statistics = any(
+        is_batch_norm(module) and module.running_mean is None for module in model.modules()
+    )
+    if len(graphs) < 2 or has_statistics:  # which the engine refuses, or the user has asked for
+        return
+    names = ", ".join(dict.fromkeys(_differing_cells(_copied(model), graphs)))
+    if names:
+        warnings.warn(
+            f"{names}: what it computes for a node depends on the other nodes of the group, or on "
+            "random numbers, and so on how examples are put into batches. Let a cell treat each "
+            "row alone, and draw random numbers in training only.",
+            stacklevel=2,
+        )
+
+
+def _small_graphs(dag: TypedDAG) -> list[TypedDAG]:
+    """The smallest graphs that have more than one node."""
+    sizes = dag.node_ptr.diff()[:LOOKED_AT]
+    smallest = sizes.argsort(stable=True)
+    smallest = smallest[sizes[smallest] > 1][:GRAPHS]
+    smallest = smallest[sizes[smallest].cumsum(0) <= NODES]
+    return [select(dag, [number]) for number in smallest.tolist()]
+
+
+def _copied(model: Model) -> Model:
+    copied = copy.deepcopy(model).eval()
+    copied.network.engine = "autograd"
+    return copied
+
+
+def _differing_cells(model: Model, graphs: list[TypedDAG]) -> list[str]:
+    """The cells whose states differ, but for those that read what differs already."""
+    dag, before = collate(graphs), capture_generators()
+    with torch.no_grad():
+        together = model.states(model.plan(dag, "depth"))
+        alone = [model.states(model.plan(graph, "one_by_one")) for graph in graphs]
+    restore_generators(before)
+    known = {node_type.name for node_type in dag.schema.types}
+    for by_type in model.network.cells:
+        depths = {}
+        for name, cells in by_type.items():
+            if (
+                name not in known
+            ):  # of nodes that the model adds; what differs shows in their readers
+                continue
+            nodes = _differs(cells[-1].fields, together, alone)[dag.nodes_of_type(name)]
+            if nodes.any():
+                depth = dag.depth[dag.nodes_of_type(name)][nodes].min()
+                depths[f"{type(cells[-1]).__name__} (type '{name}')"] = int(depth)
+        if depths:
+            return [cell for cell, depth in depths.items() if depth == min(depths.values())]
+    return []
+
+
+def _differs(fields: Iterable[str], together: States, alone: list[States]) -> Tensor:
+    """[num_nodes] bool, whether one of some fields differs; NaN differs from nothing."""
+    differing = []
+    for field in fields:
+        one, many = torch.cat([states[field] for states in alone]), together[field]
+        error = (one.double() - many.double()).abs().amax(1)
+        differing.append(error > TOLERANCE * many.double().abs().max().clamp(min=1))
+    return torch.stack(differing).any(0)
+
+
+#: What is in the names of torch's functions that draw, or may look at more than one row.
+_NOT_BY_ROW = ("dropout", "norm", "rand", "rrelu", "bernoulli", "gumbel", "multinomial")
+
+
+def choose_sharing(data: DataModule, model: Model, training: bool) -> bool:
+    """The value of `data.share`; for "auto", True if sharing is known to change nothing.
+
+    Args:
+        data: the data.
+        model: the model.
+        training: whether it trains or is evaluated.
+    """
+    return can_share(model, training) if data.share == "auto" else bool(data.share)
+
+
+def can_share(model: Model, training: bool = False) -> bool:
+    """True if a model is known to compute the same when equal nodes are computed once.
+
+    It is not if something before its readout draws random numbers (dropout in training), looks at
+    the whole batch (batch normalisation in training), or is code that neither torch nor graphfold
+    has written: what that does, nobody can tell. Where such code treats every row for itself, as a
+    cell on the way up should, `data.share=true` shares; the engine refuses cells that draw numbers
+    or change buffers then.
+
+    Args:
+        model: the model.
+        training: whether the model is to be in training mode.
+    """
+    draws = training or model.draws
+    return all(_is_by_row(part, draws) for part in model.state_parts())
+
+
+def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
+    if not isinstance(part, nn.Module):
+        return _is_known(part)
+    if type(part).__module__.split(".")[0] not in ("torch", "graphfold"):
+        return False
+    if is_batch_norm(part):
+        return not training and getattr(part, "running_mean", None) is not None
+    functions = (value for value in vars(part).values() if callable(value))
+    return not (training and _draws(part)) and all(map(_is_known, functions))
+
+
+def _is_known(function: Callable[..., Any]) -> bool:
+    """True if a function is torch's or graphfold's own, and treats every row for itself."""
+    name = getattr(function, "__name__", "")
+    if (getattr(function, "__module__", None) or "").startswith("graphfold."):
+        return True
+    is_torch = any(getattr(home, name, None) is function for home in (torch, functional, nn.init))
+    return is_torch and not any(word in name for word in _NOT_BY_ROW)
+
+
+def _draws(module: nn.Module) -> bool:
+    """True if a module draws random numbers in training."""
+    if isinstance(module, FC):
+        return any((p or 1) < 1 for p in (module.input_keep_prob, module.output_keep_prob))
+    if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+        return module.dropout > 0
+    return drops_out(module) or isinstance(module, nn.RReLU)
+
+
+#: Types that are named one by one; more are counted.
+MAX_NAMED = 6
+
+
+def describe_ways(model: Model) -> str:
+    """Such as "leaf, node compiled" or "node as it is (reason)"; "" if no cell says how it ran."""
+    types: dict[str, list[str]] = {}  # how -> the types that ran so
+    for name, how in model.network.ways.items():
+        types.setdefault(" ".join(how.split()), []).append(name)
+    return "; ".join(
+        f"{', '.join(names) if len(names) <= MAX_NAMED else f'{len(names)} types'} {how}"
+        for how, names in types.items()
+    )
