@@ -21,7 +21,7 @@ from graphfold.files import whole_file
 from graphfold.inference.prediction import MOST_CLASSES, node_texts
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.layers.heads.head import ClassNames, TargetPrediction
 
 #: The columns of both files that say where a record comes from.
 PLACE = ("part", "file", "line", "record")

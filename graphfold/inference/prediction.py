@@ -19,7 +19,7 @@ from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError
 from graphfold.layers import Head
-from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.layers.heads.head import ClassNames, TargetPrediction
 
 #: Classes whose probabilities are told of each node; of more classes, the likeliest.
 MOST_CLASSES = 50

@@ -1,21 +1,25 @@
 """Layers: cells, encoders, readouts and heads, and the model that joins them."""
 
-from graphfold.layers.baselines.boosting import BoostingModel
-from graphfold.layers.baselines.committee import CommitteeModel
-from graphfold.layers.baselines.forest import ForestModel
+from graphfold.layers.baselines.fitted_model import CommitteeModel
 from graphfold.layers.baselines.kernel import KernelModel
+from graphfold.layers.baselines.trees import BoostingModel, ForestModel
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
-from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
-from graphfold.layers.heads.evidential import EvidentialHead
+from graphfold.layers.heads.classification import (
+    ClassificationHead,
+    MultiLabelHead,
+    PairClassificationHead,
+)
 from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.log_regression import LogRegressionHead
-from graphfold.layers.heads.mean_variance import MeanVarianceHead
-from graphfold.layers.heads.multi_label import MultiLabelHead
 from graphfold.layers.heads.pretraining import PretrainingHead
-from graphfold.layers.heads.quantile import QuantileHead
-from graphfold.layers.heads.regression import RegressionHead
+from graphfold.layers.heads.regression import (
+    EvidentialHead,
+    LogRegressionHead,
+    MeanVarianceHead,
+    QuantileHead,
+    RegressionHead,
+)
 from graphfold.layers.heads.relatedness import RelatednessHead
 from graphfold.layers.model import Model
 from graphfold.layers.molecules.attention import (

@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.head import ClassNames
 from graphfold.layers.heads.plots import BLUE, GREY, ORANGE
-from graphfold.layers.heads.target_prediction import ClassNames
 from graphfold.training.scoring import Metrics
 
 _STYLE: Any = {

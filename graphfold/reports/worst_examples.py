@@ -19,7 +19,7 @@ from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.layers.heads.head import ClassNames
 from graphfold.training.run.trained import TrainedModel
 
 #: How many are drawn, and how many words a tree that is drawn may have.

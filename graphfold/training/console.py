@@ -8,8 +8,7 @@ from heapq import nlargest
 from graphfold.datasets.features.scalers import missing_inputs
 from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import LeftOut, count_of
-from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.layers.heads.head import ClassNames, Head
 
 #: How many bad records are shown before "and N more".
 _SHOWN = 3

@@ -20,7 +20,7 @@ from graphfold.dag import select
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, join
-from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.layers.heads.head import ClassNames
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.

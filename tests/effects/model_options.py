@@ -610,7 +610,7 @@ def fitted(lab: Lab, name: str, **changes: Any) -> Any:
 
 
 def ensemble(model: Any) -> Any:
-    from graphfold.layers.baselines.tree_ensemble import TreeEnsemble
+    from graphfold.layers.baselines.trees import TreeEnsemble
 
     (found,) = [module for module in model.modules() if isinstance(module, TreeEnsemble)]
     return found

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from graphfold.layers import Head
-from graphfold.layers.heads.target_prediction import TargetPrediction
+from graphfold.layers.heads.head import TargetPrediction
 from graphfold.metrics import metric
 
 

@@ -16,7 +16,7 @@ from graphfold.inference.drawing.svg import Box, document, stack
 from graphfold.inference.drawing.tree_drawing import draw_tree
 from graphfold.inference.prediction import Prediction, node_words
 from graphfold.layers import Head
-from graphfold.layers.heads.target_prediction import ClassNames
+from graphfold.layers.heads.head import ClassNames
 
 #: The target of a word that says what it is to its head, which is drawn on the arc.
 RELATION = "deprel"

@@ -20,7 +20,7 @@ from graphfold.inference.drawing.svg import (
 )
 from graphfold.inference.prediction import Prediction, plain_prediction
 from graphfold.layers import Head
-from graphfold.layers.heads.target_prediction import ClassNames, TargetPrediction
+from graphfold.layers.heads.head import ClassNames, TargetPrediction
 
 #: Classes whose probabilities a tooltip lists.
 _LISTED = 8

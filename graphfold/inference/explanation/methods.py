@@ -21,8 +21,7 @@ from graphfold.batching import Batch, Rounds
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import ColumnEncoder, GraphModel, Head, Model
-from graphfold.layers.uncertainty.ensemble import Ensemble
-from graphfold.layers.uncertainty.outer_model import OuterModel
+from graphfold.layers.uncertainty.ensemble import Ensemble, OuterModel
 
 
 def members_of(model: Model) -> list[GraphModel]:

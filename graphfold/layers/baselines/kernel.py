@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError
-from graphfold.layers.baselines.target_model import TargetModel
-from graphfold.layers.baselines.tree_ensemble import take_sizes
+from graphfold.layers.baselines.fitted_model import TargetModel
+from graphfold.layers.baselines.trees import take_sizes
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.regression import RegressionHead
 

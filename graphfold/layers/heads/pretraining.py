@@ -11,8 +11,8 @@ from torch import Tensor
 from graphfold.dag import Column, Schema
 from graphfold.errors import ConfigError
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.head import ClassNames
 from graphfold.layers.heads.regression import RegressionHead
-from graphfold.layers.heads.target_prediction import ClassNames
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

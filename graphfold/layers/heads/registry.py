@@ -6,15 +6,20 @@ from collections.abc import Sequence
 
 from graphfold.dag import Column
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.layers.heads.classification import ClassificationHead, PairClassificationHead
-from graphfold.layers.heads.evidential import EvidentialHead
+from graphfold.layers.heads.classification import (
+    ClassificationHead,
+    MultiLabelHead,
+    PairClassificationHead,
+)
 from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.log_regression import LogRegressionHead
-from graphfold.layers.heads.mean_variance import MeanVarianceHead
-from graphfold.layers.heads.multi_label import MultiLabelHead
-from graphfold.layers.heads.numbers import NumberHead
-from graphfold.layers.heads.quantile import QuantileHead
-from graphfold.layers.heads.regression import RegressionHead
+from graphfold.layers.heads.regression import (
+    EvidentialHead,
+    LogRegressionHead,
+    MeanVarianceHead,
+    NumberHead,
+    QuantileHead,
+    RegressionHead,
+)
 from graphfold.layers.heads.relatedness import RelatednessHead
 
 #: In the order in which they are asked whether they suit the targets.

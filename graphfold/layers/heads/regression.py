@@ -1,15 +1,271 @@
-"""RegressionHead: one or several numbers per row, in their own units."""
+"""Heads of numbers: a value, a ratio, a value with its deviation, an interval, its evidence.
+
+`NumberHead` is what they share: scales, weights, holes and bounds of targets.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphfold.dag import Schema
-from graphfold.errors import ConfigError, did_you_mean
-from graphfold.layers.heads.numbers import NumberHead
+from graphfold.dag import Column, Schema, TypedDAG
+from graphfold.dag.schema import ABOVE, BELOW, bound_column
+from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.layers.heads.head import (
+    ClassNames,
+    Head,
+    Predictions,
+    TargetPrediction,
+    mlp,
+    weights_of,
+)
+
+#: How far a prediction may lie outside the range of the training targets, in ranges. A network
+#: may say anything of an input like none that it has seen: of a logD, -7 where all are above -2.
+MARGIN = 0.5
+
+#: What is told of a prediction at neither limit, at the high one, and (index -1) at the low one.
+LIMITS = (None, "high", "low")
+
+
+class NumberHead(Head):
+    """Base of heads that learn numbers standardised and give them back in their units.
+
+    The loss of a row is the loss of its measured, standardised targets, times their weights, summed
+    and divided by the number of targets. A bounded target (`>5`: all that is known is that it is
+    above 5) costs nothing where the prediction is beyond the bound, and else as much as the bound
+    itself would; metrics and calibration leave it out.
+
+    Args:
+        input_size: width of the readout's rows.
+        schema: the schema of the graphs.
+        level: what one row stands for.
+        targets: names of the targets; None for all targets of that level.
+        scalers: target name -> (mean, standard deviation) of the training part, then those of the
+            logarithms, then its least and its largest value, see `Scaler`; None to learn the
+            targets as they are.
+        target_weights: target name -> weight of its loss; 1 where it is not named.
+        hidden_size: width of a hidden layer, or None for none.
+        dropout: probability of dropping an entry of the rows.
+
+    Attributes:
+        outputs: how many numbers are computed for each target; the first is the prediction.
+        scaler_at: where in a scaler its mean stands, before its standard deviation.
+        losses_by_name: the names that `model.head.loss` gives its losses.
+        is_limited: whether predictions stay near the range of the training targets.
+        has_limits: whether there is a number that no prediction of some target exceeds.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_targets], or [num_rows, num_targets, outputs] for several
+
+    Raises:
+        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
+    """
+
+    losses_may_be_negative = False
+    outputs: ClassVar[int] = 1
+    scaler_at: ClassVar[int] = 0
+    losses_by_name: ClassVar[tuple[str, ...]] = ()
+    is_limited: ClassVar[bool] = True
+    mean: Tensor  # [num_targets]
+    std: Tensor  # [num_targets]
+    least: Tensor  # [num_targets] that is predicted
+    most: Tensor  # [num_targets]
+    weight: Tensor  # [num_targets]
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str = "graph",
+        targets: Sequence[str] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
+        target_weights: Mapping[str, float] | None = None,
+        hidden_size: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(schema, level, targets)
+        count = len(self.columns)
+        self.layers = mlp(input_size, count * self.outputs, hidden_size, dropout)
+        mean, std = self._scales(scalers)
+        self.register_buffer("mean", torch.tensor(mean))
+        self.register_buffer("std", torch.tensor(std))
+        weights = torch.tensor(weights_of(target_weights, self.targets))
+        self.register_buffer("weight", weights, persistent=False)
+        features = {column.name for column in schema.graph_features}
+        bounds = [bound_column(name) for name in self.targets]
+        self.bounds = [name if name in features and level == "graph" else None for name in bounds]
+        least, most = self._limits(scalers)
+        self.has_limits = any(map(math.isfinite, most))
+        self.register_buffer("least", torch.tensor(least), persistent=False)
+        self.register_buffer("most", torch.tensor(most), persistent=False)
+
+    @property
+    def monitor(self) -> str | None:
+        """The loss where it judges more than the prediction: its deviation, or its interval."""
+        return "loss" if self.outputs > 1 else None
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        return not pairs and all(column.torch_dtype.is_floating_point for column in columns)
+
+    @classmethod
+    def refuses(cls, column: Column) -> str | None:
+        if column.dtype in ("float32", "float64") and not column.shape:
+            return None
+        return f"'{column.name}', which is not one float per row. Use ClassificationHead."
+
+    @abstractmethod
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        """[num_rows, num_targets] the loss of each standardised target."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The raw outputs, of standardised targets."""
+        raw: Tensor = self.layers(rows)
+        return raw if self.outputs == 1 else raw.view(len(raw), -1, self.outputs)
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        values, bound = _split(targets)
+        point = (raw if self.outputs == 1 else raw[..., 0]).detach()
+        wanted = self.standardise(values.to(raw.dtype))
+        beyond = ((bound == ABOVE) & (point >= wanted)) | ((bound == BELOW) & (point <= wanted))
+        counts = ~wanted.isnan() & ~beyond
+        # What does not count is set to the prediction itself, for 0 times NaN would be NaN.
+        wanted = torch.where(counts, wanted, point)
+        losses = torch.where(counts, self.target_losses(raw, wanted), 0.0)
+        return (losses * self.weight.to(losses.dtype)).mean(1)
+
+    def standardise(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] values in the targets' own units, as they are learnt."""
+        return (values - self.mean) / self.std
+
+    def in_units(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] standardised values in the targets' own units."""
+        return values * self.std + self.mean
+
+    def decode(self, raw: Tensor) -> Tensor:
+        """Gives what `decode_unlimited` does, near the range of the training targets.
+
+        At most `MARGIN` times its width outside. Targets with bounds (`>5`) have no such limits. An
+        interval is not cut off, but holds the prediction.
+        """
+        prediction = self.decode_unlimited(raw)
+        if len(self.parts) == 1:
+            return torch.clamp(prediction, self.least, self.most)
+        parts = dict(zip(self.parts, prediction.unbind(-1), strict=True))
+        parts["pred"] = value = torch.clamp(parts["pred"], self.least, self.most)
+        if "lower" in parts:
+            parts["lower"] = torch.minimum(parts["lower"], value)
+            parts["upper"] = torch.maximum(parts["upper"], value)
+        return torch.stack(list(parts.values()), dim=-1)
+
+    @abstractmethod
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets] or [..., num_parts] predictions in the targets' own units."""
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """All parts but the first, and whether the prediction stands at a limit."""
+        return (*self.parts[1:], *(["limit"] if self.has_limits else []))
+
+    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+        """As for all numbers; "limit" is "low" or "high" where the prediction was cut off, or None.
+
+        A prediction there says only that the model computes a number beyond: nothing like it was in
+        the training part.
+        """
+        if not self.has_limits:
+            return super().predictions(prediction, names)
+        sides = self._sides(self.values(prediction)).tolist()
+        if len(self.parts) == 1:
+            prediction = prediction.unsqueeze(-1)
+        extra, targets = self.extra_columns, self.targets
+        return [
+            {
+                name: TargetPrediction(
+                    value, extra=dict(zip(extra, (*parts, LIMITS[side]), strict=True))
+                )
+                for name, (value, *parts), side in zip(targets, row, own, strict=True)
+            }
+            for row, own in zip(prediction.tolist(), sides, strict=True)
+        ]
+
+    def _sides(self, values: Tensor) -> Tensor:
+        """[num_rows, num_targets] -1 at the low limit, 1 at the high one, else 0."""
+        # The mean of several numbers at a limit may be off by their last digit.
+        close = 1e-6 * (self.most - self.least).to(values).nan_to_num(0.0, 0.0)
+        is_low = values <= self.least.to(values) + close
+        is_high = values >= self.most.to(values) - close
+        return is_high.long() - is_low.long()
+
+    def target_rows(self, dag: TypedDAG) -> Tensor:
+        """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, 2], value, bound.
+
+        The bound is `ABOVE` or `BELOW`, and 0 for an exact value.
+        """
+        values = super().target_rows(dag)
+        if not any(self.bounds):
+            return values
+        exact = torch.zeros_like(values[:, 0])
+        bounds = [exact if n is None else dag.graph_column(n).to(values) for n in self.bounds]
+        return torch.stack([values, torch.stack(bounds, 1)], dim=2)
+
+    def measured(self, targets: Tensor) -> Tensor:
+        return ~_split(targets)[0].isnan()
+
+    def compared(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        values, bound = _split(targets)
+        return values, ~values.isnan() & (bound != ABOVE) & (bound != BELOW)
+
+    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+        values, bound = _split(targets)
+        rows = super().measured_values(values, names)
+        signs = {ABOVE: ">", BELOW: "<"}
+        for row, bounds in zip(rows, bound.tolist(), strict=True):
+            for name, sign in zip(self.targets, bounds, strict=True):
+                if name in row and sign in signs:
+                    row[name] = f"{signs[sign]}{row[name]:g}"
+        return rows
+
+    def _scales(
+        self, scalers: Mapping[str, tuple[float, ...]] | None
+    ) -> tuple[list[float], list[float]]:
+        if scalers is None:
+            return [0.0] * len(self.targets), [1.0] * len(self.targets)
+        absent = ", ".join(name for name in self.targets if name not in scalers)
+        if absent:
+            raise ConfigError(
+                f"there is no scaler for the target {absent}. Fit one on the training part."
+            )
+        pairs = [scalers[name][self.scaler_at : self.scaler_at + 2] for name in self.targets]
+        # A target that never varies has no scale of its own.
+        return [float(mean) for mean, _ in pairs], [float(std) or 1.0 for _, std in pairs]
+
+    def _limits(
+        self, scalers: Mapping[str, tuple[float, ...]] | None
+    ) -> tuple[list[float], list[float]]:
+        """The least and the largest number that is predicted of each target."""
+        least, most = [-math.inf] * len(self.targets), [math.inf] * len(self.targets)
+        for place, (name, bound) in enumerate(zip(self.targets, self.bounds, strict=True)):
+            low, high = (scalers or {}).get(name, ())[4:6] or (0.0, 0.0)
+            if self.is_limited and bound is None and low < high:
+                margin = MARGIN * (high - low)
+                least[place], most[place] = low - margin, high + margin
+        return least, most
+
+
+def _split(targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and bounds, [num_rows, num_targets] each."""
+    if targets.dim() == 3:
+        return targets[..., 0], targets[..., 1]
+    return targets, torch.zeros_like(targets)
 
 
 class RegressionHead(NumberHead):
@@ -79,3 +335,249 @@ class RegressionHead(NumberHead):
     def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
         return self.in_units(raw)
+
+
+class LogRegressionHead(NumberHead):
+    """Predicts numbers above zero; learns their logarithms, standardised.
+
+    The loss of a row is the absolute error of the standardised logarithms, which is least at the
+    median of the q-error.
+
+    The arguments are those of `NumberHead`.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_targets] standardised logarithms
+
+    Raises:
+        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
+        DataError: in `losses`, if a value is not above zero.
+    """
+
+    scaler_at = 2
+    is_limited = False  # a logarithm that is far off is a factor, and no number below zero
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("q_error", "q_error_90", "q_error_95", "mae", "rmse", "spearman")
+
+    @classmethod
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+        return False  # whether errors are ratios, only the user can say
+
+    def standardise(self, values: Tensor) -> Tensor:
+        """The logarithms, standardised."""
+        wrong = values[values <= 0]
+        if len(wrong):
+            raise DataError(
+                f"a target of {', '.join(self.targets)} is {float(wrong[0]):g}, but "
+                "LogRegressionHead learns numbers above zero. Choose RegressionHead."
+            )
+        return super().standardise(values.log())
+
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        return (raw - wanted).abs()
+
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets] in the targets' own units."""
+        return self.in_units(raw).exp()
+
+    def learned(self, values: Tensor) -> Tensor:
+        """The logarithms; an error of these is a factor."""
+        return values.log()
+
+    def from_learned(self, values: Tensor) -> Tensor:
+        """The numbers that have such logarithms."""
+        return values.exp()
+
+    def learned_deviation(self, values: Tensor, std: Tensor) -> Tensor:
+        """The deviations over the values: d log y = dy / y."""
+        return std / values
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """Above zero."""
+        return 0.0, math.inf
+
+
+#: The least variance, in squares of the target's deviation: that of torch.nn.GaussianNLLLoss.
+LEAST_VARIANCE = 1e-6
+
+
+class MeanVarianceHead(NumberHead):
+    """Predicts the mean and the standard deviation of a normal distribution of numbers.
+
+    The loss of a standardised target y is equation 2 of Nix and Weigend (1994),
+    https://doi.org/10.1109/ICNN.1994.374138, its negative log likelihood without the constant:
+
+        (log σ² + (y - μ)² / σ²) / 2        σ² = softplus(a) + 1e-6
+
+    The arguments are those of `NumberHead`.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_targets, 2] μ and a
+    """
+
+    losses_may_be_negative = True
+    outputs = 2
+    losses_by_name = ("mean_variance",)
+    parts = ("pred", "std")
+
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        variance = _variance(raw)
+        return 0.5 * (variance.log() + (wanted - raw[..., 0]).square() / variance)
+
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets, 2] mean and standard deviation in the targets' units."""
+        return torch.stack([self.in_units(raw[..., 0]), _variance(raw).sqrt() * self.std], dim=2)
+
+
+def _variance(raw: Tensor) -> Tensor:
+    return functional.softplus(raw[..., 1]) + LEAST_VARIANCE
+
+
+class QuantileHead(NumberHead):
+    """Predicts the median and a lower and an upper quantile of numbers.
+
+    The loss of a target is the mean of the three pinball losses of Koenker and Bassett (1978),
+    https://doi.org/10.2307/1913643, of its standardised value y,
+
+        max(q (y - ŷ_q), (q - 1) (y - ŷ_q))        q = (1 - interval) / 2, 1/2, (1 + interval) / 2
+
+    The distances from the median to the outer quantiles are softplus of two outputs, so that
+    quantiles never cross.
+
+    The arguments are those of `NumberHead`, and:
+
+    Args:
+        interval: the share of the values that shall lie between the outer quantiles.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_targets, 3] standardised median, lower and upper quantile
+
+    Raises:
+        ConfigError: as `NumberHead`, and if `interval` is no share.
+    """
+
+    outputs = 3
+    losses_by_name = ("quantile",)
+    parts = ("pred", "lower", "upper")
+    quantiles: Tensor  # [3]
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str = "graph",
+        targets: Sequence[str] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
+        interval: float = 0.9,
+        target_weights: Mapping[str, float] | None = None,
+        hidden_size: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(
+            input_size, schema, level, targets, scalers, target_weights, hidden_size, dropout
+        )
+        if not 0 < interval < 1:
+            raise ConfigError(f"interval={interval} is no share. Use a number between 0 and 1.")
+        quantiles = torch.tensor([0.5, (1 - interval) / 2, (1 + interval) / 2])
+        self.register_buffer("quantiles", quantiles, persistent=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Median, lower and upper quantile, standardised."""
+        middle, below, above = super().forward(rows).unbind(2)
+        lower, upper = middle - functional.softplus(below), middle + functional.softplus(above)
+        return torch.stack([middle, lower, upper], dim=2)
+
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        error = wanted.unsqueeze(2) - raw
+        quantiles = self.quantiles.to(raw.dtype)
+        return torch.maximum(quantiles * error, (quantiles - 1) * error).mean(2)
+
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets, 3] median, lower and upper quantile in the targets' units."""
+        return torch.stack([self.in_units(part) for part in raw.unbind(2)], dim=2)
+
+
+#: What keeps ν and β positive and α above one, where softplus rounds to zero.
+_LEAST = 1e-6
+
+
+class EvidentialHead(NumberHead):
+    """Predicts a normal-inverse-gamma distribution over the mean and variance of numbers.
+
+    Deep evidential regression, Amini et al. (2020), https://arxiv.org/abs/1910.02600. The outputs
+    of a target are γ, ν > 0, α > 1 and β > 0; with Ω = 2 β (1 + ν), the loss of a standardised
+    target y is (equations 8 to 10)
+
+        log(π / ν) / 2 - α log Ω + (α + 1/2) log((y - γ)² ν + Ω) + log(Γ(α) / Γ(α + 1/2))
+        + λ |y - γ| (2 ν + α)
+
+    The first line is the negative log likelihood of Student's t distribution that the evidence
+    gives y; its standard deviation, √(β (1 + 1/ν) / (α - 1)), which is the spread of the values and
+    the uncertainty of the mean together, is the one that is predicted.
+
+    The arguments are those of `NumberHead`, and:
+
+    Args:
+        evidence_penalty: λ, the price of evidence for what is wrong.
+
+    Shape:
+        rows: [num_rows, input_size]
+        returns: [num_rows, num_targets, 4] γ, ν, α and β
+
+    Raises:
+        ConfigError: as `NumberHead`, and if the penalty is negative.
+    """
+
+    losses_may_be_negative = True
+    outputs = 4
+    losses_by_name = ("evidential",)
+    parts = ("pred", "std")
+
+    def __init__(
+        self,
+        input_size: int,
+        schema: Schema,
+        level: str = "graph",
+        targets: Sequence[str] | None = None,
+        scalers: Mapping[str, tuple[float, ...]] | None = None,
+        evidence_penalty: float = 0.2,
+        target_weights: Mapping[str, float] | None = None,
+        hidden_size: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(
+            input_size, schema, level, targets, scalers, target_weights, hidden_size, dropout
+        )
+        if not evidence_penalty >= 0:
+            raise ConfigError(f"evidence_penalty={evidence_penalty} is negative. Use 0 or more.")
+        self.evidence_penalty = evidence_penalty
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """γ, ν, α and β of the standardised targets."""
+        gamma, *others = super().forward(rows).unbind(2)
+        nu, alpha, beta = (functional.softplus(other) + _LEAST for other in others)
+        return torch.stack([gamma, nu, alpha + 1, beta], dim=2)
+
+    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
+        gamma, nu, alpha, beta = raw.unbind(2)
+        omega = 2 * beta * (1 + nu)
+        error = wanted - gamma
+        likelihood = (
+            0.5 * (math.pi / nu).log()
+            - alpha * omega.log()
+            + (alpha + 0.5) * (error.square() * nu + omega).log()
+            + torch.lgamma(alpha)
+            - torch.lgamma(alpha + 0.5)
+        )
+        return likelihood + self.evidence_penalty * error.abs() * (2 * nu + alpha)
+
+    def decode_unlimited(self, raw: Tensor) -> Tensor:
+        """[num_rows, num_targets, 2] prediction and standard deviation in the targets' units."""
+        gamma, nu, alpha, beta = raw.unbind(2)
+        variance = beta * (1 + 1 / nu) / (alpha - 1).clamp(min=_LEAST)
+        return torch.stack([self.in_units(gamma), variance.sqrt() * self.std], dim=2)

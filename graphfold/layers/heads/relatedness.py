@@ -9,8 +9,8 @@ from torch import Tensor
 
 from graphfold.dag import Column, Schema
 from graphfold.errors import ConfigError, DataError
+from graphfold.layers.heads.classification import Similarity
 from graphfold.layers.heads.head import Head, mlp
-from graphfold.layers.heads.similarity import Similarity
 
 
 class RelatednessHead(Head):

@@ -13,8 +13,8 @@ from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Model
 from graphfold.layers.uncertainty.class_head import CalibratedClassHead
 from graphfold.layers.uncertainty.conformal import SETS, least_records
+from graphfold.layers.uncertainty.ensemble import OuterModel
 from graphfold.layers.uncertainty.interval_head import IntervalHead
-from graphfold.layers.uncertainty.outer_model import OuterModel
 
 CalibratedHead: TypeAlias = IntervalHead | CalibratedClassHead
 

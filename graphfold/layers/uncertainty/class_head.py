@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from graphfold.layers.heads.eval_rows import MetricInputs
-from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.target_prediction import ClassNames, Predictions
-from graphfold.layers.uncertainty.conformal import SET_SCORES, conformal_quantile
-from graphfold.layers.uncertainty.outer_head import OuterHead
-from graphfold.layers.uncertainty.probabilities import (
+from graphfold.layers.heads.head import ClassNames, Head, Predictions
+from graphfold.layers.uncertainty.conformal import (
+    SET_SCORES,
     apply_isotonic,
     apply_temperature,
+    conformal_quantile,
     fit_isotonic,
     fit_temperature,
 )
+from graphfold.layers.uncertainty.outer_head import OuterHead
 
 
 class CalibratedClassHead(OuterHead):

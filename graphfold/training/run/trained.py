@@ -17,8 +17,7 @@ from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
-from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
-from graphfold.layers.uncertainty.ensemble import Ensemble
+from graphfold.layers.uncertainty.ensemble import DropoutSamples, Ensemble
 from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config

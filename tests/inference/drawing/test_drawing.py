@@ -26,9 +26,9 @@ from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.drawing.svg import class_colours, ink_on, text_width
 from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers.heads.classification import ClassificationHead
+from graphfold.layers.heads.head import TargetPrediction
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
-from graphfold.layers.heads.target_prediction import TargetPrediction
 
 TREES = BracketsAdapter(num_classes=5).without_targets()
 WORDS = ConlluAdapter()

@@ -31,8 +31,8 @@ from graphfold.layers import (
     RegressionHead,
     RelatednessHead,
 )
-from graphfold.layers.baselines.forest import as_sparse
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine, min_max
+from graphfold.layers.baselines.trees import as_sparse
 
 FOREST = partial(ForestModel, num_trees=10, max_features=1.0)
 BOOSTING = partial(BoostingModel, num_rounds=8)

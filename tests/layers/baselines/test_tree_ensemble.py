@@ -16,8 +16,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from graphfold.layers.baselines import boosting, forest, tree_ensemble
-from graphfold.layers.baselines.tree_ensemble import Tree, TreeEnsemble
+from graphfold.layers.baselines import trees
+from graphfold.layers.baselines.trees import Tree, TreeEnsemble
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.integers(0, 4, (300, 8)).astype(np.float32)
@@ -31,7 +31,7 @@ NEW = torch.from_numpy(np.concatenate([X[:50] + 0.25, X[50:80]]))
 @pytest.mark.parametrize("options", [{}, {"max_depth": 1}, {"min_samples_leaf": 20}])
 def test_a_forest_of_numbers(kind: Any, options: dict[str, int]) -> None:
     fitted = kind(30, random_state=0, **options).fit(X, Y)
-    got = forest.as_tensors(fitted, 1)(NEW)
+    got = trees.as_tensors(fitted, 1)(NEW)
     np.testing.assert_allclose(got[:, 0].numpy(), fitted.predict(NEW.numpy()), rtol=1e-6, atol=1e-6)
 
 
@@ -40,34 +40,34 @@ def test_a_forest_of_classes(y: np.ndarray, num_outputs: int) -> None:
     fitted = RandomForestClassifier(30, random_state=0).fit(X, y.astype(int))
     want = fitted.predict_proba(NEW.numpy())
     want = want[:, 1:] if num_outputs == 1 else np.pad(want, ((0, 0), (0, num_outputs - 3)))
-    got = forest.as_tensors(fitted, num_outputs)(NEW).numpy()
+    got = trees.as_tensors(fitted, num_outputs)(NEW).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
 def test_boosting_of_numbers() -> None:
     fitted = HistGradientBoostingRegressor(max_iter=30, random_state=0).fit(X, Y)
-    got = boosting.as_tensors(fitted, 1)(NEW)[:, 0].numpy()
+    got = trees.boosting_tensors(fitted, 1)(NEW)[:, 0].numpy()
     np.testing.assert_allclose(got, fitted.predict(NEW.numpy()), rtol=1e-5, atol=1e-6)
 
 
 def test_boosting_without_the_columns_that_cannot_be_divided() -> None:
     counts = np.zeros((len(X), 6), dtype=np.float32)
     counts[:4, 1], counts[:5, 3], counts[:-5, 4], counts[:-4, 5] = 1, 2, 3, 4
-    assert boosting.divisible(counts, 5).tolist() == [3, 4]
-    assert boosting.divisible(counts[:9], 5).tolist() == [0]  # too few rows for any
-    assert boosting.divisible(counts[:, :1], 5).tolist() == [0]
+    assert trees.divisible(counts, 5).tolist() == [3, 4]
+    assert trees.divisible(counts[:9], 5).tolist() == [0]  # too few rows for any
+    assert trees.divisible(counts[:, :1], 5).tolist() == [0]
     wide = np.concatenate([counts, X], axis=1)
-    columns = boosting.divisible(wide, 5)
+    columns = trees.divisible(wide, 5)
     options = {"max_iter": 5, "min_samples_leaf": 5, "random_state": 0}
     everything = HistGradientBoostingRegressor(**options).fit(wide, Y).predict(wide)
     fitted = HistGradientBoostingRegressor(**options).fit(wide[:, columns], Y)
-    got = boosting.as_tensors(fitted, 1, columns)(torch.from_numpy(wide))[:, 0].numpy()
+    got = trees.boosting_tensors(fitted, 1, columns)(torch.from_numpy(wide))[:, 0].numpy()
     np.testing.assert_allclose(got, everything, rtol=1e-5, atol=1e-6)
 
 
 def test_boosting_of_two_classes() -> None:
     fitted = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, CLASSES == 1)
-    got = torch.sigmoid(boosting.as_tensors(fitted, 1)(NEW))[:, 0].numpy()
+    got = torch.sigmoid(trees.boosting_tensors(fitted, 1)(NEW))[:, 0].numpy()
     np.testing.assert_allclose(got, fitted.predict_proba(NEW.numpy())[:, 1], rtol=1e-5, atol=1e-6)
 
 
@@ -75,7 +75,7 @@ def test_boosting_of_two_classes() -> None:
 def test_boosting_of_several_classes_some_of_which_do_not_occur(classes: tuple[int, ...]) -> None:
     y = np.array(classes)[CLASSES % len(classes)]
     fitted = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(X, y)
-    got = torch.softmax(boosting.as_tensors(fitted, 4)(NEW), dim=1).numpy()
+    got = torch.softmax(trees.boosting_tensors(fitted, 4)(NEW), dim=1).numpy()
     np.testing.assert_allclose(
         got[:, list(classes)], fitted.predict_proba(NEW.numpy()), rtol=1e-5, atol=1e-5
     )
@@ -84,9 +84,9 @@ def test_boosting_of_several_classes_some_of_which_do_not_occur(classes: tuple[i
 
 
 def test_rows_in_parts_are_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    ensemble = forest.as_tensors(RandomForestRegressor(7, random_state=0).fit(X, Y), 1)
+    ensemble = trees.as_tensors(RandomForestRegressor(7, random_state=0).fit(X, Y), 1)
     want = ensemble(NEW)
-    monkeypatch.setattr(tree_ensemble, "PAIRS_AT_ONCE", 20)
+    monkeypatch.setattr(trees, "PAIRS_AT_ONCE", 20)
     assert torch.equal(ensemble(NEW), want)
     assert ensemble(NEW[:0]).shape == (0, 1)
     torch.testing.assert_close(ensemble.each(NEW).mean(1), want)
@@ -109,7 +109,7 @@ def test_a_threshold_between_two_single_numbers_parts_them(single: float) -> Non
 
 
 def test_a_state_is_plain_tensors_and_brings_its_sizes() -> None:
-    ensemble = forest.as_tensors(RandomForestRegressor(3, random_state=0).fit(X, Y), 1)
+    ensemble = trees.as_tensors(RandomForestRegressor(3, random_state=0).fit(X, Y), 1)
     file = io.BytesIO()
     torch.save(ensemble.state_dict(), file)
     file.seek(0)

@@ -19,8 +19,8 @@ from graphfold.layers import (
     RelatednessHead,
 )
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.head import seven_digits
 from graphfold.layers.heads.registry import HEADS, choose_head
-from graphfold.layers.heads.target_prediction import seven_digits
 
 NAN = float("nan")
 SCHEMA = Schema(

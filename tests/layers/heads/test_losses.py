@@ -23,8 +23,8 @@ from graphfold.layers import (
     QuantileHead,
     RegressionHead,
 )
-from graphfold.layers.heads.numbers import NumberHead
 from graphfold.layers.heads.registry import choose_head
+from graphfold.layers.heads.regression import NumberHead
 from graphfold.training.config.model import balanced_weights
 
 NAN = float("nan")

@@ -21,11 +21,7 @@ from graphfold.layers import (
     RelatednessHead,
 )
 from graphfold.layers.heads.head import Head
-from graphfold.layers.uncertainty.calibrated import (
-    CalibrationSettings,
-    calibrated_head,
-    shortage,
-)
+from graphfold.layers.uncertainty.calibrated import CalibrationSettings, calibrated_head, shortage
 from graphfold.layers.uncertainty.class_head import CalibratedClassHead
 from graphfold.layers.uncertainty.conformal import (
     aps_scores,
@@ -33,8 +29,8 @@ from graphfold.layers.uncertainty.conformal import (
     lac_scores,
     least_records,
 )
-from graphfold.layers.uncertainty.ensemble_head import EnsembleHead
 from graphfold.layers.uncertainty.interval_head import IntervalHead
+from graphfold.layers.uncertainty.outer_head import EnsembleHead
 from graphfold.metrics import find_metric
 
 NAN = float("nan")

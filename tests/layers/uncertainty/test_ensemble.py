@@ -23,11 +23,10 @@ from graphfold.layers import (
     QuantileHead,
     RegressionHead,
 )
-from graphfold.layers.heads.numbers import NumberHead
+from graphfold.layers.heads.regression import NumberHead
 from graphfold.layers.uncertainty.calibrated import Calibrated
-from graphfold.layers.uncertainty.dropout_samples import DropoutSamples
-from graphfold.layers.uncertainty.ensemble import Ensemble
-from graphfold.layers.uncertainty.ensemble_head import EnsembleHead
+from graphfold.layers.uncertainty.ensemble import DropoutSamples, Ensemble
+from graphfold.layers.uncertainty.outer_head import EnsembleHead
 from graphfold.training.loop.checks import can_share
 
 NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))

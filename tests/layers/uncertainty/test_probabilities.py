@@ -11,7 +11,7 @@ from torch.nn import functional
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.layers import ClassificationHead, MultiLabelHead
 from graphfold.layers.uncertainty.class_head import CalibratedClassHead
-from graphfold.layers.uncertainty.probabilities import (
+from graphfold.layers.uncertainty.conformal import (
     apply_isotonic,
     apply_temperature,
     fit_isotonic,
