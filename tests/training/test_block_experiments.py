@@ -106,6 +106,7 @@ def test_the_engine_is_verified(name: str, request: pytest.FixtureRequest, tmp_p
     assert all(row["equal"] for row in found)
 
 
+@pytest.mark.slow
 def test_rows_of_graphs_for_trees_that_have_one_target(tmp_path: Path) -> None:
     more = [word for word in listops("trainer.max_epochs=1") if "encoder" not in word]
     folder = train(tmp_path / "run", "data=listops_generated", "model=block_tree_lstm", *more)
@@ -143,6 +144,7 @@ head:
 """
 
 
+@pytest.mark.slow
 def test_a_root_of_ones_own_has_to_be_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,7 +120,20 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpora(tmp_path_factory.mktemp("corpora"))
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+#: Those that train with every change, one of each kind; of the others a tenth does.
+ALWAYS = (
+    "listops_tree_lstm",
+    "sst_tree_lstm",
+    "sick_entailment",
+    "lipophilicity_dmpnn",
+    "esol_best",
+)
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [pytest.param(e, marks=[] if e in ALWAYS else [pytest.mark.slow]) for e in EXPERIMENTS],
+)
 def test_experiment_trains(
     experiment: str, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

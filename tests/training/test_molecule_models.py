@@ -57,6 +57,7 @@ def largest_rise(folder: Path) -> float:
     return max(after / before for before, after in pairwise(errors[1:]))
 
 
+@pytest.mark.slow
 def test_the_validation_error_of_a_model_with_batch_norm_does_not_jump(tmp_path: Path) -> None:
     """By its defaults; it does with the weights of the last step and a plain sum of the atoms."""
     ends = ("", "O", "N", "Cl", "C(=O)O", "c1ccccc1")

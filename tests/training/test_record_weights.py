@@ -123,13 +123,17 @@ def step(home: Path) -> TakeStep:
 
 WEIGHED = "data.weight_column=w"
 
+#: Models whose cells take long to compile; a tenth of the slow tests runs with every change.
+SLOW = ("inputs", "degrees", "assays", "atoms", "logarithms", "pretraining", "several")
+EACH = [pytest.param(h, marks=[pytest.mark.slow] if h in SLOW else []) for h in HEADS]
 
-@pytest.mark.parametrize("head", HEADS)
+
+@pytest.mark.parametrize("head", EACH)
 def test_a_whole_weight_is_the_record_so_often(head: str, step: TakeStep) -> None:
     both_agree(step("weighed", WEIGHED, *HEADS[head]), step("repeated", *HEADS[head]))
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", EACH)
 def test_weights_of_one_change_no_bit(head: str, step: TakeStep) -> None:
     moved, loss = step("ones", WEIGHED, *HEADS[head])
     again, loss_again = step("plain", *HEADS[head])
