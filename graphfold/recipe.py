@@ -8,27 +8,21 @@ A run goes through these functions in their order:
     fit_network    the loop, in one process or several: epochs, best.ckpt and last.ckpt
     finish         the best checkpoint is calibrated and scored; predictions and report are written
 
-`resume_run` joins at `fit_members`. To change how a network is trained without changing graphfold,
-write a `graphfold.training.Callback`, or copy what you need: docs/python.md has a loop of its own.
+`resume_run` joins at `fit_members`. A `graphfold.training.Callback` takes part in a training;
+docs/python.md has a loop that is all your own.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from graphfold.dag import select
-from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import CheckpointError, ConfigError, DataError, GraphfoldError, first_line
+from graphfold.errors import ConfigError, DataError
 from graphfold.files import write_json
 from graphfold.inference.evaluate import calibrate, evaluate, missed_coverage, score_part
 from graphfold.inference.part_files import write_predictions, write_split
@@ -36,52 +30,45 @@ from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.training.config.check_config import check_config, check_whole
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import Composed, compose
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.model import ensemble_size
 from graphfold.training.config.overrides import in_hydras_grammar
 from graphfold.training.config.stages import read_stages
-from graphfold.training.config.stored_config import upgraded
+from graphfold.training.config.stored_config import checked_config
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import (
     describe_data,
-    describe_policy,
     describe_positive,
     metrics_table,
+    print_new,
 )
-from graphfold.training.loop.callbacks import ProgressLine, make_loggers
 from graphfold.training.loop.checks import (
     check_measured,
-    choose_sharing,
     warn_of_batch_dependence,
     warn_of_leak,
 )
-from graphfold.training.loop.fit_once import fit_once
+from graphfold.training.loop.fitting import fit_network, fit_once
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.process import (
     deterministic_algorithms,
-    member_seed,
     prepare_process,
-    seed_generators,
 )
 from graphfold.training.process.quiet import is_first, printing_once
-from graphfold.training.process.ranks import num_processes, run_in_processes
 from graphfold.training.run.best_and_last import (
-    BestAndLast,
     change_config,
     check_epochs,
     check_model,
+    is_done,
     join_members,
     load_begun,
     read_histories,
     read_progress,
     write_history,
 )
-from graphfold.training.run.checkpoint import Checkpoint, split_without_places, without_places
-from graphfold.training.run.chemprop_encoder import take_encoder
-from graphfold.training.run.initial_weights import make_model, take_weights
+from graphfold.training.run.checkpoint import Checkpoint, common_checkpoint
+from graphfold.training.run.initial_weights import begin_model, make_model
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import Metrics, warn_of_undefined
@@ -151,34 +138,25 @@ def train(
     if isinstance(config, str):
         raise ConfigError(f"train takes a list of overrides, not a string. Write [{config!r}].")
     if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
-        return _train_whole(config, folder, callbacks)
-    words = config
-    if isinstance(config, Mapping):
-        words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
-    composed = compose(list(words), None if config_dir is None else Path(config_dir))
-    if composed.config["resume"] is not None:
-        resumed = RunFolder(Path(composed.config["resume"]))
-        if folder is not None:
-            raise ConfigError("a run is continued in its own folder. Leave out folder or resume.")
-        metrics = resume_run(resumed, trust, composed.changes, callbacks)
-        return Run(resumed.path, metrics, tuple(trust))
-    run = RunFolder(composed.folder if folder is None else Path(folder))
-    metrics = start_run(composed.config, run, callbacks=callbacks)
-    return Run(run.path, metrics, tuple(named_packages(composed.config)))
-
-
-def _train_whole(
-    config: Mapping[str, Any], folder: str | Path | None, callbacks: Sequence[Callback]
-) -> Run:
-    """`train` with a whole config."""
-    if folder is None:
-        raise ConfigError("a whole config does not say where the run goes. Give a folder.")
-    whole = upgraded(config)
-    check_whole(whole)
-    check_config(whole)
-    run = RunFolder(Path(folder))
-    metrics = start_run(whole, run, callbacks=callbacks)
-    return Run(run.path, metrics, tuple(named_packages(whole)))
+        if folder is None:
+            raise ConfigError("a whole config does not say where the run goes. Give a folder.")
+        whole, files = checked_config(config), RunFolder(Path(folder))
+    else:
+        words = config
+        if isinstance(config, Mapping):
+            words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
+        composed = compose(list(words), None if config_dir is None else Path(config_dir))
+        whole, files = composed.config, RunFolder(Path(folder or composed.folder))
+        if whole["resume"] is not None:
+            if folder is not None:
+                raise ConfigError(
+                    "a run is continued in its own folder. Leave out folder or resume."
+                )
+            files = RunFolder(Path(whole["resume"]))
+            metrics = resume_run(files, trust, composed.changes, callbacks)
+            return Run(files.path, metrics, tuple(trust))
+    metrics = start_run(whole, files, callbacks=callbacks)
+    return Run(files.path, metrics, tuple(named_packages(whole)))
 
 
 def train_command(
@@ -235,14 +213,13 @@ def start_run(
     Raises:
         GraphfoldError: before any epoch, if config or data cannot be used, or another training
             runs in the folder.
-        KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     check_parts(config)
     data = DataModule(**config["data"])
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
-    _print_new([*notices, *describe_data(data).splitlines()], said)
+    print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
     model, complete = begin_model(config, data, 0)
     loop = make_loop(complete, model, data, callbacks)  # what is wrong with it is said before work
@@ -277,7 +254,6 @@ def resume_run(
     Raises:
         GraphfoldError: if it is no run folder, its config names code that is not trusted, its data
             changed, or another training runs in it.
-        KeyboardInterrupt: on Ctrl-C; the run can be resumed.
     """
     changes = changes or {}
     stored = folder.read_config()
@@ -296,8 +272,8 @@ def resume_run(
             check_epochs(config, stored, read_progress(last)["epoch"] + 1)
         data = DataModule(**config["data"])
         data.prepare({"split": begun[0].split, "spec": begun[0].spec})
-        more = "trainer.max_epochs" in changes
-        if len(begun) == len(members) and all(_is_done(last, config, more) for last in begun):
+        more, max_epochs = "trainer.max_epochs" in changes, config["trainer"]["max_epochs"]
+        if len(begun) == len(members) and all(is_done(last, max_epochs, more) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(folder, data, trusted)
         if is_first():
@@ -306,13 +282,6 @@ def resume_run(
         config = {**config, "monitor": begun[0].config.get("monitor")}
         fit_members(config, folder, data, callbacks, more_epochs=more)
         return finish(folder, data, trusted)
-
-
-def _is_done(last: Checkpoint, config: Mapping[str, Any], more_epochs: bool) -> bool:
-    """True if there is nothing left to train."""
-    progress = read_progress(last)
-    has_stopped = progress["is_finished"] and not more_epochs
-    return has_stopped or progress["epoch"] + 1 >= config["trainer"]["max_epochs"]
 
 
 def fit_members(
@@ -343,24 +312,24 @@ def fit_members(
         resume = first is None and files.last.is_file()
         if resume:
             last = Checkpoint.load(files.last)
-            if _is_done(last, config, more_epochs):
+            if is_done(last, config["trainer"]["max_epochs"], more_epochs):
                 continue
             print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
             model, complete = make_model(config, data, number, begins=False)
             check_model(model, last, files.last)
-            loop = make_loop(complete, model, data, callbacks)
         else:
             if len(members) > 1:
                 print(name, flush=True)
-            if first is not None and number == 0:
-                loop, complete = first
-            else:
+            if first is None or number:
                 model, complete = begin_model(config, data, number)
-                loop = make_loop(complete, model, data, callbacks)
+        if first is not None and number == 0:
+            loop, complete = first
+        else:
+            loop = make_loop(complete, model, data, callbacks)
         if is_first():
             files.best.parent.mkdir(parents=True, exist_ok=True)
         complete = {**complete, "monitor": loop.monitor, "ensemble": 1}
-        common = _common_checkpoint(complete, data, number)
+        common = common_checkpoint(complete, data, number)
         if not isinstance(loop.model, FittedModel):
             fit_network(loop, data, files, common, resume)
         elif is_first():
@@ -369,23 +338,8 @@ def fit_members(
         join_members(folder, members)
 
 
-def begin_model(
-    config: Mapping[str, Any], data: DataModule, member: int
-) -> tuple[Model, dict[str, Any]]:
-    """`make_model`, with the weights of another run where the config names one."""
-    model, complete = make_model(config, data, member)
-    if config.get("init_from") is not None:
-        print(take_weights(model, data.spec, Path(config["init_from"]), member), flush=True)
-    if config["model"].get("encoder_from") is not None:
-        print(take_encoder(model, Path(config["model"]["encoder_from"])), flush=True)
-    return model, complete
-
-
 def make_loop(
-    config: Mapping[str, Any],
-    model: Model,
-    data: DataModule,
-    callbacks: Sequence[Callback] = (),
+    config: Mapping[str, Any], model: Model, data: DataModule, callbacks: Sequence[Callback] = ()
 ) -> Loop:
     """The loop that trains a model as the config says.
 
@@ -393,7 +347,8 @@ def make_loop(
         ConfigError: if `monitor` is no metric of the model, or `freeze`, `stages` or `lr_factors`
             name parts that it does not have.
     """
-    nodes = {name: node for name, node in (config["callbacks"] or {}).items() if node is not None}
+    nodes = {k: node for k, node in (config["callbacks"] or {}).items() if node is not None}
+    chosen = [instantiate(node, f"callbacks.{name}") for name, node in nodes.items()]
     loop = Loop(
         model,
         instantiate(config["optimizer"], "optimizer"),
@@ -403,115 +358,11 @@ def make_loop(
         metrics=config.get("metrics"),
         stages=read_stages(config),
         lr_factors=config.get("lr_factors"),
-        callbacks=[
-            *(instantiate(node, f"callbacks.{name}") for name, node in nodes.items()),
-            *callbacks,
-        ],
+        callbacks=[*chosen, *callbacks],
     )
     has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
     loop.monitor = loop.head_metrics.choose_monitor(config["monitor"], has_roots)
     return loop
-
-
-def fit_network(
-    loop: Loop, data: DataModule, files: RunFolder, common: Checkpoint, resume: bool
-) -> None:
-    """Trains until the last epoch or early stopping, in one process or several; leaves files.
-
-    Args:
-        loop: what trains, with a fresh model.
-        data: what it is trained on, prepared.
-        files: where checkpoints and logs go.
-        common: what all checkpoints of the run share.
-        resume: whether to go on from last.ckpt.
-
-    Raises:
-        KeyboardInterrupt: on Ctrl-C or SIGTERM; last.ckpt is that of the last whole epoch.
-    """
-    count = num_processes(loop.trainer)
-    for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
-        data.loader(part, loop.model.passes, "depth", world_size=count)
-    with _ending_by_sigterm():
-        run_in_processes(loop.trainer, _fit_in_process, loop, data, files, common, resume)
-
-
-def _fit_in_process(
-    device: torch.device,
-    loop: Loop,
-    data: DataModule,
-    files: RunFolder,
-    common: Checkpoint,
-    resume: bool,
-) -> None:
-    """Trains in one of the processes of a training."""
-    kept = BestAndLast(files, common, loop.monitor, loop.mode)
-    # First the files of an epoch, then its line, then who asks for either.
-    loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
-    loop.loggers = make_loggers(common.config, files.path)
-    loop.begin(device)
-    member = common.progress["member"]
-    if loop.world_size > 1:  # or all would draw the same masks of dropout
-        seed_generators(member_seed(member_seed(common.config["seed"], member), loop.rank))
-    batches = {}
-    for part in ("train", "val"):
-        batches[part] = data.loader(
-            part,
-            loop.model.passes,
-            rank=loop.rank,
-            world_size=loop.world_size,
-            pin_memory=device.type == "cuda",
-            share=choose_sharing(data, loop.model, part == "train"),
-            lowering=loop.model.lowering,
-            seed=member_seed(data.settings.split.seed, member),
-        )
-    loop.policy, calls = batches["train"].policy, batches["train"].calls
-    if calls and loop.is_first:
-        print(describe_policy(calls), flush=True)
-    try:
-        if resume:
-            kept.take_up(loop)
-        with deterministic_algorithms(common.config["deterministic"]):
-            loop.fit(batches["train"], batches["val"])
-    except (GraphfoldError, MemoryError):
-        raise
-    except Exception as error:  # of a damaged file any part may fail in any way
-        if not resume or loop.has_stepped:
-            raise
-        raise CheckpointError(
-            f"{files.last}: its progress cannot be taken up ({first_line(error)}). Restore the "
-            "file and config.yaml; or begin anew, with init_from=RUN for the weights."
-        ) from error
-
-
-@contextmanager
-def _ending_by_sigterm() -> Iterator[None]:
-    """Within, SIGTERM ends training as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _common_checkpoint(config: dict[str, Any], data: DataModule, member: int) -> Checkpoint:
-    """The part that all checkpoints of a member share."""
-    state = data.state_dict()
-    return Checkpoint(
-        config=without_places(config),
-        spec=state["spec"],
-        split=split_without_places(state["split"]),
-        packages=named_packages(config),
-        state_dict={},
-        training_records=hash_graphs(select(data.raw, data.split.train)),
-        progress={"member": member},
-    )
 
 
 def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
@@ -542,18 +393,7 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     missed = missed_coverage(trained.model.head, rows)
     write_report(folder, trained, data, rows, metrics, history, missed)
-    print("\n".join([metrics_table(metrics), *missed]))
     positive = describe_positive(trained.model.head, data.source.spec().make().class_names)
-    if positive is not None:
-        print(positive)
+    print("\n".join([metrics_table(metrics), *missed, *([positive] if positive else [])]))
     print(f"report: {folder.report}", flush=True)
     return metrics
-
-
-def _print_new(lines: Sequence[str], said: set[str] | None) -> None:
-    """Prints the lines that were not said before."""
-    known = set() if said is None else said
-    for line in lines:
-        if line not in known:
-            print(line, flush=True)
-    known.update(lines)

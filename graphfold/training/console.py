@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
 
 from graphfold.datasets.features.scalers import missing_inputs
@@ -127,3 +127,12 @@ def format_value(value: float | None, digits: int = 6) -> str:
     if value is None:
         return "undefined"
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def print_new(lines: Sequence[str], said: set[str] | None) -> None:
+    """Prints the lines that were not said before."""
+    known = set() if said is None else said
+    for line in lines:
+        if line not in known:
+            print(line, flush=True)
+    known.update(lines)

@@ -52,10 +52,19 @@ def read_stored_config(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
         CheckpointError: naming the file, and the key that is absent or has no such value.
     """
     try:
-        check_whole(config)
-        check_config(config)
+        return checked_config(config)
     except ConfigError as error:
         raise _broken(path, error.message) from error
+
+
+def checked_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole config, checked, with today's options.
+
+    Raises:
+        ConfigError: naming the key that is absent or has no such value.
+    """
+    check_whole(config)
+    check_config(config)
     return upgraded(config)
 
 

@@ -154,6 +154,13 @@ def read_progress(last: Checkpoint) -> dict[str, Any]:
         raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
 
 
+def is_done(last: Checkpoint, max_epochs: int, more_epochs: bool) -> bool:
+    """True if there is nothing left to train; `more_epochs` if more of them have been asked for."""
+    progress = read_progress(last)
+    has_stopped = progress["is_finished"] and not more_epochs
+    return bool(has_stopped) or progress["epoch"] + 1 >= max_epochs
+
+
 def _of_lightning(last: Checkpoint) -> dict[str, Any]:
     """The progress of a run whose loop was Lightning's."""
     progress, kept = last.progress, last.progress["callbacks"]

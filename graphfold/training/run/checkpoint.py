@@ -23,10 +23,14 @@ import torch
 import yaml
 from torch import Tensor
 
+from graphfold.dag import select
+from graphfold.datasets.inspection.graph_hash import hash_graphs
+from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError
 from graphfold.options import is_number
 from graphfold.training.config.model import ensemble_size
 from graphfold.training.config.stored_config import read_yaml
+from graphfold.training.config.trust import named_packages
 
 FORMAT = "graphfold checkpoint"
 
@@ -263,3 +267,23 @@ def _names(value: Any) -> Any:
     if isinstance(value, list):
         return [_names(part) for part in value]
     return PurePath(value).name if isinstance(value, str) else value
+
+
+def common_checkpoint(config: dict[str, Any], data: DataModule, member: int) -> Checkpoint:
+    """The part that all checkpoints of a member of a run share, without weights and progress.
+
+    Args:
+        config: the config, with all that the data decided.
+        data: the data, prepared.
+        member: the number of the member; 0 of a single model.
+    """
+    state = data.state_dict()
+    return Checkpoint(
+        config=without_places(config),
+        spec=state["spec"],
+        split=split_without_places(state["split"]),
+        packages=named_packages(config),
+        state_dict={},
+        training_records=hash_graphs(select(data.raw, data.split.train)),
+        progress={"member": member},
+    )

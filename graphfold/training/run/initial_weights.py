@@ -24,6 +24,7 @@ from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.config.model import build_model, complete_model_config
 from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.checkpoint import Checkpoint
+from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.weights import weight_fault
 
@@ -76,6 +77,18 @@ def make_model(
         set_word_vectors(model, data.spec, data.word_vectors)
     settings = {**config["data"], **data.inferred_options}
     return model, {**config, "data": settings, "model": model_config}
+
+
+def begin_model(
+    config: Mapping[str, Any], data: DataModule, member: int
+) -> tuple[Model, dict[str, Any]]:
+    """`make_model`, with the weights of another run where the config names one."""
+    model, complete = make_model(config, data, member)
+    if config.get("init_from") is not None:
+        print(take_weights(model, data.spec, Path(config["init_from"]), member), flush=True)
+    if config["model"].get("encoder_from") is not None:
+        print(take_encoder(model, Path(config["model"]["encoder_from"])), flush=True)
+    return model, complete
 
 
 def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> None:

@@ -1,20 +1,102 @@
-"""Fitting at once: a model without epochs, with the files that a run of one epoch has."""
+"""Fitting: a network in epochs, in one process or several; other models at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.loading.data_module import DataModule
-from graphfold.errors import ConfigError
+from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, first_line
 from graphfold.layers.baselines.fitted_model import FittedModel
-from graphfold.training.loop.callbacks import make_loggers
+from graphfold.training.console import describe_policy
+from graphfold.training.loop.callbacks import ProgressLine, make_loggers
+from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.loop.loop import Loop, refuse_nan
-from graphfold.training.run.best_and_last import write_checkpoint, write_history
+from graphfold.training.process.process import (
+    deterministic_algorithms,
+    ending_by_sigterm,
+    member_seed,
+    seed_generators,
+)
+from graphfold.training.process.ranks import num_processes, run_in_processes
+from graphfold.training.run.best_and_last import BestAndLast, write_checkpoint, write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics, score
+
+
+def fit_network(
+    loop: Loop, data: DataModule, files: RunFolder, common: Checkpoint, resume: bool
+) -> None:
+    """Trains until the last epoch or early stopping, in one process or several; leaves files.
+
+    Args:
+        loop: what trains, with a fresh model.
+        data: what it is trained on, prepared.
+        files: where checkpoints and logs go.
+        common: what all checkpoints of the run share.
+        resume: whether to go on from last.ckpt.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C or SIGTERM; last.ckpt is that of the last whole epoch.
+    """
+    count = num_processes(loop.trainer)
+    for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
+        data.loader(part, loop.model.passes, "depth", world_size=count)
+    with ending_by_sigterm():
+        run_in_processes(loop.trainer, _fit_in_process, loop, data, files, common, resume)
+
+
+def _fit_in_process(
+    device: torch.device,
+    loop: Loop,
+    data: DataModule,
+    files: RunFolder,
+    common: Checkpoint,
+    resume: bool,
+) -> None:
+    """Trains in one of the processes of a training."""
+    kept = BestAndLast(files, common, loop.monitor, loop.mode)
+    # First the files of an epoch, then its line, then who asks for either.
+    loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
+    loop.loggers = make_loggers(common.config, files.path)
+    loop.begin(device)
+    member = common.progress["member"]
+    if loop.world_size > 1:  # or all would draw the same masks of dropout
+        seed_generators(member_seed(member_seed(common.config["seed"], member), loop.rank))
+    batches = {}
+    for part in ("train", "val"):
+        batches[part] = data.loader(
+            part,
+            loop.model.passes,
+            rank=loop.rank,
+            world_size=loop.world_size,
+            pin_memory=device.type == "cuda",
+            share=choose_sharing(data, loop.model, part == "train"),
+            lowering=loop.model.lowering,
+            seed=member_seed(data.settings.split.seed, member),
+        )
+    loop.policy, calls = batches["train"].policy, batches["train"].calls
+    if calls and loop.is_first:
+        print(describe_policy(calls), flush=True)
+    try:
+        if resume:
+            kept.take_up(loop)
+        with deterministic_algorithms(common.config["deterministic"]):
+            loop.fit(batches["train"], batches["val"])
+    except (GraphfoldError, MemoryError):
+        raise
+    except Exception as error:  # of a damaged file any part may fail in any way
+        if not resume or loop.has_stepped:
+            raise
+        raise CheckpointError(
+            f"{files.last}: its progress cannot be taken up ({first_line(error)}). Restore the "
+            "file and config.yaml; or begin anew, with init_from=RUN for the weights."
+        ) from error
+
 
 #: Options of heads that say what an error costs.
 _OF_THE_LOSS = ("loss", "delta", "target_weights", "class_weights")
