@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import write_json
 from graphfold.inference.evaluate import calibrate, evaluate, missed_coverage, score_part
@@ -160,7 +160,10 @@ def train(
 
 
 def train_command(
-    composed: Composed, trusted: Collection[str] = (), said: set[str] | None = None
+    composed: Composed,
+    trusted: Collection[str] = (),
+    said: set[str] | None = None,
+    data: DataModule | None = None,
 ) -> int:
     """`graphfold train` once: a new run, or an old one continued.
 
@@ -168,13 +171,15 @@ def train_command(
         composed: the config, and the folder.
         trusted: packages that a continued run may name.
         said: what runs before this one have printed, and it need not; more is added.
+        data: of a new run, see `start_run`.
     """
     resume = composed.config["resume"]
     folder = RunFolder(composed.folder if resume is None else Path(resume))
     try:
         with printing_once():
             if resume is None:
-                start_run(composed.config, folder, [prepare_process(composed.config)], said)
+                notices = [prepare_process(composed.config)]
+                start_run(composed.config, folder, notices, said, data=data)
             else:
                 print(prepare_process(folder.read_config()), flush=True)
                 resume_run(folder, trusted, composed.changes)
@@ -195,6 +200,7 @@ def start_run(
     said: set[str] | None = None,
     callbacks: Sequence[Callback] = (),
     trusted: Collection[str] | None = None,
+    data: DataModule | None = None,
 ) -> Metrics:
     """Trains a model from the first epoch, scores its best checkpoint, writes the run folder.
 
@@ -206,6 +212,7 @@ def start_run(
         callbacks: called after those of the config.
         trusted: None for a new run; the packages that a run without last.ckpt, which begins anew in
             its folder, may name.
+        data: what `check_parts` returned for the config, if it was checked already.
 
     Returns:
         What metrics.json holds; nothing in the further processes of one training.
@@ -214,8 +221,7 @@ def start_run(
         GraphfoldError: before any epoch, if config or data cannot be used, or another training
             runs in the folder.
     """
-    check_parts(config)
-    data = DataModule(**config["data"])
+    data = check_parts(config) if data is None else data
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
@@ -259,18 +265,17 @@ def resume_run(
     stored = folder.read_config()
     config = change_config(stored, changes)
     refuse_untrusted(config, trusted, TRAINED)
-    check_parts(config)
+    data = check_parts(config)
     with folder.lock():
         if is_first():
             folder.remove_leftovers()
         members = folder.members(ensemble_size(config))
         if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
-            return start_run(config, folder, callbacks=callbacks, trusted=trusted)
+            return start_run(config, folder, callbacks=callbacks, trusted=trusted, data=data)
         begun = load_begun(folder, members, config)
         for last in begun:
             check_epochs(config, stored, read_progress(last)["epoch"] + 1)
-        data = DataModule(**config["data"])
         data.prepare({"split": begun[0].split, "spec": begun[0].spec})
         more, max_epochs = "trainer.max_epochs" in changes, config["trainer"]["max_epochs"]
         if len(begun) == len(members) and all(is_done(last, max_epochs, more) for last in begun):
@@ -393,7 +398,7 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     missed = missed_coverage(trained.model.head, rows)
     write_report(folder, trained, data, rows, metrics, history, missed)
-    positive = describe_positive(trained.model.head, data.source.spec().make().class_names)
+    positive = describe_positive(trained.model.head, data.source.spec.make().class_names)
     print("\n".join([metrics_table(metrics), *missed, *([positive] if positive else [])]))
     print(f"report: {folder.report}", flush=True)
     return metrics

@@ -193,6 +193,19 @@ TABLES = Registry(
     entry_point="graphfold.readers",
 )
 
+_POLICIES = "graphfold.batching.scheduling.policies"
+
+POLICIES = Registry(
+    "scheduling policy",
+    "data.policy=NAME",
+    {
+        "depth": f"{_POLICIES}:by_depth",
+        "agenda": f"{_POLICIES}:by_agenda",
+        "critical_path": f"{_POLICIES}:by_critical_path",
+        "one_by_one": f"{_POLICIES}:one_by_one",
+    },
+)
+
 HEADS = Registry(
     "head", f"model.head._target_={_LAYERS}.NAME", home=_LAYERS, base=f"{_LAYERS}:Head"
 )

@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from graphfold.datasets.corpora.corpus import PARTS
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_json
 from graphfold.training.config.compose import compose
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from graphfold import batching
 from graphfold.errors import ConfigError
-from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, Registry, import_part
+from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, POLICIES, Registry, import_part
 
 TOOLS = Registry("tool", "tool=NAME", {"saw": "own_tools:Saw", "axe": "own_tools:Axe"})
 MADE = Registry("tool", "tool=NAME", TOOLS.paths, base="own_tools:Tool")
@@ -110,3 +111,7 @@ def test_summaries_are_first_lines() -> None:
 
 def test_an_attribute_of_a_module_is_imported() -> None:
     assert import_part("pathlib.Path", "here") is Path
+
+
+def test_the_policies_of_the_engine_are_registered() -> None:
+    assert {name: POLICIES.find(name) for name in POLICIES.names()} == dict(batching.POLICIES)

@@ -16,12 +16,11 @@ from torch.optim import Optimizer
 from graphfold.batching import Batch
 from graphfold.bench.measure import EVERY_NODE, Settings
 from graphfold.bench.variants import Forward, Variant
-from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.loading.loader import GraphLoader
-from graphfold.datasets.loading.sampler import BatchSampler
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
+from graphfold.loader import BatchSampler, GraphLoader
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.checks import choose_sharing

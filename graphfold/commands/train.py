@@ -14,11 +14,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphfold.commands.loading import loading
 from graphfold.commands.options import add_config_dir, add_trust, refuse_options_of_hydra
 from graphfold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphfold.datasets.data_module import DataModule
 
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
@@ -66,15 +69,19 @@ def run(args: argparse.Namespace) -> int:
 
         return sweep(args.overrides, args.config_dir, args.all_folds)
     composed = compose(args.overrides, args.config_dir)
-    check(composed.config, args.trust)
+    data = check(composed.config, args.trust)
     with loading():
         from graphfold.recipe import train_command
 
-    return train_command(composed, args.trust)
+    return train_command(composed, args.trust, data=data)
 
 
-def check(config: Mapping[str, Any], trusted: Collection[str]) -> None:
-    """Finds what is wrong before all that training takes is loaded."""
+def check(config: Mapping[str, Any], trusted: Collection[str]) -> DataModule | None:
+    """Finds what is wrong before all that training takes is loaded.
+
+    Returns:
+        The data of a new run, of which nothing is read yet; None for one that is continued.
+    """
     from graphfold.training.run.run_folder import RunFolder, find_checkpoint
 
     if config["init_from"] is not None:
@@ -87,6 +94,6 @@ def check(config: Mapping[str, Any], trusted: Collection[str]) -> None:
         from graphfold.training.config.trust import TRAINED, refuse_untrusted
 
     if stored is None:
-        check_parts(config)
-    else:
-        refuse_untrusted(stored, trusted, TRAINED)
+        return check_parts(config)
+    refuse_untrusted(stored, trusted, TRAINED)
+    return None

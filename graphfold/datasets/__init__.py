@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphfold.datasets.adapter import Adapter as Adapter
     from graphfold.datasets.adapter import Record as Record
-    from graphfold.datasets.loading.data_module import DataModule as DataModule
+    from graphfold.datasets.data_module import DataModule as DataModule
 
-_HOME = {"Adapter": "adapter", "DataModule": "loading.data_module", "Record": "adapter"}
+_HOME = {"Adapter": "adapter", "DataModule": "data_module", "Record": "adapter"}
 
 __all__ = ["Adapter", "DataModule", "Record"]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for: the data module loads the engine."""
+    """A public name, imported when first asked for: `Adapter` needs no data module."""
     if name not in _HOME:
         raise AttributeError(f"module 'graphfold.datasets' has no attribute '{name}'")
     return getattr(import_module(f"graphfold.datasets.{_HOME[name]}"), name)

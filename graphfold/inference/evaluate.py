@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.inspection.graph_hash import hash_graphs
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
@@ -285,7 +285,7 @@ def _evaluate(
     if say is not None:
         say(describe_data(data))
     classes, confusions = {}, {}
-    head, names = trained.model.head, data.source.spec().make().class_names
+    head, names = trained.model.head, data.source.spec.make().class_names
     if per_class:
         classes = {part: class_metrics(head, of, names) for part, of in rows.items()}
         confusions = {part: confusion_counts(head, of, names) for part, of in rows.items()}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphfold.dag import Column, TypedDAG, select
 from graphfold.datasets.corpora.corpus import PARTS
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.files import whole_file
 from graphfold.inference.prediction import MOST_CLASSES, node_texts
 from graphfold.layers import Head
@@ -63,7 +63,7 @@ def write_predictions(
         head: what predicts.
         rows: part -> its predictions and targets.
     """
-    names = data.source.spec().make().class_names
+    names = data.source.spec.make().class_names
     with _table(path) as table:
         described = _descriptions(head, select(data.raw, []))
         table.writerow([*PLACE, *described, *_header(head, names)])

@@ -16,6 +16,7 @@ from graphfold.batching.kernels.segment import segment_mean
 from graphfold.batching.scheduling.schedule_report import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.parsers import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
@@ -75,6 +76,7 @@ class Predictor:
         trained: the model.
         settings: keys of the config group `data` that differ from the run's.
         parser: the name of what parses raw sentences, see `make_parser`; None for nothing.
+        data: the data of the run, where they are there already; without `settings`.
 
     Attributes:
         adapter: what reads records; where it can do without targets, it does.
@@ -91,11 +93,12 @@ class Predictor:
         trained: TrainedModel,
         settings: Mapping[str, Any] | None = None,
         parser: str | None = None,
+        data: DataModule | None = None,
     ) -> None:
         self.settings = dict(settings or {})
-        data = trained.data({"path": ".", **self.settings})
+        data = data or trained.data({"path": ".", **self.settings})
         self.trained = replace(trained, spec=data.locate(trained.spec))
-        self.adapter: Adapter = data.source.spec().make().without_targets()
+        self.adapter: Adapter = data.source.spec.make().without_targets()
         self.parser_name = parser
         self.parser = None if parser is None else make_parser(parser, self.adapter.text_format)
         is_asked = "batch_size" in (settings or {})

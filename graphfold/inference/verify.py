@@ -20,7 +20,7 @@ from graphfold.batching import POLICIES
 from graphfold.batching.kernels.segment import get_kernel
 from graphfold.batching.scheduling.policies import get_policy
 from graphfold.dag import TypedDAG, select
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.files import write_json
 from graphfold.layers import Model
@@ -221,8 +221,7 @@ def _from_run(run: Path, trusted: Collection[str]) -> tuple[Model, TypedDAG]:
 
 def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Model, TypedDAG]:
     config = compose(overrides, config_dir).config
-    check_parts(config)
-    data = DataModule(**config["data"])
+    data = check_parts(config)
     data.prepare()
     model, _ = make_model(config, data)
     return model, _some_part(data)

@@ -8,9 +8,8 @@ from html import escape
 
 import yaml
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_text
-from graphfold.inference.predictor import Predictor
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.reports.figures import draw_curves, draw_predictions
@@ -77,7 +76,7 @@ def write_report(
         _tiles(str(config["monitor"]), metrics),
         _section("Curves", _card(draw_curves(history, config["monitor"]))),
         _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
-        *_positive(trained),
+        *_positive(trained, data),
         *(f'<p class="note">{escape(sentence)}</p>' for sentence in missed),
         *(_of_test(trained, data, rows["test"]) if "test" in rows else ()),
         _section("Data", _card(f"<pre>{escape(describe_data(data))}</pre>")),
@@ -92,16 +91,16 @@ def write_report(
     write_text(folder.report, page)
 
 
-def _positive(trained: TrainedModel) -> Iterator[str]:
+def _positive(trained: TrainedModel, data: DataModule) -> Iterator[str]:
     """The classes that metrics of yes or no are about."""
-    told = describe_positive(trained.model.head, Predictor(trained).adapter.class_names)
+    told = describe_positive(trained.model.head, data.source.spec.make().class_names)
     if told is not None:
         yield f"<p class='note'>{escape(told)}</p>"
 
 
 def _of_test(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Iterator[str]:
     """The sections about the test part."""
-    head, names = trained.model.head, Predictor(trained).adapter.class_names
+    head, names = trained.model.head, data.source.spec.make().class_names
     figure = draw_predictions(head, rows, names)
     if figure:
         yield _section("Predictions on test", _card(figure))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG, select
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, RecordError
 from graphfold.inference.drawing.drawing import draw_graph, is_molecule
 from graphfold.inference.drawing.marks import shown
@@ -38,7 +38,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     if not len(numbers):
         return ""
     raw = select(data.raw, data.split.test[numbers])
-    predictor = Predictor(trained)
+    predictor = Predictor(trained, data=data)
     with _cells_as_they_are(trained):
         predictions = predictor.predict_graphs(raw)
         explained, note = _explain(predictor, raw)

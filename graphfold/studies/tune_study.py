@@ -17,7 +17,7 @@ from optuna import Trial, TrialPruned
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import DataError, GraphfoldError
 from graphfold.recipe import make_loop, start_run
 from graphfold.studies.tune_folder import Search, TuneFolder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.scalers import missing_inputs
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import LeftOut, count_of
 from graphfold.layers.heads.head import ClassNames, Head
 
@@ -24,7 +24,7 @@ def describe_data(data: DataModule) -> str:
     total = count_of(sum(sizes.values()), "record")
     lines = [f"{total}: {parts} ({data.split.method} split)"]
     lines += [*data.split.notes, *missing_inputs(data.raw)]
-    lines += data.source.spec().make().notes(data.raw) + data.word_notes
+    lines += data.source.spec.make().notes(data.raw) + data.word_notes
     bad = [e.place_and_fault for e in data.skipped if not isinstance(e, LeftOut)]
     if bad:
         lines.append(f"left out: {count_of(len(bad), 'bad record')}")

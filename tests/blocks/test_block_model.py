@@ -18,8 +18,7 @@ from graphfold.batching.batch import LoweredBatch
 from graphfold.blocks.graphs import Graphs
 from graphfold.blocks.models import neighbourhood, tree_lstm
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, select
-from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.loading.loader import GraphDataset
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, SchemaError
 from graphfold.layers import (
     ClassificationHead,
@@ -31,6 +30,7 @@ from graphfold.layers import (
     PairClassificationHead,
     RegressionHead,
 )
+from graphfold.loader import GraphDataset
 from graphfold.training.loop.checks import can_share
 
 SIZE, WORDS, CLASSES = 5, 7, 3

@@ -12,7 +12,7 @@ import yaml
 
 from graphfold.dag import validate
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
 

@@ -23,7 +23,7 @@ from graphfold.batching import Batch, States
 from graphfold.bench import measure
 from graphfold.commands import instruction_set
 from graphfold.commands.options import OPTIONS_OF_HYDRA
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.inference import verify
 from graphfold.layers import GraphModel
 

@@ -20,7 +20,7 @@ from training.tiny_runs import MOLECULES, WORDS
 from graphfold.batching import POLICIES, Up
 from graphfold.batching.batch import plan_batch
 from graphfold.dag.compare import difference
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.splits.split_records import SPLITS
 from graphfold.datasets.splits.split_ways import scaffold_groups
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -356,7 +356,7 @@ def _(lab):
 
 @row.changes("data.share", "auto: where that changes nothing; true or false: always, or never")
 def _(lab):
-    place = "graphfold.datasets.loading.loader.plan_batch"
+    place = "graphfold.loader.plan_batch"
     for share, dropout, wanted in (
         ("auto", 0.3, {False, True}),  # in training it draws, and in evaluation it does not
         ("auto", 0.0, {True}),

@@ -25,8 +25,8 @@ from graphfold.cli import main
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import ReadResult, read_records
 from graphfold.datasets.corpora.data_files import DataSource
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.data_card import describe_target
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.layers.heads.plots import scatter_plots
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
@@ -237,7 +237,7 @@ def read(path: Path, adapter: str, on_error: str = "raise", **options: Any) -> R
     """A file through an adapter with these options, and with those that the file decides."""
     source = DataSource(adapter=adapter, path=path, options=options)
     files = source.files(path.parent, path.parent)
-    made = source.with_inferred_options(files).spec().make()
+    made = source.with_inferred_options(files).spec.make()
     return read_records(made, path, made.records(path), on_error)
 
 

@@ -23,7 +23,7 @@ from training.run.test_chemprop_encoder import GOLDEN
 from graphfold.batching import Batch, Down, Rounds, Up
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import find_compiled
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
 from graphfold.training.config.folder import config_folder
@@ -344,7 +344,7 @@ def _(lab, option):
 def encoded(made: Made, name: str, text: str, **options: Any) -> Batch:
     """Other records, which a model made for those of the lab can read."""
     path = made.lab.write(f"others/{name}", text)
-    adapter = made.data.source.spec().name
+    adapter = made.data.source.spec.name
     return made.model.plan(made.data.spec.encode(read(path, adapter, **options).dag))
 
 

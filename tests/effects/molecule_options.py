@@ -18,7 +18,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from graphfold.dag import Schema
 from graphfold.dag.compare import equal
 from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, bound_column
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.molecules.descriptors import NAMES
 from graphfold.datasets.molecules.features.registry import FEATURE_SETS
 from graphfold.errors import ConfigError, DataError, RecordError

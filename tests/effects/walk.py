@@ -26,8 +26,8 @@ from omegaconf import OmegaConf
 
 from graphfold import cli
 from graphfold.datasets.corpora.corpus_table import CORPORA
-from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.loading.settings import NAMES
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.settings import NAMES
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 from graphfold.training.config.folder import config_folder

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.multiprocessing import start_processes
 from torch.nn.utils import parameters_to_vector
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.loop import Loop

@@ -14,7 +14,7 @@ from training import weighed_pairs
 from training.one_step import Step, both_agree, take_step
 from training.tiny_runs import read_json, run, train
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.pairs import ENTAILMENT
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine

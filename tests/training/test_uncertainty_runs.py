@@ -13,7 +13,7 @@ import torch
 from training.tiny_runs import MOLECULES, read_json, run, train
 
 import graphfold
-from graphfold.datasets.loading.loader import GraphLoader
+from graphfold.loader import GraphLoader
 from graphfold.training.loop.loop import Loop
 from graphfold.training.run.checkpoint import Checkpoint
 

@@ -22,7 +22,7 @@ import torch
 from graphfold.bench.experiment import Experiment, load_data, load_experiment
 from graphfold.bench.measure import EQUAL_ONCE, Row, Settings, Work, make_rows, time_in_turns
 from graphfold.bench.variants import Contest, Variant, measure_variants, require_equal
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 
 BATCH_SIZES = (25, 256)
 HIDDEN_SIZES = (150,)

@@ -97,7 +97,7 @@ def open_records(model: str, settings: Settings) -> tuple[SmilesAdapter, Path, l
     """The adapter that a model needs, the first file of the corpus and its first good records."""
     own = ["data=lipophilicity", f"model={model}", *settings.overrides]
     data = load_data(own, settings.config_dir)
-    adapter = data.source.spec().make()
+    adapter = data.source.spec.make()
     if not isinstance(adapter, SmilesAdapter):
         raise ConfigError(
             "benchmark reading reads tables of molecules. Choose one by data=..., such as data=hiv."

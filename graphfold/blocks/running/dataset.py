@@ -26,10 +26,9 @@ from graphfold.blocks.running.compiled import PASSES, CompiledModel, is_iterable
 from graphfold.blocks.running.lowering import Label
 from graphfold.blocks.running.node_types import OUTPUTS
 from graphfold.dag import Schema, TypedDAG
-from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
-from graphfold.datasets.loading.sampler import BatchSampler
 from graphfold.datasets.storage.cache import storing
 from graphfold.errors import SchemaError
+from graphfold.loader import BatchSampler, GraphDataset, GraphLoader
 
 #: The version of the layout of stored files.
 FORMAT = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path
@@ -63,8 +64,9 @@ class DataSource:
                     f"{', '.join(PARTS)}."
                 )
         self._refuse_unknown_options()
-        self.spec().make()
+        self.spec.make()
 
+    @cached_property
     def spec(self) -> AdapterSpec:
         """The adapter with its options."""
         return self._with_options(self._default_spec())
@@ -83,37 +85,37 @@ class DataSource:
         """
         if isinstance(self.path, Mapping):
             return [
-                DataFile(path, self.spec(), part)
+                DataFile(path, self.spec, part)
                 for part, paths in self.path.items()
                 for path in self._expand(paths)
             ]
         corpus = self._corpus()
         if corpus is None or self.path is not None:
-            return [DataFile(path, self.spec()) for path in self._expand(self.path or "")]
+            return [DataFile(path, self.spec) for path in self._expand(self.path or "")]
         if corpus.maker is not None:
             make, own = _function(corpus.maker), self._maker_options(corpus.maker)
             if "root" in parameters(make):
                 own["root"] = root
             with storing(cache_dir):
                 made = make(cache_dir, **own)
-            return [DataFile(path, self.spec(), part) for path, part in made]
+            return [DataFile(path, self.spec, part) for path, part in made]
         found = find_files(corpus, root, self.variant, every_variant)
-        return [DataFile(f.path, self._with_options(f.adapter), f.part) for f in found]
+        return [DataFile(f.path, self._spec_of(f), f.part) for f in found]
 
     def with_inferred_options(self, files: Sequence[DataFile]) -> DataSource:
         """The same with the options that the files decide, see `Adapter.infer_options`."""
         for file in files:
             refuse_pipe(file.path)
-        found = self.spec().make().infer_options([file.path for file in files])
-        return replace(self, options={**self.options, **found})
+        inferred = self.spec.make().infer_options([file.path for file in files])
+        return replace(self, options={**self.options, **inferred}) if inferred else self
 
     def for_scoring(self) -> DataSource:
         """The same without what only training reads, see `Adapter.training_options`."""
-        absent = dict.fromkeys(ADAPTERS.find(self.spec().name).training_options)
+        absent = dict.fromkeys(ADAPTERS.find(self.spec.name).training_options)
         return replace(self, options={**self.options, **absent})
 
     def _expand(self, paths: Paths) -> list[Path]:
-        expands_folders = ADAPTERS.find(self.spec().name).expands_folders
+        expands_folders = ADAPTERS.find(self.spec.name).expands_folders
         return expand(paths, expands_folders, "data.path")
 
     def _corpus(self) -> Corpus | None:
@@ -129,6 +131,11 @@ class DataSource:
                 f"'{self.adapter}'. Leave out data.corpus or data.adapter."
             )
         return corpus.spec(self.variant)
+
+    def _spec_of(self, file: DataFile) -> AdapterSpec:
+        """The adapter of a file of a corpus; that of the source unless they differ."""
+        spec = self._with_options(file.adapter)
+        return self.spec if spec == self.spec else spec
 
     def _with_options(self, spec: AdapterSpec) -> AdapterSpec:
         """The spec with those of the user's options that are the adapter's."""

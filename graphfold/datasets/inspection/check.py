@@ -19,9 +19,9 @@ from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Adapter, count_changed, read_records
 from graphfold.datasets.corpora.corpus import DataFile
 from graphfold.datasets.corpora.corpus_table import CORPORA
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.data_card import describe_graphs, is_published
 from graphfold.datasets.inspection.graph_hash import repeated_molecules
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
 from graphfold.errors import ConfigError, SchemaError, did_you_mean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graphfold.errors import ConfigError
@@ -27,8 +28,16 @@ class AdapterSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self) -> Adapter:
-        """The adapter itself; raises as `make_adapter` does."""
+        """The adapter itself, built when first asked for; raises as `make_adapter` does."""
+        return self._adapter
+
+    @cached_property
+    def _adapter(self) -> Adapter:
         return make_adapter(self.name, **self.options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Name and options: another process builds an adapter of its own."""
+        return {"name": self.name, "options": self.options}
 
 
 def make_adapter(name: str, **options: Any) -> Adapter:

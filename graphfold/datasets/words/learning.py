@@ -14,7 +14,7 @@ from graphfold.datasets.words.vectors import WordVectors, read_vectors
 from graphfold.datasets.words.word_features import Context, WordFeatures
 
 if TYPE_CHECKING:
-    from graphfold.datasets.loading.settings import WordSettings
+    from graphfold.datasets.settings import WordSettings
 
 
 def learn_words(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphfold.datasets.corpora.corpus_table import find_corpus
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.layers.uncertainty.calibrated import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
@@ -24,12 +24,13 @@ from graphfold.training.loop.loop import Callback
 from graphfold.training.trainer import Trainer, trainer_of
 
 
-def check_parts(config: Mapping[str, Any]) -> None:
-    """Raises ConfigError that lists every fault of the parts of a config; reads no data.
+def check_parts(config: Mapping[str, Any]) -> DataModule:
+    """Checks the parts of a whole config, and returns its data, of which nothing is read yet.
 
-    Args:
-        config: a whole config.
+    Raises:
+        ConfigError: that lists every fault.
     """
+    data = None
     faults = check_targets(_without(config["model"], shared_keys(config["model"])), "model")
     for name in ("optimizer", "lr_scheduler", "callbacks", "logger"):
         faults += check_targets(_without(config[name], ()), name)
@@ -41,12 +42,14 @@ def check_parts(config: Mapping[str, Any]) -> None:
         CalibrationSettings.of(config)
     with _collected(faults):
         _refuse_unmet_needs(config)
-        _peek(DataModule(**config["data"]))
+        data = DataModule(**config["data"])
+        _peek(data)
     if not faults:  # torch loads its compiler to make an optimizer
         with _collected(faults):
             _try_optimizer(config)
-    if faults:
+    if faults or data is None:
         raise ConfigError("\n".join(faults))
+    return data
 
 
 def _trainer_faults(node: Mapping[str, Any]) -> Iterator[str]:
@@ -103,7 +106,7 @@ def _peek(data: DataModule) -> None:
     corpus = data.source.corpus
     if data.source.path is None and corpus is not None and find_corpus(corpus).maker is None:
         data.source.files(data.root, data.cache_dir)
-    adapter = data.source.spec().make()
+    adapter = data.source.spec.make()
     own = data.source.path is not None
     for file in data.source.files(data.root, data.cache_dir) if own else ():
         with suppress(RecordError):  # a bad record is a matter of data.on_error

@@ -19,8 +19,8 @@ from torch.nn import functional
 from graphfold.batching import Network, States
 from graphfold.blocks.layers import FC
 from graphfold.dag import TypedDAG, collate, select
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import describe_leak
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import DataError
 from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel

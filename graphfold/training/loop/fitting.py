@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from graphfold.dag.schema import Schema, bound_column
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, first_line
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.training.console import describe_policy

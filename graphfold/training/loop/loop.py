@@ -16,10 +16,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Batch
-from graphfold.datasets.loading.loader import GraphLoader
 from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.loader import GraphLoader
 from graphfold.training.config.stages import Stage
 from graphfold.training.loop.optimisation import (
     LENGTHS,

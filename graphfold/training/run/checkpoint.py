@@ -24,8 +24,8 @@ import yaml
 from torch import Tensor
 
 from graphfold.dag import select
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import hash_graphs
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.errors import CheckpointError
 from graphfold.options import is_number
 from graphfold.training.config.model import ensemble_size

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import Column, Schema
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.loading.data_module import DataModule
 from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
@@ -69,7 +69,7 @@ def make_model(
         config["model"],
         data.spec.schema,
         data.encoded("train"),
-        data.source.spec().options.get("task"),
+        data.source.spec.options.get("task"),
         None if data.spec.words is None else data.spec.words.vector_size,
     )
     model = build_model(model_config, data.spec.schema, data.spec.scalers)

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from graphfold.dag import Schema
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.loading.settings import WordSettings
+from graphfold.datasets.settings import WordSettings
 from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows

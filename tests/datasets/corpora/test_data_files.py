@@ -38,12 +38,12 @@ def test_a_path_is_read_as_the_files_of_its_corpus_would_be() -> None:
 
 
 def test_options_replace_those_of_the_corpus() -> None:
-    spec = DataSource(corpus="sst", options={"num_classes": None, "binarize": False}).spec()
+    spec = DataSource(corpus="sst", options={"num_classes": None, "binarize": False}).spec
     assert spec.options == {"num_classes": None, "binarize": False}
 
 
 def test_an_unset_option_may_stand_in_any_config() -> None:
-    assert DataSource(corpus="sick", options={"task": None}).spec().options == {}
+    assert DataSource(corpus="sick", options={"task": None}).spec.options == {}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rdkit import Chem
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import DataError
 
 
@@ -70,7 +70,7 @@ def test_mol_files(folder: Path) -> None:
         (folder / f"{name}.mol").write_text(Chem.MolToMolBlock(Chem.MolFromSmiles(name)))
     data = DataModule(adapter="smiles", path=str(folder / "*.mol"))
     found = data.source.files(folder, folder)
-    adapter = data.source.spec().make()
+    adapter = data.source.spec.make()
     smiles = [record.content.smiles for file in found for record in adapter.records(file.path)]
     assert smiles == ["CCN", "CCO"]
 

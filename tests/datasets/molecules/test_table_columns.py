@@ -239,7 +239,7 @@ def test_the_usual_file_of_sider_is_read(tmp_path: Path) -> None:
     data = compose(["data=sider", f"data.path={path}"]).config["data"]
     options = {key: data[key] for key in ("target_columns", "ignore_columns", "task")}
     source = DataSource(adapter="smiles", path=str(path), options=options)
-    adapter = source.with_inferred_options(source.files(tmp_path, tmp_path)).spec().make()
+    adapter = source.with_inferred_options(source.files(tmp_path, tmp_path)).spec.make()
     assert [column.name for column in adapter.schema.graph_targets] == SIDER
     dag = read_records(adapter, path, adapter.records(path)).dag
     assert [dag.graph_column(name).tolist() for name in SIDER] == [[1, 0], [0, 1], [1, 0]]

@@ -13,7 +13,7 @@ from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
 from graphfold.datasets.adapter import read_records
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.packing import pack

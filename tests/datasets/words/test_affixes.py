@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.words.word_features import BUCKETS, NUM_CODES, character_codes, shape
 
 CONLLU = "1\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n2\t{}\t_\tNOUN\t_\t_\t1\tdep\t_\t_\n\n"

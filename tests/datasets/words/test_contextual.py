@@ -12,8 +12,8 @@ import pytest
 import torch
 from datasets.words.tiny_encoder import write_encoder
 
-from graphfold.datasets.loading.data_module import DataModule
-from graphfold.datasets.loading.settings import WordSettings
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.settings import WordSettings
 from graphfold.datasets.words import contextual
 from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
 from graphfold.errors import ConfigError, DataError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.words.vectors import read_vectors, spellings
 from graphfold.errors import ConfigError, DataError
 

@@ -154,7 +154,7 @@ NAMED: dict[str, Any] = {
     "data.adapter": THING,
     # A class of graphfold that would import what its arguments name.
     "model.head": {
-        "_target_": "graphfold.datasets.loading.data_module.DataModule",
+        "_target_": "graphfold.datasets.data_module.DataModule",
         "adapter": THING,
         "path": "x",
     },

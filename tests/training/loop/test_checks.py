@@ -19,7 +19,7 @@ from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import why_missing
 from graphfold.blocks import FC
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.inference import predict
 from graphfold.layers import GraphModel, NaryTreeLSTMCell
 from graphfold.layers.dropout import StateDropout

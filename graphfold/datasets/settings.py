@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from graphfold.batching import POLICIES
 from graphfold.datasets.splits.split_records import SplitSettings
 from graphfold.datasets.words.contextual import require_transformers
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.options import option_faults
+from graphfold.registry import POLICIES
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class BatchSettings:
     def __post_init__(self) -> None:
         check_least("batch_size", self.batch_size, 1)
         check_least("max_nodes", self.max_nodes, 1)
-        check_choice("policy", self.policy, ("auto", *POLICIES))
+        check_choice("policy", self.policy, ("auto", *POLICIES.paths))
         check_choice("share", self.share, ("auto", True, False))
 
 

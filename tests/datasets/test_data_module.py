@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from postfix_adapter import NAME, random_expressions, write_expressions
 from graphfold.batching import Up
 from graphfold.dag import validate
 from graphfold.dag.compare import difference
-from graphfold.datasets.loading.data_module import DataModule
+from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, RecordError, SchemaError
 
 
@@ -229,3 +231,16 @@ def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path
 def test_unknown_part(file: Path) -> None:
     with pytest.raises(ConfigError, match="no part 'dev' of a split"):
         prepared(file).loader("dev", [Up()])
+
+
+def test_reading_loads_no_engine(tmp_path: Path) -> None:
+    path = tmp_path / "trees.txt"
+    path.write_text("".join(f"({n % 2} (0 a) (1 b))\n" for n in range(10)))
+    code = (
+        "import sys; from graphfold.datasets import DataModule;"
+        f"data = DataModule(adapter='brackets', path={str(path)!r}, num_classes=2,"
+        f"    cache_dir={str(tmp_path / 'cache')!r}, num_workers=0);"
+        "data.prepare(); assert len(data.encoded('train').op_type) == 24;"
+        "assert not [name for name in sys.modules if name.startswith('graphfold.batching')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphfold.batching import Pass
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource, Paths
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.loading.loader import GraphDataset, GraphLoader
-from graphfold.datasets.loading.sampler import BatchSampler
-from graphfold.datasets.loading.settings import NAMES, DataSettings
+from graphfold.datasets.settings import NAMES, DataSettings
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import Records, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
@@ -27,6 +24,10 @@ from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.options import option_faults
 
+if TYPE_CHECKING:
+    from graphfold.batching import Pass
+    from graphfold.loader import GraphLoader
+
 
 class DataModule:
     """A corpus, split, encoded and served in planned batches.
@@ -35,7 +36,7 @@ class DataModule:
 
     Nothing is read before `prepare`, which packs the files, splits the records, and learns
     vocabularies and scalers from the training part; a run that is loaded again hands its state to
-    `prepare` and nothing is learnt anew.
+    `prepare` and nothing is learnt anew. The engine is loaded by `loader`, and not before.
 
     Args:
         corpus: the name of a corpus, see `graphfold.datasets.corpora.corpus_table`.
@@ -219,7 +220,12 @@ class DataModule:
             lowering: makes the graphs that the model computes, from those of the part and the
                 number of processes that may share the work; None if it computes the latter.
             seed: of the order; None for that of the split.
+
+        Raises:
+            ConfigError: if there is no such part or policy, or there are too many processes.
         """
+        from graphfold.loader import BatchSampler, GraphDataset, GraphLoader  # loads the engine
+
         dag, lowered = self.encoded(), None
         numbers = self.split.part(part)
         if lowering is not None:
@@ -256,9 +262,9 @@ class DataModule:
         asked = self.settings.words.are_asked_for
         if not asked:
             return None
-        words = self.source.spec().make().words
+        words = self.source.spec.make().words
         if words is None:
-            name = self.source.spec().name
+            name = self.source.spec.name
             raise ConfigError(
                 f"{' and '.join(asked)} {'is' if len(asked) == 1 else 'are'} for words, but with "
                 f"these options the {name} adapter reads none. Leave out what is not needed, or "

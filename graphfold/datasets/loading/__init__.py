@@ -1,1 +1,0 @@
-"""Loading: from settings and stored graphs to planned batches."""
