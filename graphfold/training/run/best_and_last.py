@@ -70,10 +70,7 @@ class BestAndLast(Callback):
         loop.load_state_dict(progress)
         check_state(loop.optimizer, self.folder.last)
         self.history = list(progress["history"])
-        best = progress["best"]
-        self.best = None if best is None else [float(value) for value in best]
-        if self.best is not None and len(self.best) == 2:  # of versions that ignored ties
-            self.best = [*self.best, math.inf]
+        self.best = read_best(progress["best"])
         if len(progress["generators"]) == loop.world_size:
             restore_generators(progress["generators"][loop.rank])
 
@@ -152,6 +149,14 @@ def read_progress(last: Checkpoint) -> dict[str, Any]:
         return {**progress, **whole, "epoch": int(progress["epoch"])}
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
+
+
+def read_best(stored: Sequence[float] | None) -> list[float] | None:
+    """The value of the best epoch, as `BestAndLast` compares it; earlier versions ignored ties."""
+    if stored is None:
+        return None
+    best = [float(value) for value in stored]
+    return best if len(best) > 2 else [*best, math.inf]
 
 
 def is_done(last: Checkpoint, max_epochs: int, more_epochs: bool) -> bool:

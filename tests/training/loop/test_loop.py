@@ -68,6 +68,24 @@ def test_the_gradient_is_clipped_to_its_norm(step: Step) -> None:
     torch.testing.assert_close(clipped / clipped.norm(), free / free.norm(), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("clip", ["null", "0.01"])
+def test_losses_that_are_scaled_give_the_same_step(step: Step, clip: str) -> None:
+    """As in half precision on a GPU, where small gradients would be zero."""
+
+    def patch(loop: Loop) -> None:
+        begin = loop.begin
+
+        def begin_with_scaler(device: torch.device) -> None:
+            begin(device)
+            loop.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+        loop.begin = begin_with_scaler  # type: ignore[method-assign,assignment]
+
+    words = [*SST, "data.batch_size=5", "trainer.accumulate_grad_batches=3"]
+    words += [f"trainer.gradient_clip_val={clip}"]
+    torch.testing.assert_close(step(*words, patch=patch), step(*words), atol=1e-6, rtol=1e-5)
+
+
 def fail_above(limit: int, error: BaseException) -> Callable[[Loop], None]:
     """Makes the model run out of memory on batches of more than `limit` graphs."""
 

@@ -17,7 +17,7 @@ from training.tiny_runs import listops, read_json, run, train, write_molecules
 
 from graphfold import recipe as training
 from graphfold.errors import DataError
-from graphfold.training.run.best_and_last import BestAndLast
+from graphfold.training.run.best_and_last import BestAndLast, read_best
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 
@@ -283,6 +283,10 @@ def test_the_loss_decides_between_equal_epochs() -> None:
     unknown = keeper._goodness({"val/accuracy": 1.0, "val/loss": None})
     worse = keeper._goodness({"val/accuracy": 0.9, "val/loss": 0.01})
     assert worse < unknown < first < second
+    earlier = read_best([1.0, 1.0])  # of a version that did not look at the loss
+    assert earlier is not None
+    assert second < earlier < [1.0, 1.1, -9.0]
+    assert read_best(second) == second
 
 
 def test_sweep_makes_a_run_for_each_value(
@@ -348,3 +352,19 @@ def test_a_target_without_values_to_learn_from_is_told(
     small = ["model=gcn", "model.hidden_size=4", "trainer.max_epochs=1"]
     train(tmp_path / "run", *data, "data.split=given", *small)
     assert "'z' is measured nowhere in the training part" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed", "bf16-mixed"])
+def test_a_gpu_trains_and_goes_on(precision: str, tmp_path: Path) -> None:
+    words = listops("trainer.accelerator=gpu", f"trainer.precision={precision}", "model.fuse=false")
+    words += ["deterministic=true", "lr_scheduler=constant", "callbacks=average"]
+    whole = train(tmp_path / "whole", *words, "trainer.max_epochs=2")
+    broken = train(tmp_path / "broken", *words, "trainer.max_epochs=1")
+    assert run("train", f"resume={broken}", "trainer.max_epochs=2") == 0
+    for one, two in zip(rows(whole), rows(broken), strict=True):
+        numbers = {name: float(cell) for name, cell in one.items() if cell}
+        found = {name: float(cell) for name, cell in two.items() if cell}
+        assert found == pytest.approx(numbers, rel=1e-5)
+    assert run("evaluate", whole, "--json", tmp_path / "e.json") == 0
+    assert read_json(tmp_path / "e.json") == pytest.approx(read_json(whole / "metrics.json"))
