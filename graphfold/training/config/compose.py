@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -40,6 +41,9 @@ from graphfold.training.config.stages import count_epochs, refuse_epochs
 
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
+
+#: Groups of which defaults.yaml chooses an option: by that of another group, and for all others.
+FITTING = (("model", "data", "binary_tree_lstm"), ("callbacks", "model", "default"))
 
 #: The config files that a command starts from.
 TRAIN, TUNE = "train", "tune"
@@ -171,8 +175,21 @@ def _differences(own: Any, plain: Any) -> dict[str, Any]:
 def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
     """The overrides of every run of a sweep, in Hydra's order."""
     with _loader(config_dir) as (loader, _), _readable_errors():
-        batches = BasicSweeper.split_arguments(parse_overrides(overrides, loader), None)
-    return [list(run) for batch in batches for run in batch]
+        values = {o.key_or_group: _values(o) for o in parse_overrides(overrides, loader)}
+        return [list(run) for run in itertools.product(*values.values())]
+
+
+def _values(override: Override) -> list[str]:
+    """An override with each of its values, one after another."""
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{key}={override.get_value_element_as_str()}"]
+    if not override.is_discrete_sweep():
+        raise ConfigError(
+            f"'{override.input_line}' has no list of values to run. Write {key}=a,b, or search the "
+            "range with graphfold tune."
+        )
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
 
 
 def _compose(
@@ -193,6 +210,7 @@ def _compose(
         # Hydra cannot be told to take no experiment, but that is what it does by itself.
         parsed, chosen = ([o for o in part if not is_nothing(o)] for part in (parsed, chosen))
         check_options(chosen, groups)
+        always = always + _fitting(loader, chosen, [primary, *always])
         values = [override for override in parsed if override not in chosen]
         base = _load(loader, [*_lines(chosen), *always], primary)
         if trusted is not None:  # the options of an adapter are read from its class
@@ -295,6 +313,29 @@ def _default_experiment(chosen: Sequence[Override]) -> list[str]:
     if any(override.key_or_group in ("experiment", "data", "model") for override in chosen):
         return []
     return [f"experiment={DEFAULT_EXPERIMENT}"]
+
+
+def _fitting(loader: ConfigLoader, chosen: Sequence[Override], base: list[str]) -> list[str]:
+    """The model of the data and the callbacks of the model, where none is chosen.
+
+    Args:
+        loader: Hydra's.
+        chosen: the groups that the user chooses.
+        base: the primary config file, and overrides that choose groups for the user.
+    """
+    primary, *always = base
+    lines = [*_lines(chosen), *always]
+    choices = dict(
+        loader.compute_defaults_list(primary, lines, RunMode.RUN).overrides.known_choices
+    )
+    table = yaml.safe_load((config_folder() / "defaults.yaml").read_text(encoding="utf-8"))
+    typed = {override.key_or_group for override in chosen}
+    words = []
+    for group, by, otherwise in FITTING:
+        if choices.get(group) is None and group not in typed:
+            choices[group] = table[group].get(choices.get(by), otherwise)
+            words.append(f"{group}={choices[group]}")
+    return words
 
 
 def _lines(overrides: Sequence[Override]) -> list[str]:

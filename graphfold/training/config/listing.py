@@ -71,7 +71,7 @@ def format_choices(found: Iterable[Choices]) -> str:
 def options_page() -> str:
     """docs/options.md: every choice of graphfold's own, and the keys of the config."""
     parts = [_INTRODUCTION, "## The config\n", "What `graphfold train` starts from:\n"]
-    for name in ("train.yaml", "data/_base.yaml", "trainer/default.yaml"):
+    for name in ("train.yaml", "defaults.yaml", "data/_base.yaml", "trainer/default.yaml"):
         text = (config_folder() / name).read_text(encoding="utf-8").rstrip()
         parts.append(f"`configs/{name}`:\n\n```yaml\n{text}\n```\n")
     for choices in list_choices():

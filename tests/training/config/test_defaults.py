@@ -1,0 +1,60 @@
+"""What fits together by defaults.yaml, and that groups of the config choose nothing backwards."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from graphfold.errors import ConfigError
+from graphfold.training.config.compose import compose, split_sweep
+from graphfold.training.config.folder import config_folder
+
+TABLE = yaml.safe_load((config_folder() / "defaults.yaml").read_text(encoding="utf-8"))
+
+
+def names(group: str) -> set[str]:
+    return {path.stem for path in (config_folder() / group).glob("[!_]*.yaml")}
+
+
+def test_the_table_names_every_data_and_no_unknown_option() -> None:
+    assert set(TABLE["model"]) | {"listops_generated"} == names("data")
+    assert set(TABLE["model"].values()) <= names("model")
+    assert set(TABLE["callbacks"]) <= names("model")
+    assert set(TABLE["callbacks"].values()) <= names("callbacks")
+
+
+@pytest.mark.parametrize("group", ["data", "model"])
+def test_no_data_and_no_model_chooses_an_option_of_another_group(group: str) -> None:
+    for path in (config_folder() / group).glob("*.yaml"):
+        assert "override" not in str(yaml.safe_load(path.read_text(encoding="utf-8"))), path
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "callbacks"),
+    [
+        (["data=esol"], "gcn", {"average"}),
+        (["data=esol", "model=gcn", "callbacks=default"], "gcn", {"early_stopping"}),
+        (["data=esol", "model=neighbours"], "neighbours", {"early_stopping"}),
+        (["data=smiles", "data.path=f.csv", "data.target_columns=[y]"], "dmpnn", {"average"}),
+        (["experiment=zinc_gine"], "gine", {"early_stopping"}),
+        (["model=dmpnn", "data=sst"], "dmpnn", {"average"}),
+        (["data=esol", "callbacks=[average,early_stopping]"], "gcn", {"average", "early_stopping"}),
+    ],
+)
+def test_what_is_not_chosen_is_what_fits(words: list[str], model: str, callbacks: set[str]) -> None:
+    config = compose([*words, "hydra.run.dir=x"]).config
+    assert config["name"].endswith(f"_{model}") or config["name"] == words[0].partition("=")[2]
+    chosen = yaml.safe_load((config_folder() / f"model/{model}.yaml").read_text(encoding="utf-8"))
+    assert config["model"]["_target_"] == chosen["_target_"]
+    assert set(config["callbacks"]) == callbacks
+
+
+def test_a_range_is_no_sweep() -> None:
+    with pytest.raises(ConfigError, match=r"'optimizer\.lr=interval\(0,1\)' has no list of values"):
+        split_sweep(["optimizer.lr=interval(0,1)"])
+
+
+def test_a_sweep_is_every_combination_in_order() -> None:
+    assert split_sweep(["seed=1,2", "data=esol,sst", "+x=[1,2]"]) == [
+        [f"seed={seed}", f"data={data}", "+x=[1,2]"] for seed in (1, 2) for data in ("esol", "sst")
+    ]
