@@ -77,3 +77,16 @@ def test_blocks_are_made_anew_in_each_process(tmp_path: Path) -> None:
         torch.testing.assert_close(parameters(parts)[name], value, atol=1e-6, rtol=1e-5)
     wanted = pytest.approx(read_json(whole / "metrics.json"), abs=1e-6)
     assert read_json(parts / "metrics.json") == wanted
+
+
+@pytest.mark.slow
+def test_a_run_of_two_processes_goes_on_as_if_unbroken(tmp_path: Path) -> None:
+    """Each process has its own masks of dropout, and goes on where its generators were."""
+    words = [*listops("model.dropout=0.4", "lr_scheduler=constant", "callbacks=average")]
+    whole = train_apart(tmp_path / "whole", *words, "trainer.max_epochs=2", "data.num_workers=0")
+    broken = train_apart(tmp_path / "broken", *words, "trainer.max_epochs=1", "data.num_workers=0")
+    command = [sys.executable, "-m", "graphfold", "train", f"resume={broken}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([*command, "trainer.max_epochs=2"], env=environment, check=True)
+    assert (broken / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    assert read_json(broken / "metrics.json") == read_json(whole / "metrics.json")
