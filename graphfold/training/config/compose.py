@@ -218,7 +218,9 @@ def _compose(
         values = add_adapter_options(values, base)
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)
-        whole = _load(loader, [*_lines([*chosen, *values]), *always], primary)
+        whole = base
+        if values:
+            whole = _load(loader, [*_lines([*chosen, *values]), *always], primary)
     _refuse_what_is_not_read(parsed)
     typed = [override.key_or_group for override in values]
     _meet_needs(whole, typed)
