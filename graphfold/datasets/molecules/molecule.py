@@ -74,12 +74,6 @@ def read_in_silence(smiles: str, explicit_hydrogens: bool, possible_stereo: bool
     return molecule
 
 
-def stereo_marks(smiles: str) -> tuple[bool, bool]:
-    """Marks of stereo centres, and of double bonds: whether a SMILES may have them, or CXSMILES."""
-    is_extended = "|" in smiles
-    return "@" in smiles or is_extended, "/" in smiles or "\\" in smiles or is_extended
-
-
 def parse_alone(smiles: Iterable[str]) -> None:
     """RDKit's parser alone, of which nothing is kept: what any reader spends at least."""
     with rdBase.BlockLogs():
@@ -171,6 +165,7 @@ def _parse(smiles: str, explicit_hydrogens: bool) -> Chem.Mol | None:
 
 #: Hydrogens that may be merged into their neighbours (`[H]`, `[2H]`, `[D]`, `[#1]`), and CXSMILES.
 _NEEDS_MORE = re.compile(r"\||\[\d*(?:[HDT]|#1)")
+_STEREO_MARKS = re.compile(r"[@/\\]")
 
 
 def _parse_plain(smiles: str) -> Chem.Mol | None:
@@ -183,7 +178,7 @@ def _parse_plain(smiles: str) -> Chem.Mol | None:
         return None
     try:
         Chem.SanitizeMol(molecule)
-        if any(stereo_marks(smiles)):
+        if _STEREO_MARKS.search(smiles):
             Chem.AssignStereochemistry(molecule, cleanIt=True, force=True)
     except (RuntimeError, ValueError):
         return None

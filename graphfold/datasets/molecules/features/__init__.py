@@ -1,0 +1,1 @@
+"""Features of atoms and bonds: sets of them by name."""
