@@ -63,7 +63,7 @@ def test_predicting_a_few_records_loads_neither_lightning_nor_torchs_compiler(
     small = ["model.hidden_size=8", "trainer.max_epochs=1"]
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *small]
     folder = train(tmp_path / "run", *words)
-    assert loaded((*LARGE, "rich"), "predict", folder, table) == (0, [])
+    assert loaded((*LARGE, "rich", "sympy"), "predict", folder, table) == (0, [])
     scored = tuple(name for name in LARGE if name in ("lightning", "tensorboard"))
     assert loaded(scored, "evaluate", folder) == (0, [])
 

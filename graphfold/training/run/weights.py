@@ -138,7 +138,12 @@ class SizeLimit(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in FACTORIES and kwargs.get("out") is None:  # else it fills a tensor that is there
             self.calls -= 1
-            self.numbers -= func(*args, **{**kwargs, "device": "meta"}).numel()
+            # Of random numbers torch knows the shape only by way of sympy, a third of a second.
+            shaped = torch.empty if func in (torch.rand, torch.randn) else func
+            given = {**kwargs, "device": "meta"}
+            if shaped is not func:
+                given.pop("generator", None)
+            self.numbers -= shaped(*args, **given).numel()
             if self.numbers < 0 or self.calls < 0:
                 raise CheckpointError(
                     f"{self.path}: its config describes a model that is far larger than the "
