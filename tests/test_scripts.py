@@ -39,7 +39,7 @@ def ci(tmp_path: Path) -> Path:
     return tmp_path
 
 
-STEPS = ["setup", "setup-scatter", "test", "lint"]
+STEPS = ["setup", "setup-scatter", "test", "test-slow", "lint"]
 AGAIN = "test with avx2: TESTS=tests/batching tests/layers"
 
 
@@ -61,7 +61,8 @@ def test_ci_repeats_nothing_without_avx512(ci: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("step", "code"), [("setup", 1), ("setup-scatter", 0), ("test", 1), ("lint", 1)]
+    ("step", "code"),
+    [("setup", 1), ("setup-scatter", 0), ("test", 1), ("test-slow", 1), ("lint", 1)],
 )
 def test_ci_says_what_failed(
     step: str, code: int, ci: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +77,7 @@ def test_ci_says_what_failed(
         "setup": "",
         "setup-scatter": "ci: no torch-scatter; the tests of the kernel 'scatter' are skipped",
         "test": "ci: failed: test test-with-avx2",
+        "test-slow": "ci: failed: test-slow",
         "lint": "ci: failed: lint",
     }
     assert said[step] in done.stdout
