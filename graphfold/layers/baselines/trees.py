@@ -382,10 +382,11 @@ def boosting_tensors(
     base = np.full(num_outputs, -CERTAIN)
     if classes is not None and num_outputs > 1:
         base[classes.astype(int)] = 0.0
-    base[columns] = boosting._baseline_prediction.reshape(-1)
+    # scikit-learn documents no way to the trees of this model; they are read once, after fitting.
+    base[columns] = boosting._baseline_prediction.reshape(-1)  # noqa: SLF001
     trees = [
         _boosted_tree(predictor.nodes, column, num_outputs, inputs)
-        for stage in boosting._predictors
+        for stage in boosting._predictors  # noqa: SLF001
         for column, predictor in zip(columns, stage, strict=True)
     ]
     return TreeEnsemble(num_outputs, trees, base=base.tolist())
