@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 from graphfold.errors import ConfigError, did_you_mean
@@ -73,6 +74,10 @@ class Registry:
             raise ConfigError(f"{place}: {fault}")
         return part
 
+    def parts(self) -> dict[str, Any]:
+        """Name -> part, all of them imported."""
+        return {name: import_part(path, self.kind) for name, path in self.names().items()}
+
     def package(self, name: str) -> str | None:
         """The package that a name leads out of graphfold to; None if it stays. Imports nothing."""
         path = self.paths.get(name) or self.names().get(name, name)
@@ -125,8 +130,28 @@ def import_part(path: str, place: str) -> Any:
         place: the setting that names it, for messages.
 
     Raises:
-        ConfigError: if it is no dotted path, or there is no such module or attribute, or a module
-            that the module imports is missing.
+        ConfigError: as `import_home` does, and if the module has no such attribute.
+    """
+    module, name = import_home(path, place)
+    if not hasattr(module, name):
+        public = [key for key in dir(module) if not key.startswith("_")]
+        raise ConfigError(
+            f"{place}: {module.__name__} has no '{name}'.{did_you_mean(name, public)} "
+            "Correct the path."
+        )
+    return getattr(module, name)
+
+
+def import_home(path: str, place: str) -> tuple[ModuleType, str]:
+    """The module of a dotted path, imported, and the name of what the path leads to in it.
+
+    Args:
+        path: the dotted path.
+        place: the setting that names it, for messages.
+
+    Raises:
+        ConfigError: if it is no dotted path, or there is no such module, or a module that the
+            module imports is missing.
     """
     module_name, _, name = path.replace(":", ".").rpartition(".")
     if not all(part.isidentifier() for part in (*module_name.split("."), name)):
@@ -142,12 +167,7 @@ def import_part(path: str, place: str) -> Any:
         raise ConfigError(f"{place}: there is no module '{missing}'. {remedy}") from error
     except ImportError as error:
         raise ConfigError(f"{place}: cannot import '{module_name}' ({error}).") from error
-    if not hasattr(module, name):
-        public = [key for key in dir(module) if not key.startswith("_")]
-        raise ConfigError(
-            f"{place}: {module_name} has no '{name}'.{did_you_mean(name, public)} Correct the path."
-        )
-    return getattr(module, name)
+    return module, name
 
 
 def summary(part: object) -> str:
@@ -158,7 +178,7 @@ def summary(part: object) -> str:
     return text.strip().partition("\n")[0]
 
 
-_LAYERS, _SPLITS = "graphfold.layers", "graphfold.datasets.splits"
+_LAYERS = "graphfold.layers"
 
 ADAPTERS = Registry(
     "adapter",

@@ -8,17 +8,15 @@ from typing import Any
 
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.metrics.base import Metric
+from graphfold.registry import METRICS
 
 #: The tasks of the metrics here; each has a module of that name.
-TASKS = ("regression", "binary", "multiclass", "interval", "deviation", "sets")
+TASKS = tuple(METRICS)
 
 
 def builtin_metrics(task: str) -> dict[str, Metric]:
     """The metrics of this package for a task, by name; none for a task of somebody else."""
-    if task not in TASKS:
-        return {}
-    module = import_module(f"graphfold.metrics.{task}")
-    return {name: item for name, item in vars(module).items() if isinstance(item, Metric)}
+    return METRICS[task].parts() if task in METRICS else {}
 
 
 def find_metric(name: str, task: str | None = None) -> Metric:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from graphfold.datasets.files.record_limit import LONGEST_RECORD, RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, open_bytes, scan_lines
-from graphfold.datasets.import_path import import_path
 from graphfold.errors import DataError, RecordError, did_you_mean, shortened
+from graphfold.registry import TABLES, import_part
 
 
 def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
@@ -216,7 +215,7 @@ def open_table(path: Path, has_header: bool = True) -> Table:
     - `.parquet`: values become text: missing ones are empty, booleans 1 and 0.
     - `.sdf`, `.mol`: the column `smiles` is that of the structure, `title` the first line of its
       record, the others are its properties.
-    - what other packages read, see `READERS`.
+    - what other packages read, see `graphfold.registry.TABLES`.
 
     All but Parquet may be gzipped and then end in `.gz`.
 
@@ -235,7 +234,7 @@ def open_table(path: Path, has_header: bool = True) -> Table:
     reader = readers.get(kind.suffix.lower())
     if reader is not None:
         open_bytes(path).close()
-        opened: Table = import_path(reader, f"reader of {kind.suffix}")(path, has_header)
+        opened: Table = import_part(reader, f"reader of {kind.suffix}")(path, has_header)
         return opened
     open_bytes(path).close()
     raise DataError(
@@ -245,24 +244,9 @@ def open_table(path: Path, has_header: bool = True) -> Table:
     )
 
 
-#: Suffix -> "module:function" of graphfold's own readers, each a `Reader`.
-READERS: Mapping[str, str] = {
-    ".csv": "graphfold.datasets.files.tables:open_csv",
-    ".tsv": "graphfold.datasets.files.tables:open_tsv",
-    ".smi": "graphfold.datasets.files.tables:open_smi",
-    ".parquet": "graphfold.datasets.files.tables:open_parquet",
-    ".sdf": "graphfold.datasets.molecules.sdf:open_sdf",
-    ".mol": "graphfold.datasets.molecules.sdf:open_sdf",
-}
-
-#: The entry point group in which another package names its readers, by suffix.
-ENTRY_POINTS = "graphfold.readers"
-
-
 def reader_paths() -> dict[str, str]:
     """Suffix -> "module:function" of every reader that is installed; nothing is imported."""
-    theirs = {point.name.lower(): point.value for point in entry_points(group=ENTRY_POINTS)}
-    return {**theirs, **READERS}
+    return {suffix.lower(): path for suffix, path in TABLES.names().items()}
 
 
 def open_csv(path: Path, has_header: bool = True, separators: str = ",;\t") -> Table:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.files.tables import PART
-from graphfold.datasets.import_path import import_path
 from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
@@ -30,6 +29,7 @@ from graphfold.datasets.splits.split_ways import (
     stratified_split,
 )
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.registry import import_home
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,8 @@ def find_split(name: str) -> SplitFunction:
     """
     if name in SPLITS:
         return SPLITS[name]
-    found = import_path(name, f"data.split={name}")
+    module, attribute = import_home(name, f"data.split={name}")
+    found = getattr(module, attribute, None)
     if not callable(found):
         raise ConfigError(f"data.split={name}: there is no such function. Correct the path.")
     try:

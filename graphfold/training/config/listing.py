@@ -116,8 +116,7 @@ def _splits() -> dict[str, str]:
 def _metrics(task: str) -> Choices:
     metrics = METRICS[task]
     names = {}
-    for name in metrics.names():
-        metric = metrics.find(name)
+    for name, metric in metrics.parts().items():
         better = "Higher" if metric.higher_is_better else "Lower"
         names[name] = f"{metric.description} {better} is better."
     return Choices(f"metrics of {task}", metrics.usage, names)
@@ -126,11 +125,11 @@ def _metrics(task: str) -> Choices:
 def _layers(layers: Registry) -> Choices:
     """The classes of a kind of layer, with the options that a config may set."""
     names = {}
-    for name in sorted(layers.names()):
-        own = [p for p in parameters(layers.find(name)).values() if p.name not in _GIVEN]
+    for name, layer in sorted(layers.parts().items()):
+        own = [p for p in parameters(layer).values() if p.name not in _GIVEN]
         words = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in own]
         options = f"Options: {', '.join(words)}." if words else ""
-        names[name] = f"{summary(layers.find(name))} {options}".rstrip()
+        names[name] = f"{summary(layer)} {options}".rstrip()
     return Choices(f"{layers.kind}s", layers.usage, names)
 
 
