@@ -38,23 +38,11 @@ from graphfold.training.config.overrides import in_hydras_grammar
 from graphfold.training.config.stages import read_stages
 from graphfold.training.config.stored_config import checked_config
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
-from graphfold.training.console import (
-    describe_data,
-    describe_positive,
-    metrics_table,
-    print_new,
-)
-from graphfold.training.loop.checks import (
-    check_measured,
-    warn_of_batch_dependence,
-    warn_of_leak,
-)
+from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
+from graphfold.training.loop.checks import check_measured, warn_of_batch_dependence, warn_of_leak
 from graphfold.training.loop.fitting import fit_network, fit_once
 from graphfold.training.loop.loop import Callback, Loop
-from graphfold.training.process.process import (
-    deterministic_algorithms,
-    prepare_process,
-)
+from graphfold.training.process.process import deterministic_algorithms, prepare_process
 from graphfold.training.process.quiet import is_first, printing_once
 from graphfold.training.run.best_and_last import (
     change_config,
@@ -227,17 +215,16 @@ def start_run(
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
-    model, complete = begin_model(config, data, 0)
-    loop = make_loop(complete, model, data, callbacks)  # what is wrong with it is said before work
-    warn_of_batch_dependence(model, data.encoded("train"))
-    check_measured(model, data.encoded("train"))
+    first = begin_member(config, data, 0, callbacks)  # what is wrong with it is said before work
+    warn_of_batch_dependence(first[0].model, data.encoded("train"))
+    check_measured(first[0].model, data.encoded("train"))
     begins_anew = trusted is not None
     with nullcontext() if begins_anew else folder.lock():
         if is_first():
             folder.create(config, begins_anew)
         print(f"training in {folder.path}", flush=True)
-        fit_members(config, folder, data, callbacks, first=(loop, complete))
-        return finish(folder, data, named_packages(config) if trusted is None else trusted)
+        fit_members(config, folder, data, callbacks, first=first)
+        return finish(config, folder, data, named_packages(config) if trusted is None else trusted)
 
 
 def resume_run(
@@ -280,13 +267,13 @@ def resume_run(
         more, max_epochs = "trainer.max_epochs" in changes, config["trainer"]["max_epochs"]
         if len(begun) == len(members) and all(is_done(last, max_epochs, more) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
-            return finish(folder, data, trusted)
+            return finish(config, folder, data, trusted)
         if is_first():
             folder.write_config(config)
         # The same metric as before, whatever this version would choose.
         config = {**config, "monitor": begun[0].config.get("monitor")}
         fit_members(config, folder, data, callbacks, more_epochs=more)
-        return finish(folder, data, trusted)
+        return finish(config, folder, data, trusted)
 
 
 def fit_members(
@@ -322,15 +309,14 @@ def fit_members(
             print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
             model, complete = make_model(config, data, number, begins=False)
             check_model(model, last, files.last)
+            loop = make_loop(complete, model, data, callbacks)
         else:
             if len(members) > 1:
                 print(name, flush=True)
-            if first is None or number:
-                model, complete = begin_model(config, data, number)
-        if first is not None and number == 0:
-            loop, complete = first
-        else:
-            loop = make_loop(complete, model, data, callbacks)
+            if first is not None and number == 0:
+                loop, complete = first
+            else:
+                loop, complete = begin_member(config, data, number, callbacks)
         if is_first():
             files.best.parent.mkdir(parents=True, exist_ok=True)
         complete = {**complete, "monitor": loop.monitor, "ensemble": 1}
@@ -341,6 +327,14 @@ def fit_members(
             fit_once(loop.model, loop, data, files, common)
     if len(members) > 1 and is_first():
         join_members(folder, members)
+
+
+def begin_member(
+    config: Mapping[str, Any], data: DataModule, number: int, callbacks: Sequence[Callback] = ()
+) -> tuple[Loop, dict[str, Any]]:
+    """The loop of a member with its first weights, and its config, see `begin_model`."""
+    model, complete = begin_model(config, data, number)
+    return make_loop(complete, model, data, callbacks), complete
 
 
 def make_loop(
@@ -370,7 +364,9 @@ def make_loop(
     return loop
 
 
-def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Metrics:
+def finish(
+    config: Mapping[str, Any], folder: RunFolder, data: DataModule, trusted: Collection[str]
+) -> Metrics:
     """Calibrates and scores the best checkpoint; writes metrics, predictions, split and report.
 
     One process does: of several the first, the others return nothing.
@@ -379,7 +375,7 @@ def finish(folder: RunFolder, data: DataModule, trusted: Collection[str]) -> Met
         return {}
     from graphfold.reports.report import write_report  # matplotlib takes a third of the start
 
-    with deterministic_algorithms(Checkpoint.load(folder.best).config["deterministic"]):
+    with deterministic_algorithms(config["deterministic"]):
         note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
         if note is not None:
             print(note, flush=True)

@@ -443,8 +443,8 @@ class Loop:
         stage, make = self.staged.stage, self.make_optimizer
         if stage.lr is not None:
             make = partial(make, lr=stage.lr)
-        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        self.optimizer = build_optimizer(make, weights, self._sparse_tables(), self.lr_factors)
+        tables, factors = self._sparse_tables(), self.lr_factors
+        self.optimizer = build_optimizer(make, self._learning(), tables, factors)
         self.lr_scheduler = None
         if self.make_lr_scheduler is None:
             return
