@@ -220,8 +220,8 @@ def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> t
     Args:
         predictor: the model.
         path: the file.
-        output: where to write, whole or not at all; its suffix says in which form (see
-            `embedding_files`). None for a table on standard output.
+        output: where to write, whole or not at all; its suffix says in which form.
+            None for a table on standard output.
 
     Returns:
         How many records were embedded, and how many could not be read.

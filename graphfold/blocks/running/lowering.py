@@ -141,16 +141,9 @@ class GraphRecorder(Recorder):
         return primitive.lower(self, x)
 
     def constant(self, block: FromTensor) -> Constant:
-        """The tensor of a constant."""
         return Constant(self._names[block])
 
     def node(self, block: Primitive, tensors: Iterable[Any]) -> list[Output]:
-        """The tensors that a new node gives, which takes these.
-
-        Args:
-            block: what the node computes.
-            tensors: one for each of `block.input_tensors`.
-        """
         slots: dict[int, int] = {}
         sources: list[Source] = []
         values = []
@@ -174,13 +167,6 @@ class GraphRecorder(Recorder):
         return [Output(node, number) for number in range(self._sizes[block])]
 
     def reduction(self, block: Primitive, tensors: Sequence[Any], kind: TensorType) -> Output:
-        """The first tensor that a new node gives, which takes any number of tensors.
-
-        Args:
-            block: what the node computes.
-            tensors: all of one type.
-            kind: the type.
-        """
         outputs = [self._as_output(tensor, kind) for tensor in tensors]
         number = outputs[0].number if outputs else 0
         if any(output.number != number for output in outputs):
@@ -191,7 +177,6 @@ class GraphRecorder(Recorder):
         return Output(self._node(op_type, [output.node for output in outputs]), 0)
 
     def metric(self, metric: Metric, value: Any, label: Any) -> None:
-        """Notes a tensor as a value of a metric."""
         node, number = self._as_output(value, metric.tensor)
         code = -1
         if metric.has_labels:
