@@ -16,9 +16,7 @@ from torch import Tensor
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.pass_inputs import (
-    call_after,
-    call_before,
-    call_before_edges,
+    as_many,
     check_state,
 )
 from graphfold.batching.engine.rounds import select
@@ -49,12 +47,17 @@ class ReferenceRun:
                 dag=self.batch.dag,
                 cells=cells,
                 x={
-                    t: call_before(cell, self._x(t), self.inputs.num_nodes(t))
+                    t: as_many(cell.before(self._x(t)), self.inputs.num_nodes(t), cell, "before")
                     for t, cell in cells.items()
                 },
                 absent=self.inputs.absent,
                 edge={
-                    t: call_before_edges(cell, columns, self.batch.dag.num_rows(item.space))
+                    t: as_many(
+                        cell.before_edges(columns),
+                        self.batch.dag.num_rows(item.space),
+                        cell,
+                        "before_edges",
+                    )
                     for t, cell in cells.items()
                 },
                 shared=self.inputs.shared,
@@ -88,7 +91,7 @@ class ReferenceRun:
         self.widths |= {name: value.shape[1] for name, value in new.items()}
         for node in nodes:
             state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
-            values = call_after(cell, state, 1)
+            values = as_many(cell.after(state), 1, cell, "after")
             self.states[node] |= {name: value[0] for name, value in values.items()}
         return list(new)
 

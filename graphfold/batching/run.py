@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.cell import Cell, NodeInput, makes_tables
+from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.choice import find_compiled
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
@@ -20,9 +20,7 @@ from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
-    call_after,
-    call_before,
-    call_before_edges,
+    as_many,
     check_rows,
 )
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
@@ -209,7 +207,10 @@ class RowRun:
             return {}
         columns = self.inputs.edge_columns(item)
         kinds = find_kinds(columns, self.batch.dag.num_rows(item.space))
-        tables = {t: call_before_edges(c, kinds.columns, kinds.num_kinds) for t, c in own.items()}
+        tables = {
+            t: as_many(cell.before_edges(kinds.columns), kinds.num_kinds, cell, "before_edges")
+            for t, cell in own.items()
+        }
         return {"tables": tables, "kind": kinds.kind.index_select(0, plan.edge)}
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
@@ -218,14 +219,12 @@ class RowRun:
             return []
         if isinstance(self.fields, TypedFields):
             own = {name: self.fields.part(name, op_type) for name in cell.fields}
-            with NativeLinear():
-                new = call_after(cell, own, self.plan.count_rows(op_type))
+            new = _after(cell, own, self.plan.count_rows(op_type))
             self.fields = self.fields.join(op_type, new)
             return list(new)
         rows = self.plan.rows_of_type(op_type)
         own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
-        with NativeLinear():
-            new = call_after(cell, own, len(rows))
+        new = _after(cell, own, len(rows))
         for field, values in new.items():
             base = self.fields.get(field)
             if base is None:
@@ -243,7 +242,8 @@ class RowRun:
         if type(cell).before is Cell.before:
             return x
         with NativeLinear():
-            return call_before(cell, x, self.inputs.num_sources(op_type))
+            found: NodeInput = cell.before(x)
+        return as_many(found, self.inputs.num_sources(op_type), cell, "before")
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:
         """The state so far, in the row order of the next pass."""
@@ -256,3 +256,9 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
+
+
+def _after(cell: Cell, state: State, num_rows: int) -> State:
+    with NativeLinear():
+        found: State = cell.after(state)
+    return as_many(found, num_rows, cell, "after")

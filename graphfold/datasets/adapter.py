@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
@@ -161,12 +160,12 @@ class Adapter(ABC):
         """
         return []
 
-    def added_nodes(self, dag: TypedDAG) -> Tensor:
-        """[num_nodes] bool, the nodes that reading added and the record does not have.
+    def added_nodes(self, dag: TypedDAG) -> Tensor | None:
+        """[num_nodes] bool, the nodes that reading added and the record does not have, if any.
 
         Predictions for them are not shown.
         """
-        return torch.zeros(dag.num_nodes, dtype=torch.bool)
+        return None
 
     def open_table(self, path: Path) -> Table:
         """The table whose rows are the records; only for adapters that read tables."""

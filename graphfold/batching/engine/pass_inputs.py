@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -117,31 +118,21 @@ def check_rows(values: NodeInput, num_rows: int, owner: Cell | str, what: str, r
             raise ShapeError(message.replace("{owner}", named))
 
 
-def call_before(cell: Cell, x: NodeInput, num_rows: int) -> NodeInput:
-    """The result of `Cell.before`, [num_rows, ...]; raises ShapeError if it has other rows."""
-    found: NodeInput = cell.before(x)
-    check_rows(found, num_rows, cell, "what {owner}.before returns", AS_MANY)
+Returned = TypeVar("Returned", bound=NodeInput)
+
+
+def as_many(found: Returned, num_rows: int, cell: Cell, method: str) -> Returned:
+    """What a method of a cell returned; raises ShapeError unless it has `num_rows` rows.
+
+    Args:
+        found: [num_rows, ...] what it returned.
+        num_rows: how many rows it was given.
+        cell: the cell.
+        method: the name of its method, for the message.
+    """
+    remedy = "one for each that the cell was given. Return them in their order."
+    check_rows(found, num_rows, cell, f"what {{owner}}.{method} returns", remedy)
     return found
-
-
-def call_before_edges(
-    cell: Cell, columns: Mapping[str, Tensor], num_rows: int
-) -> Mapping[str, Tensor]:
-    """The result of `Cell.before_edges`; raises ShapeError if it has not `num_rows` rows."""
-    found = cell.before_edges(columns)
-    check_rows(found, num_rows, cell, "what {owner}.before_edges returns", AS_MANY)
-    return found
-
-
-def call_after(cell: Cell, state: State, num_rows: int) -> State:
-    """The result of `Cell.after`; raises ShapeError if it has not `num_rows` rows."""
-    found = cell.after(state)
-    check_rows(found, num_rows, cell, "what {owner}.after returns", AS_MANY)
-    return found
-
-
-#: What to do about a cell that returns another number of rows than it was given.
-AS_MANY = "one for each that the cell was given. Return them in their order."
 
 
 def check_state(cell: Cell, state: State, size: int) -> None:

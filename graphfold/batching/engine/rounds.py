@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.batching.cell import Cell, NodeInput, makes_tables
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
-    call_before_edges,
+    as_many,
     cell_dtype,
     check_state,
     select_columns,
@@ -150,7 +150,8 @@ def make_rounds(
             rows[code] = x_rows(own[op_type], state.plan, op_type, kept)
             if makes_tables(cell):
                 kinds = find_kinds(edge, num_edges) if kinds is None else kinds
-                tables[code] = call_before_edges(cell, kinds.columns, kinds.num_kinds)
+                found = cell.before_edges(kinds.columns)
+                tables[code] = as_many(found, kinds.num_kinds, cell, "before_edges")
     initial, all_absent = _initial(unrolled, state, turns[0], x[0], absent)
     return RoundsInputs(
         unrolled=unrolled,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
@@ -341,17 +342,21 @@ class BracketsAdapter(Adapter):
             graph.edges("next", range(num_words - 1), range(1, num_words))
         graph.finish(line=record.line)
 
-    def added_nodes(self, dag: TypedDAG) -> Tensor:
+    def added_nodes(self, dag: TypedDAG) -> Tensor | None:
         """[num_nodes] bool, the phrases that `binarize` added; see `Adapter.added_nodes`.
 
         A phrase of the record begins with its own bracket, before its first child; one that was
         added begins where its first child does.
         """
-        added = super().added_nodes(dag)
-        phrases = dag.nodes_of_type("phrase")
-        first = dag.input_index[dag.input_ptr[phrases]]
-        added[phrases] = dag.span[phrases, 0] == dag.span[first, 0]
-        return added
+        if not self.binarize:
+            return None
+        # A single tree is predicted in a millisecond; small tensors would take a tenth of that.
+        kinds, begins = dag.op_type.numpy(), dag.span.numpy()[:, 0]
+        added = kinds == self.schema.type_index("phrase")
+        phrases = added.nonzero()[0]
+        first = dag.input_index.numpy()[dag.input_ptr.numpy()[phrases]]
+        added[phrases] = begins[phrases] == begins[first]
+        return torch.from_numpy(added)
 
     def text_of(self, record: Record) -> str:
         """The tree from its first bracket on; see `Adapter.text_of`."""
