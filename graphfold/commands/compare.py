@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
         if not path.is_dir():
             raise ConfigError(f"{path}: no such folder. Name run folders or folders of sweeps.")
     with loading():
-        from graphfold.studies.compare import compare_command
+        from graphfold.studies.compare import print_comparison
 
-    return compare_command(
-        args.runs, args.metric, args.independent, args.json, args.plot, args.trust
-    )
+    print_comparison(args.runs, args.metric, args.independent, args.json, args.plot, args.trust)
+    return 0

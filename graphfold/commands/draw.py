@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphfold.commands.evaluate import add_run_arguments
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_parser, positive
+from graphfold.commands.options import add_input, add_parser, add_run_arguments, job_of, positive
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -35,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draws every record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.drawing.draw import draw_command
+        from graphfold.inference.drawing.draw import draw_files
 
-    return draw_command(args)
+    draw_files(job_of(args), args.output, args.limit)
+    return 0

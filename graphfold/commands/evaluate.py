@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_settings, add_trust, positive
+from graphfold.commands.options import add_run_arguments
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -31,17 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics here")
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that `evaluate` and `predict` share."""
-    parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
-    add_settings(parser)
-    parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")
-    add_trust(parser)
-
-
 def run(args: argparse.Namespace) -> int:
     """Prints the metrics; writes them with --json."""
     with loading():
-        from graphfold.inference.evaluate import evaluate_command
+        from graphfold.inference.evaluate import print_evaluation
 
-    return evaluate_command(args)
+    settings = list(args.settings)
+    if args.on_error is not None:
+        settings.append(f"on_error={args.on_error}")
+    if args.batch_size is not None:
+        settings.append(f"batch_size={args.batch_size}")
+    print_evaluation(
+        args.run_path, args.data, args.split, settings, args.trust, args.per_class, args.json
+    )
+    return 0

@@ -6,6 +6,10 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphfold.inference.predict import Job
 
 #: The beginning of what --set takes; the path of a run with an = in it has a / before.
 _SETTING = re.compile(r"[A-Za-z_][\w.]*=")
@@ -86,6 +90,14 @@ class _Refused(argparse.Action):
         parser.error(f"{option_string} is an option of Hydra that graphfold has not. {self.const}")
 
 
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run, and the options of all that apply one: RUN, --set, --batch-size, --trust."""
+    parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
+    add_settings(parser)
+    parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")
+    add_trust(parser)
+
+
 def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """The arguments INPUT of commands that apply a run to files, and --input-format."""
     help_text = "a file like those trained on; - is standard input"
@@ -111,6 +123,23 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
         dest="parser_name",
         metavar="LIBRARY:MODEL",
         help="parse INPUT, raw sentences, by spacy, stanza or benepar, if that is installed",
+    )
+
+
+def job_of(args: argparse.Namespace) -> Job:
+    """What `add_run_arguments`, `add_input` and `add_parser` have read."""
+    from graphfold.inference.predict import Job  # torch is loaded by then
+
+    is_list = isinstance(args.input, list)
+    return Job(
+        run=args.run_path,
+        inputs=args.input if is_list else [args.input],
+        takes_many=is_list,
+        settings=args.settings,
+        batch_size=args.batch_size,
+        trust=args.trust,
+        parser=args.parser_name,
+        input_format=args.input_format,
     )
 
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphfold.commands.evaluate import add_run_arguments
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_parser
+from graphfold.commands.options import add_input, add_parser, add_run_arguments, job_of
 
 HELP = "apply a trained model to a file"
 USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
@@ -51,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes one prediction per record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.predict import predict_command
+        from graphfold.inference.predict import predict_files
 
-    return predict_command(args)
+    predict_files(job_of(args), args.output, args.explain, args.format)
+    return 0

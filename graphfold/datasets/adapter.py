@@ -14,7 +14,6 @@ from typing import Any
 from torch import Tensor
 
 from graphfold.dag import GraphBuilder, Schema, TypedDAG, collate, validate
-from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import (
     ConfigError,
@@ -37,11 +36,19 @@ class Record:
         line: the 1-based line where it begins.
         content: what the adapter's `parse` needs; it travels to worker processes.
         fault: why it cannot even be read as text, so that `parse` need not see it.
+        columns: of a row of a table, the names of all its columns.
+        cells: its texts.
+        source: its bytes in the file, where `content` has not all of them.
+
+    The last three stay in the process that cut the record, to be written back there.
     """
 
     line: int
     content: Any
     fault: RecordError | None = None
+    columns: Sequence[str] = ()
+    cells: Sequence[str] = ()
+    source: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Adapter(ABC):
         class_names: target -> the names of its classes, where they have names.
         words: the node type and the string feature that are the words of sentences, if there are
             any: what vectors, characters and encoders are for.
-        reads_tables: whether record i is row i of `open_table(path)`, so that predictions are
+        reads_tables: whether records are rows and come with their cells, so that predictions are
             written as a table with the columns of the input.
         expands_folders: whether a folder is read as the files in it, each on its own; otherwise
             `records` gets the folder.
@@ -167,26 +174,18 @@ class Adapter(ABC):
         """
         return None
 
-    def open_table(self, path: Path) -> Table:
-        """The table whose rows are the records; only for adapters that read tables."""
-        return open_table(path)
-
-    def texts(self, path: Path) -> Iterator[str]:
-        """The text of every record of `records(path)`, for `write_back`.
+    def text_of(self, record: Record) -> str:
+        """The text of a record, for `write_back`.
 
         Bytes that are not UTF-8 are surrogates, as "surrogateescape" makes them.
         """
-        return map(self.text_of, self.records(path))
-
-    def text_of(self, record: Record) -> str:
-        """The text of a record, for `write_back`."""
         raise self._no_format()
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
         """A record in its own format with the values that were predicted.
 
         Args:
-            text: the record, out of `texts`.
+            text: the record, from `text_of`.
             predicted: the values, or why there are none; that is said in the record's place.
         """
         raise self._no_format()

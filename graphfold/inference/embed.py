@@ -6,12 +6,10 @@ An embedding is the vector of a graph that the head of a trained model reads. It
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 import zipfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -22,13 +20,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-from torch import Tensor
 
-from graphfold.datasets.adapter import Record
 from graphfold.errors import ConfigError
 from graphfold.files import check_output, is_stream, whole_file
 from graphfold.inference.predict import (
-    apply_command,
+    Job,
+    apply,
     csv_line,
     open_output,
     require_input,
@@ -43,12 +40,14 @@ class EmbeddedRecord(NamedTuple):
     """One record of the input.
 
     Args:
+        columns: those of the input, or that of its line.
         cells: those of its row in the input, or its line alone.
         line: the 1-based line where it begins.
         vector: [width] float32, its embedding; None if there is none.
         reason: why there is none.
     """
 
+    columns: Sequence[str]
     cells: Sequence[str]
     line: int
     vector: NDArray[np.float32] | None
@@ -201,15 +200,13 @@ def _write_header(file: BinaryIO, count: int, width: int) -> None:
 _NOT_FINITE = "the model computes no finite embedding for this record"
 
 
-def fingerprint_command(args: argparse.Namespace) -> int:
-    """`graphfold fingerprint`."""
-    check_output(args.output)
-    choose_format(args.output)  # a wrong suffix is told before any work
-    return apply_command(
-        args,
-        lambda predictor, _: nullcontext(
-            lambda _, path: write_embeddings(predictor, path, args.output)
-        ),
+def fingerprint_files(job: Job, output: Path | None) -> None:
+    """Writes the embedding of every record of a job's input; see `write_embeddings`."""
+    check_output(output)
+    choose_format(output)  # a wrong suffix is told before any work
+    apply(
+        job,
+        lambda predictor, _: nullcontext(lambda _, path: write_embeddings(predictor, path, output)),
         "embedded",
     )
 
@@ -232,23 +229,19 @@ def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> t
     """
     require_input(path)
     write = choose_format(output)
-    columns: Sequence[str] = ("line",)
-    if predictor.adapter.reads_tables:
-        columns = predictor.adapter.open_table(path).columns
     if output is None or is_stream(output) or is_stream(path):
-        records = shown(_embedded(predictor, path), f"embedding {path.name}")
-        return _write(write, output, columns, records)
+        return _write(write, output, shown(_embedded(predictor, path), f"embedding {path.name}"))
     rest = output.with_name(f"{output.name}.records")
     lines = partial(_lines, predictor, path)
     write_answers(predictor, path, rest, lines, "embedding", {"fingerprint": output.name})
     with rest.open("rb") as file:
-        counts = _write(write, output, columns, map(_from_line, file))
+        counts = _write(write, output, map(_from_line, file))
     rest.unlink()
     return counts
 
 
 def _write(
-    write: Writer, output: Path | None, columns: Sequence[str], records: Iterator[EmbeddedRecord]
+    write: Writer, output: Path | None, records: Iterator[EmbeddedRecord]
 ) -> tuple[int, int]:
     """Writes the embeddings; returns how many records have one, and how many have not."""
     # The width is that of the first embedding; the records before it wait.
@@ -260,52 +253,41 @@ def _write(
             width = len(record.vector)
             break
     counts = [0, 0]
+    columns = waiting[0].columns if waiting else ()
     write(output, columns, width, _counted(chain(waiting, records), counts))
     return counts[0], counts[1]
 
 
 def _lines(predictor: Predictor, path: Path, skip: int) -> Iterator[tuple[str, bool | None]]:
-    """The records as lines of JSON: a form of which a part can be gone on with."""
-    for record in _embedded(predictor, path, skip):
+    """The records as lines of JSON: a form of which a part can be gone on with.
+
+    The names of the columns stand in the first one.
+    """
+    for number, record in enumerate(_embedded(predictor, path, skip), start=skip):
         vector = None if record.vector is None else record.vector.tobytes().hex()
-        line = json.dumps([record.cells, record.line, vector, record.reason])
+        columns = record.columns if number == 0 else ()
+        line = json.dumps([columns, record.cells, record.line, vector, record.reason])
         yield line + "\n", record.vector is None
 
 
 def _from_line(line: bytes) -> EmbeddedRecord:
-    cells, number, vector, reason = json.loads(line)
+    columns, cells, number, vector, reason = json.loads(line)
     numbers = None if vector is None else np.frombuffer(bytes.fromhex(vector), np.float32)
-    return EmbeddedRecord(cells, number, numbers, reason)
+    return EmbeddedRecord(columns, cells, number, numbers, reason)
 
 
 def _embedded(predictor: Predictor, path: Path, skip: int = 0) -> Iterator[EmbeddedRecord]:
-    """One record after the other, with the cells of its row where it has any."""
-    lines: deque[int] = deque()
-    records = _noted(islice(predictor.adapter.records(path), skip, None), lines)
-    answers = predictor.map_records(path, records, predictor.embed_graphs)
-    if predictor.adapter.reads_tables:
-        rows = islice(predictor.adapter.open_table(path).rows(), skip, None)
-        for row, answer in zip(rows, answers, strict=True):
-            yield _record(row.cells, lines.popleft(), answer)
-        return
-    for answer in answers:
-        line = lines.popleft()
-        yield _record((str(line),), line, answer)
-
-
-def _noted(records: Iterable[Record], lines: deque[int]) -> Iterator[Record]:
-    """The records; their lines wait until they are answered."""
-    for record in records:
-        lines.append(record.line)
-        yield record
-
-
-def _record(cells: Sequence[str], line: int, answer: Tensor | Unread) -> EmbeddedRecord:
-    if isinstance(answer, Unread):
-        return EmbeddedRecord(cells, line, None, answer.reason)
-    if not answer.isfinite().all():
-        return EmbeddedRecord(cells, line, None, _NOT_FINITE)
-    return EmbeddedRecord(cells, line, answer.numpy(), "")
+    """One record after the other, with the cells of its row, or its line for the only one."""
+    for record, answer in predictor.walk(path, predictor.embed_graphs, skip):
+        columns, cells, line = record.columns, record.cells, record.line
+        if not predictor.adapter.reads_tables:
+            columns, cells = ("line",), (str(line),)
+        if isinstance(answer, Unread):
+            yield EmbeddedRecord(columns, cells, line, None, answer.reason)
+        elif not answer.isfinite().all():
+            yield EmbeddedRecord(columns, cells, line, None, _NOT_FINITE)
+        else:
+            yield EmbeddedRecord(columns, cells, line, answer.numpy(), "")
 
 
 def _counted(records: Iterator[EmbeddedRecord], counts: list[int]) -> Iterator[EmbeddedRecord]:

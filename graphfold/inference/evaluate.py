@@ -6,9 +6,8 @@ sentences about intervals and sets that hold fewer true values than they promise
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -149,26 +148,33 @@ def _log_beta(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b)
 
 
-def evaluate_command(args: argparse.Namespace) -> int:
-    """`graphfold evaluate`."""
-    check_output(args.json)
-    settings = parse_settings(args.settings)
-    if args.on_error is not None:
-        settings["on_error"] = args.on_error
-    if args.batch_size is not None:
-        settings["batch_size"] = args.batch_size
-    with in_words_of_set(), _as_file(args.data, settings) as path:
-        found = _evaluate(
-            args.run_path,
-            path,
-            args.split,
-            settings,
-            args.trust,
-            args.per_class,
-            _printer(args, path),
-        )
-    if args.json is not None:
-        write_json(args.json, found.flat())
+def print_evaluation(
+    run: Path,
+    given: Path | None = None,
+    split: str | None = None,
+    settings: Sequence[str] = (),
+    trusted: Collection[str] = (),
+    per_class: bool = False,
+    json_path: Path | None = None,
+) -> None:
+    """Scores a trained model, and prints what data were read and all scores.
+
+    Args:
+        run: a run folder or a checkpoint file.
+        given: other data; `-` for standard input.
+        split: see `evaluate`.
+        settings: KEY=VALUE of the config group `data` that differ from the run's.
+        trusted: third-party packages that may be imported.
+        per_class: see `evaluate`.
+        json_path: where the metrics are written, too.
+    """
+    check_output(json_path)
+    values = parse_settings(settings)
+    with in_words_of_set(), _as_file(given, values) as path:
+        say = _printer(given, path)
+        found = _evaluate(run, path, split, values, trusted, per_class, say)
+    if json_path is not None:
+        write_json(json_path, found.flat())
     print("\n".join([metrics_table(found.metrics), *found.missed]))
     if found.positive is not None:
         print(found.positive)
@@ -179,7 +185,6 @@ def evaluate_command(args: argparse.Namespace) -> int:
                 f"\n{target} of {part}: a row for each true class, a column for each predicted one"
             )
             print(format_confusion(counts))
-    return 0
 
 
 def evaluate(
@@ -225,11 +230,11 @@ def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | Non
         yield file
 
 
-def _printer(args: argparse.Namespace, path: Path | None) -> Callable[[str], None]:
+def _printer(given: Path | None, path: Path | None) -> Callable[[str], None]:
     """Prints a text that calls the data as the user did."""
-    if path is None or path == args.data:
+    if given is None or path == given:
         return print
-    return lambda text: print(text.replace(str(path), find_input(args.data).shown))
+    return lambda text: print(text.replace(str(path), find_input(given).shown))
 
 
 class _Evaluation(NamedTuple):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import hashlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
 import torch
 
 from graphfold.continued import Part, continued
+from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.storage.fingerprint import content_hash
 from graphfold.errors import ConfigError, DataError
@@ -32,7 +33,7 @@ from graphfold.inference.inputs import (
     readable,
 )
 from graphfold.inference.output_folder import OutputFolder
-from graphfold.inference.prediction import Prediction, check_format, free_names, write_back
+from graphfold.inference.prediction import Prediction, check_format, free_names, written_nodes
 from graphfold.inference.predictor import Predictor, Unread, load
 from graphfold.progress import shown
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
@@ -52,28 +53,84 @@ Begin: TypeAlias = Callable[[Predictor, Sequence[Input]], AbstractContextManager
 SMALL_FILE = 500_000
 
 
-def predict_command(args: argparse.Namespace) -> int:
-    """`graphfold predict`."""
-    if args.output is None or not args.output.is_dir():
-        check_output(args.output)
-    return apply_command(args, partial(_begin_predict, args), "predicted")
+@dataclass(frozen=True)
+class Job:
+    """A run that is applied to every record of its inputs.
+
+    Args:
+        run: a run folder or a checkpoint file.
+        inputs: files, patterns, folders, or `-` for standard input.
+        takes_many: whether patterns and folders are looked into; otherwise there is one input.
+        settings: KEY=VALUE of the config group `data` that differ from the run's.
+        batch_size: records at once; None for what `Predictor` takes.
+        trust: third-party packages that may be imported.
+        parser: see `graphfold.load`.
+        input_format: the kind of table; None for what the name of each input says.
+    """
+
+    run: Path
+    inputs: Sequence[Path]
+    takes_many: bool = False
+    settings: Sequence[str] = ()
+    batch_size: int | None = None
+    trust: Collection[str] = ()
+    parser: str | None = None
+    input_format: str | None = None
+
+    def load(self) -> Predictor:
+        """The run, ready to predict."""
+        settings = parse_settings(self.settings)
+        if self.batch_size is not None:
+            settings["batch_size"] = self.batch_size
+        predictor = load(self.run, self.trust, self.parser, **settings)
+        prepare_process(predictor.trained.checkpoint.config)
+        predictor.unknown = UnknownValues(predictor.trained.spec)
+        return predictor
+
+    def find_inputs(self, adapter: Adapter) -> list[Input]:
+        """The inputs one by one."""
+        if self.takes_many:
+            return find_inputs(self.inputs, adapter)
+        return [find_input(word) for word in self.inputs]
+
+
+def predict_files(
+    job: Job,
+    output: Path | None = None,
+    explain: str | None = None,
+    text_format: str | None = None,
+) -> None:
+    """Writes a prediction or a reason for each record of a job's inputs; see `predict_file`.
+
+    Args:
+        job: the model and the inputs.
+        output: a file, or of several inputs a folder, which gets a file for each; None for standard
+            output.
+        explain: a name of `explain.METHODS`.
+        text_format: "brackets" or "conllu".
+    """
+    if output is None or not output.is_dir():
+        check_output(output)
+    options = {"explain": explain, "text_format": text_format}
+    apply(job, partial(_begin_predict, job, output, options), "predicted")
 
 
 @contextmanager
 def _begin_predict(
-    args: argparse.Namespace, predictor: Predictor, inputs: Sequence[Input]
+    job: Job,
+    output: Path | None,
+    options: Mapping[str, Any],
+    predictor: Predictor,
+    inputs: Sequence[Input],
 ) -> Iterator[ToFile]:
     """Writes to one output, or of several inputs to a folder."""
-    options = {"explain": args.explain, "text_format": args.format}
-    is_folder = args.output is not None and (
-        args.output.is_dir() or not is_one_file(args.input, inputs)
-    )
-    if not is_folder:
+    is_folder = output is not None and (output.is_dir() or not is_one_file(job.inputs, inputs))
+    if output is None or not is_folder:
         headers: list[str] = []
-        yield lambda _, path: predict_file(predictor, path, args.output, **options, headers=headers)
+        yield lambda _, path: predict_file(predictor, path, output, **options, headers=headers)
         return
     ending = ".csv" if predictor.adapter.reads_tables else ".jsonl"
-    folder = OutputFolder(args.output, inputs, ending if args.format is None else None)
+    folder = OutputFolder(output, inputs, ending if options["text_format"] is None else None)
 
     def to_file(given: Input, path: Path) -> tuple[int, int]:
         work, before = work_of(predictor, path, options), predictor.num_changed
@@ -83,8 +140,8 @@ def _begin_predict(
             predictor.num_changed += counts[2]
             return counts[:2]
 
-        def write(output: Path) -> tuple[int, int, int]:
-            found = predict_file(predictor, path, output, **options)
+        def write(file: Path) -> tuple[int, int, int]:
+            found = predict_file(predictor, path, file, **options)
             return *found, predictor.num_changed - before
 
         return folder.write(given, work, write)[:2]
@@ -93,43 +150,33 @@ def _begin_predict(
     folder.end()
 
 
-def apply_command(args: argparse.Namespace, begin: Begin, done: str) -> int:
-    """A command that applies a run to every record of its inputs.
+def apply(job: Job, begin: Begin, done: str) -> None:
+    """Applies a run to every record of its inputs, and prints how many there were.
 
     Args:
-        args: the arguments of the command; `input` is one or, where patterns and folders are read,
-            a list.
+        job: the run and the inputs.
         begin: makes what writes the results.
         done: what becomes of a record, for the message at the end.
 
     Raises:
         DataError: if not one record can be read.
     """
-    settings = parse_settings(args.settings)
-    if args.batch_size is not None:
-        settings["batch_size"] = args.batch_size
     good = bad = 0
     with in_words_of_set():
-        predictor = load(args.run_path, args.trust, args.parser_name, **settings)
-        prepare_process(predictor.trained.checkpoint.config)
-        predictor.unknown = UnknownValues(predictor.trained.spec)
-        inputs = (
-            find_inputs(args.input, predictor.adapter)
-            if isinstance(args.input, list)
-            else [find_input(args.input)]
-        )
+        predictor = job.load()
+        inputs = job.find_inputs(predictor.adapter)
         with begin(predictor, inputs) as to_file:
             for given in inputs:
-                with readable(given, predictor.adapter, args.input_format) as path:
+                with readable(given, predictor.adapter, job.input_format) as path:
                     counts = _apply(predictor, to_file, given, path)
                 good, bad = good + counts[0], bad + counts[1]
-    predictor.unknown.warn()
+    if predictor.unknown is not None:
+        predictor.unknown.warn()
     print(f"{good} {done}, {bad} could not be read (see their reason)", file=sys.stderr)
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
     if bad and not good:
         raise _none_read(", ".join(given.shown for given in inputs[:10]))
-    return 0
 
 
 def _apply(predictor: Predictor, to_file: ToFile, given: Input, path: Path) -> tuple[int, int]:
@@ -337,26 +384,27 @@ class Answers(NamedTuple):
     drawings: Drawings | None
     skip: int = 0
 
-    def all(self) -> Iterator[tuple[Prediction, Contributions | None]]:
-        """One prediction for each record, and the contributions to it, where there are any."""
-        if self.explainer is None:
-            for prediction in self.predictor.predict_path(self.path, self.skip):
-                yield prediction, None
-            return
-        records = islice(self.predictor.records(self.path), self.skip, None)
-        answer = self.explainer.predict_graphs
-        for found in self.predictor.map_records(self.path, records, answer):
+    def all(self) -> Iterator[tuple[Record, Prediction, Contributions | None]]:
+        """Each record with its prediction, and the contributions to it, where there are any."""
+        for record, found in self.predictor.walk(self.path, self._answer, self.skip):
             if isinstance(found, Unread):
-                yield Prediction(*found), None
+                yield record, Prediction(*found), None
                 continue
             prediction, contributions = found
-            if self.drawings is not None and not prediction.reason:
+            if prediction.reason:
+                contributions = None
+            elif self.drawings is not None and contributions is not None:
                 self.drawings.draw(prediction.line, contributions)
-            yield prediction, None if prediction.reason else contributions
+            yield record, prediction, contributions
+
+    def _answer(self, dag: TypedDAG) -> Iterable[tuple[Prediction, Contributions | None]]:
+        if self.explainer is not None:
+            return self.explainer.predict_graphs(dag)
+        return ((prediction, None) for prediction in self.predictor.predict_graphs(dag))
 
 
 def _json_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
-    for prediction, contributions in answers.all():
+    for _, prediction, contributions in answers.all():
         told = prediction.to_dict()
         if contributions is not None:
             reason = told.pop("reason")
@@ -368,35 +416,28 @@ def _json_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
 
 def _texts(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The records in their own format, with predictions."""
-    predictor, path = answers.predictor, answers.path
-    adapter, head = predictor.adapter, predictor.trained.model.head
-    if predictor.parser is None:
-        texts = islice(adapter.texts(path), answers.skip, None)
-        return write_back(adapter, head, texts, predictor.predict_path(path, answers.skip))
-    rest = islice(predictor.records(path), answers.skip, None)
-    records, again = tee(rest)  # one is a batch ahead of the other
-    predictions = predictor.predict_records(path, records)
-    return write_back(adapter, head, map(adapter.text_of, again), predictions)
+    adapter, head = answers.predictor.adapter, answers.predictor.trained.model.head
+    for record, prediction, _ in answers.all():
+        text = adapter.text_of(record)
+        yield adapter.write_back(text, written_nodes(prediction, head)), bool(prediction.reason)
 
 
 def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The input's columns, then the predictions, the contributions, and the reason."""
     predictor, explainer = answers.predictor, answers.explainer
-    table, head = predictor.adapter.open_table(answers.path), predictor.trained.model.head
-    predicted = head.columns_of(predictor.adapter.class_names)
+    predicted = predictor.trained.model.head.columns_of(predictor.adapter.class_names)
     explained = [] if explainer is None else explainer.columns
-    header = free_names([*predicted, *explained, "reason"], table.columns)
-    answered = answers.all()
-    first = list(islice(answered, 1))  # finds a missing column before the header is written
-    if not answers.skip:
-        yield csv_line([*table.columns, *header]), None
-    rows = islice(table.rows(), answers.skip, None)
-    for row, (prediction, found) in zip(rows, chain(first, answered), strict=True):
+    has_header = answers.skip > 0
+    for record, prediction, found in answers.all():
+        if not has_header:
+            names = free_names([*predicted, *explained, "reason"], record.columns)
+            yield csv_line([*record.columns, *names]), None
+            has_header = True
         shown = [""] * len(explained)
         if explainer is not None and found is not None:
             shown = [json.dumps(cell) for cell in explainer.cells(found)]
         values = _shown(prediction.cells(len(predicted)))
-        cells = [*row.cells, *values, *shown, prediction.reason]
+        cells = [*record.cells, *values, *shown, prediction.reason]
         yield csv_line(cells), bool(prediction.reason)
 
 
@@ -418,7 +459,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
 
     What is written to a pipe or a device goes there at once.
 
-    Surrogates stand for bytes that are not UTF-8, as in `Adapter.texts`.
+    Surrogates stand for bytes that are not UTF-8, as in `Adapter.text_of`.
     """
     if path is None:
         if isinstance(sys.stdout, io.TextIOWrapper):

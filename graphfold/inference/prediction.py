@@ -6,7 +6,7 @@ brackets, sentences as CoNLL-U.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
@@ -289,24 +289,9 @@ def check_format(name: str, adapter: Adapter, head: Head) -> None:
         )
 
 
-def write_back(
-    adapter: Adapter, head: Head, texts: Iterable[str], predictions: Iterable[Prediction]
-) -> Iterator[tuple[str, bool]]:
-    """Each record in its own format, and whether it has no prediction.
-
-    Args:
-        adapter: what reads the records.
-        head: what predicted.
-        texts: the records, as `Adapter.texts` gives them.
-        predictions: one for each.
-    """
-    for text, prediction in zip(texts, predictions, strict=True):
-        predicted = _nodes(prediction, head.targets)
-        yield adapter.write_back(text, predicted), bool(prediction.reason)
-
-
-def _nodes(prediction: Prediction, targets: tuple[str, ...]) -> PredictedNodes:
-    nodes = prediction.nodes or ()
+def written_nodes(prediction: Prediction, head: Head) -> PredictedNodes:
+    """What `Adapter.write_back` writes of a record."""
+    targets, nodes = head.targets, prediction.nodes or ()
     told = [node["prediction"] for node in nodes]
     values = {t: [v[t] if len(targets) > 1 else v for v in told] for t in targets}
     return PredictedNodes(prediction.reason, [node["span"] for node in nodes], values)

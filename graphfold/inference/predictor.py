@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.parsers import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
-from graphfold.datasets.storage.reading import read_chunks
+from graphfold.datasets.storage.reading import read_beside_records
 from graphfold.errors import RecordError
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.frames import Frame, one_record, read_frame, read_list
@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 class Unread(NamedTuple):
-    """A record that could not be read, with its 1-based line and the reason."""
+    """Why a record could not be read, with the 1-based line in the file where the fault is."""
 
     line: int
     reason: str
@@ -83,7 +83,7 @@ class Predictor:
         parser: what parses raw sentences, if anything does.
         batch_size: how many records are predicted at once: as asked for, else that of the run or
             `BATCH_SIZE`, whichever is larger.
-        num_workers: processes that read files, as in `read_chunks`.
+        num_workers: processes that read files, as in `read_beside_records`.
         num_changed: how many records were changed before they were predicted, so far.
         unknown: counts the values that the model has not learnt; None for no count.
     """
@@ -140,9 +140,11 @@ class Predictor:
                 column.
         """
         items, frame = self._items_of(items, "predict")
-        cut = self._cut_all(items)
-        made = self.predict_records(Path(), (item for item in cut if isinstance(item, Record)))
-        answers = (next(made) if isinstance(item, Record) else item for item in cut)
+        walked = self.walk_records(self._cut_all(items), self._described)
+        answers = [
+            Prediction(record.line, answer.reason) if isinstance(answer, Unread) else answer
+            for record, answer in walked
+        ]
         if frame is None:
             return [answer.to_dict() for answer in answers]
         predicted = self.trained.model.head.columns_of(self.adapter.class_names)
@@ -165,10 +167,8 @@ class Predictor:
             DataError: as `predict`.
         """
         items, _ = self._items_of(items, "embed")
-        cut = self._cut_all(items)
-        records = (record for record in cut if isinstance(record, Record))
-        answers = self.map_records(Path(), records, self.embed_graphs)
-        vectors = [next(answers) if isinstance(record, Record) else None for record in cut]
+        walked = self.walk_records(self._cut_all(items), self.embed_graphs)
+        vectors = [answer for _, answer in walked]
         width = next((len(row) for row in vectors if isinstance(row, Tensor)), 0)
         unread = torch.full((width,), torch.nan)
         rows = [row if isinstance(row, Tensor) else unread for row in vectors]
@@ -198,71 +198,65 @@ class Predictor:
         head = self.trained.model.head
         return draw_graph(result.dag, prediction, head, self.adapter.class_names)
 
-    def predict_records(self, path: Path, records: Iterable[Record]) -> Iterator[Prediction]:
-        """One prediction for each record, in order and in constant memory.
-
-        Args:
-            path: the file that they were cut from.
-            records: the records.
-
-        Raises:
-            SchemaError: if their features are not those that the model was trained with.
-        """
-        for answer in self.map_records(path, records, self._described):
-            yield Prediction(*answer) if isinstance(answer, Unread) else answer
-
     def records(self, path: Path) -> Iterator[Record]:
         """The records of a file; with a parser, those of its sentences."""
         if self.parser is None:
             return self.adapter.records(path)
         return parse_file(self.parser, self.adapter, path)
 
-    def map_records(
-        self, path: Path, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]
-    ) -> Iterator[Answer | Unread]:
-        """One answer for each record, in order and in constant memory.
+    def walk(
+        self,
+        path: Path,
+        answer: Callable[[TypedDAG], Iterable[Answer]],
+        skip: int = 0,
+        stop: int | None = None,
+    ) -> Iterator[tuple[Record, Answer | Unread]]:
+        """Each record of a file with its answer, in order, in constant memory and one pass.
 
-        Args:
-            path: the file that they were cut from.
-            records: the records.
-            answer: gives one answer for each of some graphs, as the adapter reads them.
-
-        Raises:
-            SchemaError: if their features are not those that the model was trained with.
-        """
-        rest = iter(records)
-        while chunk := list(islice(rest, self.batch_size)):
-            result = read_records(self.adapter, path, chunk, on_error="skip")
-            self.num_changed += count_changed(result.dag)
-            kept, reasons = set(result.kept), iter(result.skipped)
-            made = chain.from_iterable(map(answer, _parts(result.dag)))
-            for position, record in enumerate(chunk):
-                if position in kept:
-                    yield next(made)
-                else:
-                    yield Unread(record.line, next(reasons).fault)
-
-    def predict_path(self, path: Path, skip: int = 0) -> Iterator[Prediction]:
-        """One prediction for each record of a file, in order and in constant memory.
-
-        Other processes read, this one predicts; a file of one batch is read here, too.
+        Other processes read, this one answers; a file of one batch is read here, too.
 
         Args:
             path: the file.
+            answer: gives one answer for each of some graphs, as the adapter reads them.
             skip: so many records at the beginning get none.
+            stop: the records from this one on get none; None for all.
 
         Raises:
             DataError: if the file cannot be used.
             SchemaError: if its features are not those that the model was trained with.
         """
-        if self.parser is not None:
-            yield from self.predict_records(path, islice(self.records(path), skip, None))
-            return
-        chunks = read_chunks(
-            self.adapter, path, carry, "skip", self.num_workers, self.batch_size, skip
+        records = islice(self.records(path), skip, stop)
+        workers = self.num_workers if self.parser is None else 0
+        chunks = read_beside_records(
+            self.adapter, path, records, carry, "skip", workers, self.batch_size
         )
-        for chunk in chunks:
-            yield from self._predict_result(chunk.unpack(self.adapter.schema))
+        for chunk, carried in chunks:
+            yield from self._answered(chunk, carried.unpack(self.adapter.schema), answer)
+
+    def walk_records(
+        self, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]
+    ) -> Iterator[tuple[Record, Answer | Unread]]:
+        """The same of records that are in no file."""
+        rest = iter(records)
+        while chunk := list(islice(rest, self.batch_size)):
+            result = read_records(self.adapter, Path(), chunk, on_error="skip")
+            yield from self._answered(chunk, result, answer)
+
+    def _answered(
+        self,
+        records: Sequence[Record],
+        result: ReadResult,
+        answer: Callable[[TypedDAG], Iterable[Answer]],
+    ) -> Iterator[tuple[Record, Answer | Unread]]:
+        kept, skipped = set(result.kept), iter(result.skipped)
+        self.num_changed += count_changed(result.dag)
+        made = chain.from_iterable(map(answer, _parts(result.dag)))
+        for position, record in enumerate(records):
+            if position in kept:
+                yield record, next(made)
+            else:
+                error = next(skipped)
+                yield record, Unread(error.line or record.line, error.fault)
 
     def _items_of(self, data: Any, verb: str) -> tuple[Iterable[Any], Frame | None]:
         """The items in a list or in a table, and the table."""
@@ -274,32 +268,20 @@ class Predictor:
             return read_list(data, verb), None
         return frame.items(columns_of([*frame.columns])), frame
 
-    def _cut_all(self, items: Iterable[Any]) -> list[Record | Prediction]:
-        return [self._cut(item, number) for number, item in enumerate(items, start=1)]
+    def _cut_all(self, items: Iterable[Any]) -> Iterator[Record]:
+        return (self._cut(item, number) for number, item in enumerate(items, start=1))
 
-    def _cut(self, item: Any, number: int) -> Record | Prediction:
-        """The record in an item, or the answer that says why there is none."""
+    def _cut(self, item: Any, number: int) -> Record:
+        """The record in an item; where there is none, it says why."""
         try:
             return replace(self._record_of(item), line=number)
         except RecordError as error:
-            return Prediction(number, error.fault)
+            return Record(number, None, error)
 
     def _record_of(self, item: Any) -> Record:
         if self.parser is not None and isinstance(item, str):
             item = self.parser.parse_one(item)
         return self.adapter.record_of(item)
-
-    def _predict_result(self, result: ReadResult) -> Iterator[Prediction]:
-        """One prediction for each record that was read, good or bad."""
-        kept, skipped = set(result.kept), iter(result.skipped)
-        self.num_changed += count_changed(result.dag)
-        made = chain.from_iterable(map(self._described, _parts(result.dag)))
-        for position in range(len(kept) + len(result.skipped)):
-            if position in kept:
-                yield next(made)
-            else:
-                error = next(skipped)
-                yield Prediction(error.line or 0, error.fault)
 
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
         """One prediction for each graph, as the adapter reads it, in one batch."""

@@ -249,15 +249,15 @@ def _differing(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 _ENDINGS = (".svg", ".png", ".pdf")
 
 
-def compare_command(
+def print_comparison(
     paths: Sequence[Path],
     metric: str | None,
     independent: bool,
     json_path: Path | None,
     plot_path: Path | None,
     trusted: Collection[str],
-) -> int:
-    """`graphfold compare`; see `compare`."""
+) -> None:
+    """Compares models, see `compare`; prints a table and a sentence, and draws a plot."""
     plot_path = plot_path or (None if json_path is None else json_path.with_suffix(".svg"))
     check_output(json_path)
     check_output(plot_path)
@@ -277,7 +277,6 @@ def compare_command(
     if plot_path is not None:
         _draw(verdicts, plot_path)
         print(f"plot: {plot_path}")
-    return 0
 
 
 def compare(

@@ -142,6 +142,11 @@ def scan_lines(path: Path) -> Iterator[Line]:
         DataError: if the file cannot be opened, is UTF-16 or is a broken gzip, or a line is longer
             than `record_limit.LONGEST_RECORD`.
     """
+    return (line for line, _ in scan_raw_lines(path))
+
+
+def scan_raw_lines(path: Path) -> Iterator[tuple[Line, bytes]]:
+    """The lines of `scan_lines`, each with all of its bytes."""
     number = 0
     with open_bytes(path) as file:
         try:
@@ -149,10 +154,11 @@ def scan_lines(path: Path) -> Iterator[Line]:
                 number += 1
                 if len(raw) > record_limit.LONGEST_RECORD:
                     raise record_limit.too_long(path, number, "line")
+                content = raw.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
                     _refuse_utf16(path, raw)
-                    raw = raw.removeprefix(_BOM)
-                yield _decode(number, raw.removesuffix(b"\n").removesuffix(b"\r"))
+                    content = content.removeprefix(_BOM)
+                yield _decode(number, content), raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             fault = "ends too early" if isinstance(error, EOFError) else "is damaged"
             raise DataError(

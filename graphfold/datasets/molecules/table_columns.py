@@ -179,7 +179,7 @@ class MoleculeColumns:
                 None if part is None else cells[part],
                 tuple(cells[index] for index in list_targets),
             )
-            yield Record(line, row)
+            yield Record(line, row, columns=table.columns, cells=cells)
 
     def class_names(self, tables: Iterable[Table]) -> dict[str, list[str]]:
         """The targets that are classes without names, whose cells are text in all tables.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +17,7 @@ from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.text_files import (
     Line,
     at_least_one,
-    open_bytes,
-    scan_lines,
+    scan_raw_lines,
     text_lines,
 )
 from graphfold.datasets.parsed_sentences import (
@@ -70,31 +68,6 @@ COLUMN_OF: Mapping[str, int] = {
 ERROR = "# graphfold_error = "
 
 _BOM = "\ufeff"
-
-
-def raw_sentences(path: Path) -> Iterator[str]:
-    """The text of each sentence of a file with the blank lines after it, byte for byte.
-
-    Blank lines before the first sentence belong to it. Bytes that are not UTF-8 are surrogates, so
-    that encoding with "surrogateescape" gives them back.
-    """
-    with open_bytes(path) as file:
-        lines = (line.decode("utf-8", "surrogateescape") for line in file)
-        text, has_words = "", False
-        for is_blank, block in groupby(enumerate(lines), lambda item: _is_blank(*item)):
-            if not is_blank and has_words:
-                yield text
-                text = ""
-            has_words = has_words or not is_blank
-            text += "".join(line for _, line in block)
-    if has_words:
-        yield text
-
-
-def _is_blank(number: int, line: str) -> bool:
-    """True for the lines that part sentences, as the reader sees them."""
-    line = line.removeprefix(_BOM) if number == 0 else line
-    return not line.removesuffix("\n").removesuffix("\r").strip(" \t")
 
 
 def with_columns(text: str, values: Mapping[str, Sequence[Any]]) -> str:
@@ -275,18 +248,20 @@ class ConlluAdapter(Adapter):
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per sentence, `content` being its lines; see `Adapter.records`."""
-        return at_least_one(_sentences(scan_lines(path), path), path, "sentences")
+        return at_least_one(_sentences(scan_raw_lines(path), path), path, "sentences")
 
     def records_of_text(self, text: str) -> Iterator[Record]:
         """The same of a text that is in no file."""
-        return at_least_one(_sentences(text_lines(text), Path()), Path(), "sentences")
-
-    def texts(self, path: Path) -> Iterator[str]:
-        """The sentences as they stand in the file; see `Adapter.texts`."""
-        return raw_sentences(path)
+        lines = ((line, b"") for line in text_lines(text))
+        return at_least_one(_sentences(lines, Path()), Path(), "sentences")
 
     def text_of(self, record: Record) -> str:
-        """The lines and a blank one; see `Adapter.text_of`."""
+        """The lines as they stand in the file, with the blank ones after it; see `Adapter`.
+
+        Blank lines before the first sentence belong to it.
+        """
+        if record.source:
+            return record.source.decode("utf-8", "surrogateescape")
         return "".join(f"{line}\n" for line in (*(record.content or ()), ""))
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
@@ -447,25 +422,31 @@ def _position(offset: int) -> int:
     return distance if offset < 0 else _FAR + distance
 
 
-def _sentences(source: Iterable[Line], path: Path) -> Iterator[Record]:
+def _sentences(source: Iterable[tuple[Line, bytes]], path: Path) -> Iterator[Record]:
     """The records of the lines of a file."""
     lines: list[Line] = []
+    raw: list[bytes] = []
+    has_ended = False
     limit = RecordLimit(path)
-    for line in source:
+    for line, content in source:
         if line.text.strip(" \t"):
+            if has_ended:
+                yield _sentence(lines, raw)
+                lines, raw, has_ended = [], [], False
+                limit.begin()
             limit.add(line.number, len(line.text))
             lines.append(line)
-        elif lines:
-            yield _sentence(lines)
-            lines = []
-            limit.begin()
+        else:
+            has_ended = bool(lines)
+        raw.append(content)
     if lines:
-        yield _sentence(lines)
+        yield _sentence(lines, raw)
 
 
-def _sentence(lines: list[Line]) -> Record:
-    faults = (line.fault for line in lines if line.fault is not None)
-    return Record(lines[0].number, [line.text for line in lines], next(faults, None))
+def _sentence(lines: Sequence[Line], raw: Sequence[bytes]) -> Record:
+    fault = next((line.fault for line in lines if line.fault is not None), None)
+    texts = [line.text for line in lines]
+    return Record(lines[0].number, texts, fault, source=b"".join(raw))
 
 
 def _cell(token: Token, name: str) -> str | None:

@@ -256,7 +256,7 @@ class SmilesAdapter(Adapter):
         return self.columns.find_items(names)
 
     def records(self, path: Path) -> Iterator[Record]:
-        """One record for each row of `open_table(path).rows()`; `content` is a `MoleculeRow`."""
+        """One record for each row of the table; `content` is a `MoleculeRow`."""
         yield from self.columns.records(self.open_table(path))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:

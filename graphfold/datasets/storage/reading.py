@@ -50,23 +50,39 @@ def read_chunks(
     on_error: str = "raise",
     num_workers: int | None = None,
     chunk_size: int = CHUNK_SIZE,
-    skip: int = 0,
 ) -> Iterator[Result]:
-    """The records of a file, `chunk_size` at a time, in file order.
+    """The records of a file, `chunk_size` at a time, in file order; see `read_beside_records`."""
+    records = adapter.records(path)
+    for _, result in read_beside_records(
+        adapter, path, records, finish, on_error, num_workers, chunk_size
+    ):
+        yield result
+
+
+def read_beside_records(
+    adapter: Adapter,
+    path: Path,
+    records: Iterator[Record],
+    finish: Callable[[ReadResult], Result],
+    on_error: str = "raise",
+    num_workers: int | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> Iterator[tuple[list[Record], Result]]:
+    """Chunks of records, each with what was read of it, in order.
 
     The parent cuts records, the workers parse them; only a few chunks are in flight at a time, so
     the memory needed does not grow with the file. The results do not depend on `num_workers`.
 
     Args:
-        adapter: what understands the file.
-        path: the file.
+        adapter: what understands the records.
+        path: the file that they are cut from.
+        records: the records.
         finish: applied to each `ReadResult` in the process that made it, so that what travels
             between processes may be small; a function of a module.
         on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
         num_workers: processes that parse; None for one per core, 0 for none but this one. A file
             of one chunk is read in this process.
         chunk_size: how many records are parsed together.
-        skip: so many records at the beginning are cut, but not parsed.
 
     Raises:
         DataError: if the file cannot be used, a worker process dies, or the adapter or its records
@@ -74,11 +90,11 @@ def read_chunks(
         RecordError: for a bad record under "raise".
     """
     job = Job(adapter, path, on_error, finish)
-    chunks = _cut(islice(adapter.records(path), skip, None), chunk_size)
+    chunks = _cut(records, chunk_size)
     first = list(islice(chunks, 2))
     workers = available_cores() if num_workers is None else num_workers
     if workers == 0 or len(first) < 2:
-        yield from map(job.read, chain(first, chunks))
+        yield from ((chunk, job.read(chunk)) for chunk in chain(first, chunks))
     else:
         yield from _read_in_parallel(job, chain(first, chunks), workers)
 
@@ -102,25 +118,26 @@ def _cut(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
 
 def _read_in_parallel(
     job: Job[Result], chunks: Iterator[list[Record]], workers: int
-) -> Iterator[Result]:
+) -> Iterator[tuple[list[Record], Result]]:
     executor = ProcessPoolExecutor(
         workers,
         multiprocessing.get_context(start_method()),
         initializer=_start_worker,
         initargs=(os.getpid(),),
     )
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[tuple[list[Record], Future[Result]]] = deque()
     is_done = False
     try:
         for chunk in _until_it_breaks_off(chunks):
             if isinstance(chunk, GraphfoldError):
                 # A bad record before the place where the file breaks off is reported first.
-                yield from (future.result() for future in waiting)
+                yield from ((records, future.result()) for records, future in waiting)
                 raise chunk
-            waiting.append(executor.submit(_read_pickled, _pickled(job, chunk)))
+            waiting.append((chunk, executor.submit(_read_pickled, _pickled(job, chunk))))
             if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        yield from (future.result() for future in waiting)
+                records, future = waiting.popleft()
+                yield records, future.result()
+        yield from ((records, future.result()) for records, future in waiting)
         is_done = True
     except BrokenProcessPool as error:
         raise DataError(
@@ -136,11 +153,14 @@ def _read_in_parallel(
 def _pickled(job: Job[Result], records: list[Record]) -> bytes:
     """A worker's input, pickled here: a failure in the executor's own thread may stop it.
 
+    Cells of rows and bytes of the file are left out: they are written back here.
+
     Raises:
         DataError: if the adapter or a record cannot be pickled.
     """
+    parsed = [Record(record.line, record.content, record.fault) for record in records]
     try:
-        return pickle.dumps((job, records))
+        return pickle.dumps((job, parsed))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise DataError(
             f"{job.path}: {type(job.adapter).__name__} or its records cannot be sent to other "

@@ -5,11 +5,9 @@ The page needs no other file and is written as a stream.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from graphfold.dag import TypedDAG, select
@@ -19,7 +17,7 @@ from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.drawing.marks import colours_of
 from graphfold.inference.drawing.svg import escaped, ink_on
 from graphfold.inference.inputs import find_input
-from graphfold.inference.predict import apply_command, require_input, write_answers
+from graphfold.inference.predict import Job, apply, require_input, write_answers
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor, Unread
 
@@ -80,20 +78,25 @@ def page_end() -> str:
 INDEX = "index.html"
 
 
-def draw_command(args: argparse.Namespace) -> int:
-    """`graphfold draw`."""
-    given = find_input(args.input)
-    folder = args.output or Path(f"{given.name.name.partition('.')[0]}_drawings")
-    _check_folder(folder)
-    code = apply_command(
-        args,
+def draw_files(job: Job, folder: Path | None, limit: int | None = None) -> None:
+    """Draws the records of a job's input, and prints where the page is; see `draw_file`.
+
+    Args:
+        job: the model, and the one file.
+        folder: where to write; None for a folder that is called after the file.
+        limit: how many records are drawn; None for all.
+    """
+    given = find_input(job.inputs[0])
+    drawn = folder or Path(f"{given.name.name.partition('.')[0]}_drawings")
+    _check_folder(drawn)
+    apply(
+        job,
         lambda predictor, _: nullcontext(
-            lambda given, path: draw_file(predictor, path, folder, args.limit, given.shown)
+            lambda given, path: draw_file(predictor, path, drawn, limit, given.shown)
         ),
         "drawn",
     )
-    print(folder / INDEX)
-    return code
+    print(drawn / INDEX)
 
 
 def draw_file(
@@ -134,13 +137,12 @@ def _page(
     predictor: Predictor, path: Path, folder: Path, limit: int | None, title: str, skip: int
 ) -> Iterator[tuple[str, bool | None]]:
     """The text of the page, record by record, whose pictures are written on the way."""
-    records = islice(predictor.records(path), skip, limit)
-    answers = predictor.map_records(path, records, partial(_draw_graphs, predictor))
+    answers = predictor.walk(path, partial(_draw_graphs, predictor), skip, limit)
     head = predictor.trained.model.head
     if not skip:
         colours = colours_of(head, predictor.adapter.class_names)
         yield page_head(Path(title).name, f"{title} · {', '.join(head.targets)}", colours), None
-    for number, answer in enumerate(answers, start=skip + 1):
+    for number, (_, answer) in enumerate(answers, start=skip + 1):
         name = f"{number:05d}"
         if isinstance(answer, Unread):
             yield page_fault(name, answer.line, answer.reason), True

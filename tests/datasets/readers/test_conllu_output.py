@@ -11,7 +11,6 @@ from datasets.tree_files import corpus_folder, write
 from graphfold.datasets.readers.conllu import (
     COLUMN_OF,
     ConlluAdapter,
-    raw_sentences,
     with_columns,
     with_fault,
 )
@@ -23,6 +22,11 @@ SENTENCE = (
     + ROWS
     + b"2\tle\t_\tDET\t_\t_\t0\troot\t_\tX=1\n2.1\te\t_\t_\t_\t_\t_\t_\t_\t_"
 )
+
+
+def texts_of(path: Path) -> list[str]:
+    adapter = ConlluAdapter()
+    return [adapter.text_of(record) for record in adapter.records(path)]
 
 
 def test_columns_have_the_names_of_the_format() -> None:
@@ -39,7 +43,7 @@ def test_the_columns_of_a_real_file_give_the_file(name: str, data_root: Path) ->
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix == ".gz" else content
     texts, given = [], []
-    for text in raw_sentences(path):
+    for text in texts_of(path):
         words = [
             cells
             for cells in (line.split("\t") for line in text.split("\n"))
@@ -48,7 +52,6 @@ def test_the_columns_of_a_real_file_give_the_file(name: str, data_root: Path) ->
         columns = {name: [word[place] for word in words] for name, place in COLUMN_OF.items()}
         given.append(with_columns(text, columns))
         texts.append(text)
-    assert len(texts) == len([*ConlluAdapter().records(path)])
     assert "".join(given).encode() == "".join(texts).encode() == content
 
 
@@ -73,9 +76,8 @@ def test_only_the_cells_of_words_change() -> None:
 )
 def test_every_byte_belongs_to_one_sentence(content: bytes, tmp_path: Path) -> None:
     path = write(tmp_path, content)
-    texts = list(raw_sentences(path))
+    texts = texts_of(path)
     assert "".join(texts).encode("utf-8", "surrogateescape") == content
-    assert len(texts) == len([*ConlluAdapter().records(path)])
 
 
 def test_a_fault_is_a_comment_before_the_sentence() -> None:
