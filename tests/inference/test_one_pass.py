@@ -1,4 +1,4 @@
-"""A file is read once by `graphfold predict`, `fingerprint` and `draw`, whatever is written back."""
+"""A file is read once by `graphfold predict`, `fingerprint` and `draw`."""
 
 from __future__ import annotations
 
