@@ -127,7 +127,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def job_of(args: argparse.Namespace) -> Job:
-    """What `add_run_arguments`, `add_input` and `add_parser` have read."""
+    """The job that `add_run_arguments`, `add_input` and `add_parser` describe."""
     from graphfold.inference.predict import Job  # torch is loaded by then
 
     is_list = isinstance(args.input, list)

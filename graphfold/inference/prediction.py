@@ -290,7 +290,7 @@ def check_format(name: str, adapter: Adapter, head: Head) -> None:
 
 
 def written_nodes(prediction: Prediction, head: Head) -> PredictedNodes:
-    """What `Adapter.write_back` writes of a record."""
+    """The values that `Adapter.write_back` writes into a record."""
     targets, nodes = head.targets, prediction.nodes or ()
     told = [node["prediction"] for node in nodes]
     values = {t: [v[t] if len(targets) > 1 else v for v in told] for t in targets}

@@ -122,7 +122,7 @@ Returned = TypeVar("Returned", bound=NodeInput)
 
 
 def as_many(found: Returned, num_rows: int, cell: Cell, method: str) -> Returned:
-    """What a method of a cell returned; raises ShapeError unless it has `num_rows` rows.
+    """The result of a method of a cell; raises ShapeError unless it has `num_rows` rows.
 
     Args:
         found: [num_rows, ...] what it returned.
