@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.compiler.compiled_cell import CompiledCell, Rows, WeightGradient
+from graphfold.batching.compiler.backend import Backend
+from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.derivatives import Gradients, differentiate
 from graphfold.batching.compiler.lowering import Lowered, lower
 from graphfold.batching.compiler.program import (
@@ -19,8 +20,9 @@ from graphfold.batching.compiler.program import (
     TYPE_ROWS,
     Key,
     Place,
+    Rows,
+    WeightGradient,
 )
-from graphfold.batching.compiler.program_writer import write_program
 from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
 from graphfold.batching.compiler.stages import lasting
 from graphfold.batching.compiler.trace import Signature, trace
@@ -51,15 +53,17 @@ _GRADIENTS = {
 }
 
 
-def compile_cell(cell: Cell, signature: Signature) -> CompiledCell:
+def compile_cell(cell: Cell, signature: Signature, backend: Backend) -> CompiledCell:
     """The programs of a cell.
 
     Args:
         cell: the cell.
         signature: what it may read.
+        backend: what runs them.
 
     Raises:
-        Untraceable: if it cannot be traced, or does something that native code does not.
+        Untraceable: if it cannot be traced, or does something that programs do not.
+        Unwritable: if it can, but the backend has no program for it.
     """
     traced = trace(cell, signature)
     lowered = lower(cell, traced, signature)
@@ -75,7 +79,8 @@ def compile_cell(cell: Cell, signature: Signature) -> CompiledCell:
     if signature.differentiate:
         needed = _needed(signature, lowered)
         gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
-    return _Assembly(lowered, gradients, places).build(signature.dtype, signature.differentiate)
+    assembly = _Assembly(lowered, gradients, places)
+    return assembly.build(backend, signature.dtype, signature.differentiate)
 
 
 def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
@@ -127,8 +132,8 @@ class _Assembly:
         self._places = {**places, **(of_groups := _group_places(gradients.values))}  # of backward
         self._buffers = _sizes(of_groups)
 
-    def build(self, dtype: torch.dtype, with_backward: bool) -> CompiledCell:
-        """The programs."""
+    def build(self, backend: Backend, dtype: torch.dtype, with_backward: bool) -> CompiledCell:
+        """The programs, written by a backend."""
         gradients, backward = self._gradients, None
         for (operation, name), view in gradients.sources.items():
             if operation in _GRADIENTS:
@@ -147,10 +152,11 @@ class _Assembly:
                 if value not in self._places:
                     key = "lasting", str(len(self._buffers))
                     self._place(value, key, _own_space(value.space), value.size)
-            backward = write_program(dtype, own, self._places)
+            backward = backend.write_program(dtype, own, self._places)
         return CompiledCell(
             self._lowered,
-            write_program(dtype, forward, self._forward_places),
+            backend,
+            backend.write_program(dtype, forward, self._forward_places),
             backward,
             self._kept,
             self._buffers,

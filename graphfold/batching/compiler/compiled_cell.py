@@ -5,39 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
+from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.lowering import Lowered
-from graphfold.batching.compiler.program import Key, Program
+from graphfold.batching.compiler.program import Key, Program, WeightGradient
 from graphfold.batching.compiler.values import X
-
-
-class Rows(NamedTuple):
-    """One factor of the gradient of a weight: rows in a buffer of the pass.
-
-    Args:
-        key: the buffer; of children where they lie, ("read", field).
-        offset: of the first number.
-        row: from one row to the next.
-        of_edges: whether there is a row for each edge of the type, or for each node.
-        parts: how many children a row consists of, where they lie apart; 0 if it lies in one piece.
-    """
-
-    key: Key
-    offset: int
-    row: int
-    of_edges: bool
-    parts: int = 0
-
-
-class WeightGradient(NamedTuple):
-    """The gradient of a weight, see `derivatives.Product`, and of a bias: numbers of constants."""
-
-    weight: int
-    bias: int | None
-    x: Rows
-    grad: Rows
-    is_transposed: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +18,7 @@ class CompiledCell:
 
     Args:
         lowered: what the cell computes.
+        backend: what has written the programs, and runs them.
         forward: the program of forward; it keeps what backward reads, if there is one.
         backward: the program of backward, or None.
         kept: what forward writes besides fields -> (space, numbers per row); backward reads it.
@@ -56,6 +29,7 @@ class CompiledCell:
     """
 
     lowered: Lowered
+    backend: Backend
     forward: Program
     backward: Program | None = None
     kept: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
@@ -79,9 +53,7 @@ class CompiledCell:
     def read_constants(self) -> frozenset[Key]:
         """The constants that are read as they lie, not as packed weights."""
         programs = [self.forward, *([self.backward] if self.backward is not None else [])]
-        read = {key for program in programs for key in program.keys if key[0] == "constant"}
-        biases = {w.bias for program in programs for w in program.weights if w.bias is not None}
-        return frozenset(read | {("constant", str(number)) for number in biases})
+        return frozenset[Key]().union(*(program.read_constants for program in programs))
 
     def reads_back(self, key: Key) -> bool:
         """True if backward reads a part of x; what it computes from is kept anyway."""

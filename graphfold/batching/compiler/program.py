@@ -1,13 +1,8 @@
-"""Program: the instructions of one direction of a cell, as native/program.h lays them out."""
+"""Programs: what one direction of a cell computes, and where that lies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, TypeAlias
-
-from torch import Tensor
+from typing import NamedTuple, Protocol, TypeAlias
 
 #: What lies in a buffer of the pass: a kind and a name.
 Key: TypeAlias = tuple[str, str]
@@ -34,53 +29,41 @@ class Place(NamedTuple):
     size: int
 
 
-class Weight(NamedTuple):
-    """A packed weight: the numbers of two constants, and whether it is transposed."""
+class Rows(NamedTuple):
+    """One factor of the gradient of a weight: rows in a buffer of the pass.
+
+    Args:
+        key: the buffer; of children where they lie, ("read", field).
+        offset: of the first number.
+        row: from one row to the next.
+        of_edges: whether there is a row for each edge of the type, or for each node.
+        parts: how many children a row consists of, where they lie apart; 0 if it lies in one piece.
+    """
+
+    key: Key
+    offset: int
+    row: int
+    of_edges: bool
+    parts: int = 0
+
+
+class WeightGradient(NamedTuple):
+    """The gradient of a weight, see `derivatives.Product`, and of a bias: numbers of constants."""
 
     weight: int
     bias: int | None
+    x: Rows
+    grad: Rows
     is_transposed: bool
 
+
+class Program(Protocol):
+    """The program of one direction of a cell, written by a backend."""
+
     @property
-    def key(self) -> Key:
-        return "packed", f"{self.weight}:{self.bias}:{self.is_transposed}"
+    def keys(self) -> tuple[Key, ...]:
+        """What it reads and writes in the memory of a pass."""
 
-
-@dataclass(frozen=True)
-class Program:
-    """Instructions for one direction of a cell.
-
-    Args:
-        instructions: [num_instructions, 54] int64.
-        buffers: [num_buffers, 3] int64: space, numbers per row, and of scratch memory the numbers
-            per row before it.
-        keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of
-            integers that it reads.
-        numbers: the numbers of the code.
-        scratch: how many numbers of scratch memory it takes per node and per edge.
-        weights: the packed weights that it reads.
-    """
-
-    instructions: Tensor
-    buffers: Tensor
-    keys: tuple[Key, ...]
-    numbers: Tensor
-    scratch: tuple[int, int]
-    weights: tuple[Weight, ...]
-
-    @cached_property
-    def sums(self) -> Mapping[Key, int]:
-        """The sums that each thread has of its own -> the number of their numbers."""
-        sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
-        return {key: size for key, size in sizes if key[0] == "sums"}
-
-    @cached_property
-    def head(self) -> list[int]:
-        """Its beginning in native memory; the addresses of `keys` follow."""
-        return [
-            self.buffers.data_ptr(),
-            self.instructions.data_ptr(),
-            len(self.buffers),
-            len(self.instructions),
-            *self.scratch,
-        ]
+    @property
+    def read_constants(self) -> frozenset[Key]:
+        """The constants whose numbers it reads where they lie, side by side."""

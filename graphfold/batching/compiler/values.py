@@ -22,6 +22,10 @@ class Untraceable(Exception):
     """A cell that cannot be compiled, with the reason."""
 
 
+class Unwritable(Untraceable):
+    """A cell of which one backend has no program, with the reason; another may have one."""
+
+
 @dataclass(eq=False)
 class Value:
     """One step of a cell.

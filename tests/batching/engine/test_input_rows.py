@@ -16,7 +16,7 @@ from engine_cells import SCHEMA, SIZE, make_batch, make_x, random_dag, rounds
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
-from graphfold.batching.engine.compiled.memory import Memory
+from graphfold.batching.backends.native import NativeMemory
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, ShapeError
 
@@ -90,7 +90,7 @@ def no_native(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object) -> None:
         raise AssertionError("native code has been called")
 
-    monkeypatch.setattr(Memory, "run", run)
+    monkeypatch.setattr(NativeMemory, "run", run)
 
 
 def refuse(engine: str, message: str, run: Callable[[], object]) -> None:

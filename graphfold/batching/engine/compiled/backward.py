@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphfold.batching.compiler.compiled_cell import Rows, WeightGradient
 from graphfold.batching.compiler.program import ALL_EDGES, ROWS, Key
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
-from graphfold.batching.engine.compiled.memory import address
-from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
 
 
 class CompiledBackward:
@@ -34,7 +31,7 @@ class CompiledBackward:
         grads: Sequence[Tensor | None],
     ) -> None:
         self._pass, self._plan = run, run.plan
-        self._memory = run.memory(tensors, run.plan.backward_links)
+        self._memory = run.memory(tensors, is_backward=True)
         run.place_states(self._memory, states)
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]
@@ -46,7 +43,7 @@ class CompiledBackward:
         self._reserve()
         cells = self._pass.cells
         programs = {t: cell.backward for t, cell in cells.items() if cell.backward is not None}
-        self._memory.run(programs, is_backward=True)
+        self._memory.run(programs)
         found = self._constants()
         return [
             self._gradient(named, shape, found) if need else None
@@ -69,11 +66,10 @@ class CompiledBackward:
                     memory.own[op_type][key] = run.new(op_type, space, size)
             own = memory.own[op_type]
             for number, size in cell.accumulated.items():
-                sums = torch.zeros(run.num_threads, size, dtype=run.dtype)
-                own["accumulated", str(number)] = sums
+                own["accumulated", str(number)] = run.zeros(memory.count_sums(op_type), size)
             for name in cell.tables:
                 size = own["table", name].numel()
-                own["table_grad", name] = torch.zeros(run.num_threads, size, dtype=run.dtype)
+                own["table_grad", name] = run.zeros(memory.count_sums(op_type), size)
                 own["table_size", name] = torch.tensor([size])
         for (kind, name), op_types in writers.items():
             both = {("edge_grad", name), ("node_grad", name)} <= writers.keys()
@@ -100,44 +96,14 @@ class CompiledBackward:
                 found[named] = found[named] + grad if named in found else grad
 
             for product in cell.products:
-                weight, bias = self._sum_products(op_type, product)
-                add(product.weight, weight if product.is_transposed else weight.t())
-                if product.bias is not None:
+                weight, bias = self._memory.sum_products(op_type, product)
+                add(product.weight, weight)
+                if product.bias is not None and bias is not None:
                     add(product.bias, bias)
             for number in cell.accumulated:
                 sums = own["accumulated", str(number)].sum(0)
                 add(number, sums.view(own["constant", str(number)].shape))
         return found
-
-    def _sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor]:
-        """[m, k] the gradient of a transposed weight, and [m] that of the bias."""
-        plan, run, (x, grad) = self._plan, self._pass, (product.x, product.grad)
-        k, m = self._memory.own[op_type]["constant", str(product.weight)].shape
-        k, m = (m, k) if product.is_transposed else (k, m)
-        weight, bias = torch.empty(m, k, dtype=run.dtype), torch.zeros(m, dtype=run.dtype)
-        num_rows = plan.count_edges(op_type) if grad.of_edges else plan.count_rows(op_type)
-        num_parts = max(x.parts, 1)
-        is_done = run.library.sum_products(
-            self._address(op_type, grad),
-            grad.row,
-            m,
-            self._address(op_type, x),
-            address(plan.type_child_row(op_type)) if x.parts else None,
-            x.row,
-            num_parts,
-            k // num_parts,
-            weight.data_ptr(),
-            None if product.bias is None else bias.data_ptr(),
-            num_rows,
-            run.num_threads if num_rows * k * m >= FEW_MULTIPLICATIONS else 1,
-        )
-        if not is_done:
-            raise MemoryError("there is no memory for the gradient of a weight")
-        return weight, bias
-
-    def _address(self, op_type: int, rows: Rows) -> int:
-        start = self._memory.address(rows.key, op_type)
-        return start + rows.offset * self._pass.dtype.itemsize
 
     def _gradient(
         self, named: Named, shape: torch.Size, constants: Mapping[Named, Tensor]
@@ -154,5 +120,5 @@ class CompiledBackward:
         else:
             found = own.get(("x_grad", name))
         if found is None:  # nodes read it, but nothing that is asked for depends on it
-            return self._pass.zeros(shape)
+            return self._pass.zeros(*shape)
         return found if found.shape == shape else found.view(shape)

@@ -44,7 +44,7 @@ def check(cell: Cell, compiled: CompiledCell, signature: Signature, kind: type[T
     if wide is not None:
         wider = _with_dtype(signature, torch.float64)
         try:
-            compiled_wide = compile_cell(wide, wider)
+            compiled_wide = compile_cell(wide, wider, compiled.backend)
         except Untraceable:  # its code names another dtype
             wide = None
     if compiled.takes_means:  # the cell itself would take trials for batches

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from graphfold._torch import is_transformed
+from graphfold.batching.backends.native import NativeBackend
 from graphfold.batching.cell import Cell
 from graphfold.batching.compiler.assembly import compile_cell
+from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.trace import Signature
 from graphfold.batching.compiler.values import Untraceable
@@ -22,13 +24,15 @@ from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.watch import Unwatchable, Watch
 from graphfold.batching.kernels.segment import NATIVE, Kernel
-from graphfold.batching.native.library import why_missing
 from graphfold.errors import EngineError
 
 #: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
 #: every batch would gather programs without end.
 MAX_KNOWN = 8
 
+
+#: What programs are written for.
+NATIVE_CODE = NativeBackend()
 
 #: A cell that changes itself whenever it runs is traced anew so many times, and then no more.
 MAX_RETRIES = 3
@@ -43,7 +47,7 @@ class Known(NamedTuple):
     retries: int = 0  # how often in a row it was changed, and refused for the same reason
 
 
-_KNOWN: WeakKeyDictionary[Cell, dict[Signature, Known]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDictionary()
 _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
 
@@ -75,12 +79,12 @@ def find_compiled(
         names = dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values())
         return refuse(", ".join(names), why_not, fuse)
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
-    missing = why_missing(signatures.dtype)
+    missing = NATIVE_CODE.why_not(inputs.device, signatures.dtype)
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
         if missing is not None:
             return refuse(type(cell).__name__, missing, fuse)
-        known = _find(cell, signatures.of(op_type), trial)
+        known = _find(cell, signatures.of(op_type), NATIVE_CODE, trial)
         if known.compiled is None:
             return refuse(type(cell).__name__, known.reason, fuse)
         needs_more = known.compiled.takes_means or known.compiled.lowered.assumes_more
@@ -117,22 +121,23 @@ def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str
     return reason
 
 
-def _find(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
+def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]) -> Known:
     """The result of compiling a cell, which is compiled now if it is new or has changed."""
-    known = _KNOWN.get(cell, {}).get(signature)
+    key = backend.name, signature
+    known = _KNOWN.get(cell, {}).get(key)
     if known is not None and (known.watch is None or known.watch.is_unchanged()):
         return known
     with _COMPILING:
-        found = _compile(cell, signature, trial)
+        found = _compile(cell, signature, backend, trial)
         if known is not None and found.compiled is None and found.reason == known.reason:
             found = found._replace(retries=known.retries + 1)
             if found.retries >= MAX_RETRIES:
                 found = found._replace(watch=None)
         own = _KNOWN.setdefault(cell, {})
-        own.pop(signature, None)
+        own.pop(key, None)
         while len(own) >= MAX_KNOWN:
             del own[next(iter(own))]
-        own[signature] = found
+        own[key] = found
         return found
 
 
@@ -186,7 +191,7 @@ class _Signatures:
         )
 
 
-def _compile(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
+def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]) -> Known:
     # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
@@ -195,7 +200,7 @@ def _compile(cell: Cell, signature: Signature, trial: type[Trial]) -> Known:
             return Known(None, str(reason))
         before = watch.snapshot()
         try:
-            compiled = compile_cell(cell, signature)
+            compiled = compile_cell(cell, signature, backend)
             check(cell, compiled, signature, trial)
             if not watch.is_unchanged():
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")

@@ -1,4 +1,4 @@
-"""CompiledPass: all that native code reads and writes in a pass over a batch gets its memory here.
+"""CompiledPass: all that programs read and write in a pass over a batch gets its memory here.
 
 What is computed is said by the programs of the cells; in which order, by the plan.
 """
@@ -12,12 +12,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from graphfold.batching.compiler.backend import PULLED, Memory
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.program import ALL_EDGES, ONE, ROWS, TYPE_EDGES, TYPE_ROWS, Key
-from graphfold.batching.engine.compiled.memory import PULLED, Memory
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
-from graphfold.batching.native.library import load
-from graphfold.batching.scheduling.pass_schedule import Links
 
 #: Op type, or None for all types, and what it is there.
 Named: TypeAlias = tuple[int | None, Key]
@@ -42,10 +40,10 @@ class CompiledPass:
     def __init__(self, inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> None:
         self.plan, self.fields = inputs.plan, inputs.fields
         # What belongs to types without nodes takes no part, so that its gradient is None.
+        self.backend = next(iter(cells.values())).backend  # the same for all
         self.cells = cells = {t: cell for t, cell in cells.items() if self.plan.count_rows(t)}
         self.without_cell = inputs.without_cell
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
-        self.library, self.num_threads = load(self.dtype), torch.get_num_threads()
         self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
         self.kind, self._called = inputs.kind, inputs.cells
         named: dict[Named, Tensor] = {}
@@ -84,7 +82,7 @@ class CompiledPass:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
-        memory = self.memory(tensors, self.plan.forward_links)
+        memory = self.memory(tensors, is_backward=False)
         states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
@@ -96,7 +94,7 @@ class CompiledPass:
                 elif key not in memory.shared:  # cells of other types may leave theirs out
                     kept[None, key] = self.new(op_type, space, size).zero_()
                     memory.shared[key] = kept[None, key]
-        memory.run({t: cell.forward for t, cell in self.cells.items()}, is_backward=False)
+        memory.run({t: cell.forward for t, cell in self.cells.items()})
         for op_type, cell in self.cells.items():
             if cell.lowered.counters or cell.lowered.running:
                 self._update(op_type, cell, memory)
@@ -120,9 +118,9 @@ class CompiledPass:
         op_type, key = named
         return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
 
-    def memory(self, tensors: Sequence[Tensor | None], links: Links) -> Memory:
+    def memory(self, tensors: Sequence[Tensor | None], is_backward: bool) -> Memory:
         """The memory of one direction, with what cells read there; None for what they do not."""
-        memory = Memory(self.plan, self.library, self.num_threads, links)
+        memory = self.backend.memory(self.plan, self.dtype, is_backward)
         memory.own = {op_type: {} for op_type in self.cells}
         for named, tensor in zip(self.names, tensors, strict=True):
             if tensor is None:
@@ -190,13 +188,8 @@ class CompiledPass:
                 continue
             if grad.is_sparse:
                 grad = grad.coalesce()
-                rows = grad.indices().contiguous()
-                # In one step: torch would take many, and longer than the products of a small tree.
-                places = torch.empty(self.num_rows, dtype=torch.int64)
-                self.library.number_rows(
-                    rows.data_ptr(), rows.shape[1], self.num_rows, places.data_ptr()
-                )
-                memory.shared["outside_row", name] = places
+                rows = grad.indices()[0].contiguous()
+                memory.shared["outside_row", name] = memory.number_rows(rows, self.num_rows)
                 grad = grad.values()
             grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
             memory.shared["outside", name] = grad.contiguous()
@@ -215,8 +208,8 @@ class CompiledPass:
             return (total + self._outside(memory, name, slice(0, 1)))[0]
         return self._of_given(name, shape, memory)
 
-    def zeros(self, shape: torch.Size) -> Tensor:
-        """The gradient of what nothing is asked of."""
+    def zeros(self, *shape: int) -> Tensor:
+        """Memory that holds nothing, such as the gradient of what nothing is asked of."""
         return torch.zeros(shape, dtype=self.dtype)
 
     def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor | None:
@@ -228,7 +221,7 @@ class CompiledPass:
             is_read = any((kind, name) in memory.shared for kind in PULLED)
         if own is None and not is_read:
             return None
-        total = self.zeros(shape) if own is None else own
+        total = self.zeros(*shape) if own is None else own
         if name not in self.fields:
             return total + memory.pull(name, 0, torch.empty(shape, dtype=self.dtype))
         for group in self.plan.groups:

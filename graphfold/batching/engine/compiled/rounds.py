@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from graphfold.batching.compiler.backend import Memory
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
-from graphfold.batching.engine.compiled.memory import Memory
 from graphfold.batching.engine.compiled.run import run_pass
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs

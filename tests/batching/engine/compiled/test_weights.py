@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
+from graphfold.batching.backends import native as memory
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.engine.compiled import memory
 from graphfold.batching.native.library import why_missing
 from graphfold.dag import GraphBuilder, NodeType, Schema
 

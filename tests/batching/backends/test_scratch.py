@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphfold.batching.compiler.fusion import fuse, reads
-from graphfold.batching.compiler.scratch import allocate
+from graphfold.batching.backends.fusion import fuse, reads
+from graphfold.batching.backends.scratch import allocate
 from graphfold.batching.compiler.values import CONSTANT, EDGES, NODES, WHOLE, Value, ValueBuilder
 
 OPERATIONS = ("exp", "relu", "add", "multiply", "expand", "gather")

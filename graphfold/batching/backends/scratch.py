@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphfold.batching.compiler.fusion import Fused, reads
+from graphfold.batching.backends.fusion import Fused, reads
 from graphfold.batching.compiler.values import EDGES, NODES, SINKS, Value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphfold.batching.compiler.fusion import fuse, product_of, reads
+from graphfold.batching.backends.fusion import fuse, product_of, reads
 from graphfold.batching.compiler.values import CONSTANT, EDGES, NODES, WHOLE, Value, ValueBuilder
 
 WEIGHT = Value(CONSTANT, WHOLE, (4, 4), name="0").view

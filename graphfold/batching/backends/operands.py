@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from graphfold.batching.compiler.fusion import Fused
+from graphfold.batching.backends.fusion import Fused
+from graphfold.batching.backends.scratch import Scratch
 from graphfold.batching.compiler.program import (
     ONE,
     PER_THREAD,
@@ -14,7 +15,6 @@ from graphfold.batching.compiler.program import (
     Key,
     Place,
 )
-from graphfold.batching.compiler.scratch import Scratch
 from graphfold.batching.compiler.values import CONSTANT, NODES, Value, View
 
 #: What an operand takes in an instruction.

@@ -1,17 +1,21 @@
-"""Writing programs: the values of a cell as instructions."""
+"""Writing native programs: the values of a cell as instructions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from graphfold.batching.compiler.fusion import Fused, fuse, product_of
-from graphfold.batching.compiler.operands import OPERAND_SIZE, Operand, Operands
-from graphfold.batching.compiler.program import SCRATCH, Place, Program, Weight
-from graphfold.batching.compiler.scratch import Scratch, allocate
+from graphfold.batching.backends.fusion import Fused, fuse, product_of
+from graphfold.batching.backends.operands import OPERAND_SIZE, Operand, Operands
+from graphfold.batching.backends.scratch import Scratch, allocate
+from graphfold.batching.compiler.program import SCRATCH, Key, Place
 from graphfold.batching.compiler.stages import known_in, stages_of
 from graphfold.batching.compiler.values import (
     CONSTANT,
@@ -23,7 +27,7 @@ from graphfold.batching.compiler.values import (
     ON_ROWS,
     PRODUCTS,
     WHOLE,
-    Untraceable,
+    Unwritable,
     Value,
     View,
 )
@@ -42,9 +46,68 @@ _NATIVE = dict.fromkeys(("detach", "fill", "expand"), "copy")
 _NATIVE |= dict.fromkeys(("gather_previous", "look_up"), "gather")
 
 
+class Weight(NamedTuple):
+    """A packed weight: the numbers of two constants, and whether it is transposed."""
+
+    weight: int
+    bias: int | None
+    is_transposed: bool
+
+    @property
+    def key(self) -> Key:
+        return "packed", f"{self.weight}:{self.bias}:{self.is_transposed}"
+
+
+@dataclass(frozen=True)
+class NativeProgram:
+    """Instructions for one direction of a cell, as native/program.h lays them out.
+
+    Args:
+        instructions: [num_instructions, 54] int64.
+        buffers: [num_buffers, 3] int64: space, numbers per row, and of scratch memory the numbers
+            per row before it.
+        keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of
+            integers that it reads.
+        numbers: the numbers of the code.
+        scratch: how many numbers of scratch memory it takes per node and per edge.
+        weights: the packed weights that it reads.
+    """
+
+    instructions: Tensor
+    buffers: Tensor
+    keys: tuple[Key, ...]
+    numbers: Tensor
+    scratch: tuple[int, int]
+    weights: tuple[Weight, ...]
+
+    @cached_property
+    def read_constants(self) -> frozenset[Key]:
+        """The constants that instructions read, and biases: weights are packed."""
+        read = {key for key in self.keys if key[0] == "constant"}
+        biases = {weight.bias for weight in self.weights if weight.bias is not None}
+        return frozenset(read | {("constant", str(number)) for number in biases})
+
+    @cached_property
+    def sums(self) -> Mapping[Key, int]:
+        """The sums that each thread has of its own -> the number of their numbers."""
+        sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
+        return {key: size for key, size in sizes if key[0] == "sums"}
+
+    @cached_property
+    def head(self) -> list[int]:
+        """Its beginning in native memory; the addresses of `keys` follow."""
+        return [
+            self.buffers.data_ptr(),
+            self.instructions.data_ptr(),
+            len(self.buffers),
+            len(self.instructions),
+            *self.scratch,
+        ]
+
+
 def write_program(
     dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
-) -> Program:
+) -> NativeProgram:
     """The program that computes some values.
 
     What is no result lies in scratch memory of a block, in a place that later values may take
@@ -56,7 +119,7 @@ def write_program(
         places: values that lie in buffers of the pass: computed here, or given.
 
     Raises:
-        Untraceable: if they take more buffers or dimensions than there are.
+        Unwritable: if they take more buffers or dimensions than there are.
     """
     stages = stages_of(values)
     values = sorted(values, key=stages.__getitem__)
@@ -124,15 +187,15 @@ class _Writer:
             operands = [self._to.of(value.view), self._sums(value)]
             self._emit_rows("end_of_stage", GROUP, value.size, operands)
 
-    def finish(self) -> Program:
+    def finish(self) -> NativeProgram:
         """The program."""
         buffers, numbers = self._to.buffers, [float(v.number) for v in self._to.numbers]
         if len(buffers) > MAX_BUFFERS:
-            raise Untraceable(f"it needs more than {MAX_BUFFERS} buffers")
+            raise Unwritable(f"it needs more than {MAX_BUFFERS} buffers")
         columns = [(space, size, start) for space, size, start, _ in buffers]
         keys = [SCRATCH if key is None else key for *_, key in buffers]
         width = 5 + OPERAND_SIZE * (MAX_INPUTS + 1)
-        return Program(
+        return NativeProgram(
             torch.tensor(self._instructions, dtype=torch.int64).view(-1, width),
             torch.tensor(columns, dtype=torch.int64).view(-1, 3),
             (*keys, *self._to.indices),
@@ -168,7 +231,7 @@ class _Writer:
     ) -> None:
         operation = self._operations.get(_NATIVE.get(name, name))
         if operation is None:
-            raise Untraceable(f"there is no native operation '{name}'")
+            raise Unwritable(f"there is no native operation '{name}'")
         missing = [[0] * OPERAND_SIZE] * (MAX_INPUTS + 1 - len(operands))
         flat = [number for operand in [*operands, *missing] for number in operand]
         self._instructions.append([operation, ROWS_OF[space], *sizes, *flat])
@@ -272,7 +335,7 @@ def _collapsed(
     The last dimension is one of steps 1 or 0; the run over it is the inner loop.
 
     Raises:
-        Untraceable: if there are more dimensions.
+        Unwritable: if there are more dimensions.
     """
     dims: list[tuple[int, list[int]]] = []
     for position, size in enumerate(shape):
@@ -287,7 +350,7 @@ def _collapsed(
         dims.append((1, [int(operand.row != 0) for operand in operands]))
     missing = MAX_DIMS - len(dims)
     if missing < 0:
-        raise Untraceable(f"it has tensors of more than {MAX_DIMS} dimensions after the rows")
+        raise Unwritable(f"it has tensors of more than {MAX_DIMS} dimensions after the rows")
     dims = [(1, [0] * len(operands))] * missing + dims
     sizes = [size for size, _ in dims]
     return sizes, [[steps[number] for _, steps in dims] for number in range(len(operands))]

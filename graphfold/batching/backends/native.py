@@ -1,0 +1,175 @@
+"""The native backend: programs for the interpreter in C of `graphfold.batching.native`."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.backends.program_writer import NativeProgram, Weight, write_program
+from graphfold.batching.compiler.backend import PULLED, Backend, Memory
+from graphfold.batching.compiler.program import Key, Place, Program, Rows, WeightGradient
+from graphfold.batching.compiler.values import Value
+from graphfold.batching.native.library import load, why_missing
+from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
+
+#: Fewer multiplications do not repay packing a weight that can be read as it lies.
+FEW_TO_PACK = 1 << 27
+
+
+class NativeMemory(Memory):
+    """The memory of a pass that native code runs; it holds addresses of tensors.
+
+    Args:
+        plan: of the pass.
+        dtype: of all numbers.
+        is_backward: whether groups run from the last to the first.
+    """
+
+    def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
+        super().__init__(plan, dtype)
+        self._library, self._num_threads = load(dtype), torch.get_num_threads()
+        self._links = plan.backward_links if is_backward else plan.forward_links
+        self._is_backward = is_backward
+        self._weights: dict[Any, tuple[Tensor, array[int]]] = {}
+
+    def run(self, programs: Mapping[int, Program]) -> None:
+        """Runs programs over the groups of the plan, in one native call.
+
+        Raises:
+            MemoryError: if there is no memory for a block.
+        """
+        table = [0] * len(self.plan.type_order)
+        for op_type, program in programs.items():
+            assert isinstance(program, NativeProgram)
+            own, num_rows = self.own[op_type], self.plan.count_rows(op_type)
+            own["numbers", ""] = program.numbers
+            for key, size in program.sums.items():
+                own[key] = program.numbers.new_zeros(self._num_threads, size)
+            weights = {w.key: self._place_weight(own, w, num_rows) for w in program.weights}
+            table[op_type] = len(table)
+            table += program.head
+            table += [weights.get(key) or self.address(key, op_type) for key in program.keys]
+        numbers = array("q", table)
+        plan = self.plan
+        is_done = self._library.run_pass(
+            plan.group_table.data_ptr(),
+            len(plan.groups),
+            self._is_backward,
+            numbers.buffer_info()[0],
+            self._links.table.data_ptr(),
+            self._num_threads,
+        )
+        if not is_done:
+            raise MemoryError("there is no memory for a block of nodes")
+
+    def count_sums(self, op_type: int) -> int:
+        return self._num_threads
+
+    def number_rows(self, rows: Tensor, num_rows: int) -> Tensor:
+        # In one step: torch would take many, and longer than the products of a small tree.
+        numbers = torch.empty(num_rows, dtype=torch.int64)
+        self._library.number_rows(rows.data_ptr(), rows.shape[0], num_rows, numbers.data_ptr())
+        return numbers
+
+    def pull(self, field: str, first: int, total: Tensor) -> Tensor:
+        asked = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]
+        self._library.pull_rows(
+            self._links.table.data_ptr(), first, *total.shape, *asked, total.data_ptr()
+        )
+        return total
+
+    def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
+        """The gradients of a weight and of a bias, by one native call.
+
+        Raises:
+            MemoryError: if there is no memory for the sums.
+        """
+        x, grad = product.x, product.grad
+        k, m = self.own[op_type]["constant", str(product.weight)].shape
+        k, m = (m, k) if product.is_transposed else (k, m)
+        weight, bias = torch.empty(m, k, dtype=self.dtype), torch.zeros(m, dtype=self.dtype)
+        plan, num_parts = self.plan, max(x.parts, 1)
+        num_rows = plan.count_edges(op_type) if grad.of_edges else plan.count_rows(op_type)
+        is_done = self._library.sum_products(
+            self._address_of_rows(op_type, grad),
+            grad.row,
+            m,
+            self._address_of_rows(op_type, x),
+            plan.type_child_row(op_type).data_ptr() if x.parts else None,
+            x.row,
+            num_parts,
+            k // num_parts,
+            weight.data_ptr(),
+            None if product.bias is None else bias.data_ptr(),
+            num_rows,
+            self._num_threads if num_rows * k * m >= FEW_MULTIPLICATIONS else 1,
+        )
+        if not is_done:
+            raise MemoryError("there is no memory for the gradient of a weight")
+        own = weight if product.is_transposed else weight.t()
+        return own, None if product.bias is None else bias
+
+    def _address_of_rows(self, op_type: int, rows: Rows) -> int:
+        return self.address(rows.key, op_type) + rows.offset * self.dtype.itemsize
+
+    def address(self, key: Key, op_type: int | None = None) -> int:
+        """The address of row 0 of what a type reads, there or not; 0 for nothing."""
+        tensor = None if op_type is None else self.own[op_type].get(key)
+        named: Key | tuple[int, Key] = key
+        if tensor is not None and op_type is not None:
+            named = op_type, key
+        else:
+            tensor = self.shared.get(key)
+        if tensor is None:
+            return 0
+        start = tensor.data_ptr()
+        if named in self.first_row:
+            start -= self.first_row[named] * tensor.shape[1] * tensor.element_size()
+        return start
+
+    def _place_weight(self, own: Mapping[Key, Tensor], weight: Weight, num_rows: int) -> int:
+        """The address of what describes a weight; cells of several rounds may have the same."""
+        right = own["constant", str(weight.weight)]
+        bias = None if weight.bias is None else own["constant", str(weight.bias)].data_ptr()
+        key = right.data_ptr(), right.shape, right.stride(), bias, weight.is_transposed
+        if key not in self._weights:
+            self._weights[key] = self._right_side(right, bias, weight.is_transposed, num_rows)
+        return self._weights[key][1].buffer_info()[0]
+
+    def _right_side(
+        self, right: Tensor, bias: int | None, is_transposed: bool, num_rows: int
+    ) -> tuple[Tensor, array[int]]:
+        """A weight, packed or as it lies, and its `right_side` in native/products.h."""
+        (k, m), steps = right.shape, right.stride()
+        if is_transposed:
+            k, m, steps = m, k, steps[::-1]
+        is_whole = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
+        if is_whole and num_rows * k * m < FEW_TO_PACK:
+            return right, array("q", (right.data_ptr(), steps[0]))
+        packed = torch.empty(self._library.packed_size(k, m), dtype=right.dtype)
+        self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
+        return packed, array("q", (packed.data_ptr(), 0))
+
+
+class NativeBackend(Backend):
+    """Programs are lists of instructions, which a library of C code runs block by block."""
+
+    name = "native"
+
+    def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        if device.type != "cpu":
+            return f"native code runs on CPUs, and the model is on '{device.type}'"
+        return why_missing(dtype)
+
+    def write_program(
+        self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
+    ) -> NativeProgram:
+        return write_program(dtype, values, places)
+
+    def memory(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> NativeMemory:
+        return NativeMemory(plan, dtype, is_backward)

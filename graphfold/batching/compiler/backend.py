@@ -1,0 +1,97 @@
+"""The interface of backends: what they are given of a cell, and what they give.
+
+A backend is given the values of one direction of a cell, and where those lie that outlive a group;
+it gives a program. For each pass over a batch it gives a `Memory`: it holds all tensors by name,
+and runs programs on them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.compiler.program import Key, Place, Program, WeightGradient
+from graphfold.batching.compiler.values import Value
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
+
+#: What readers leave of a field, whose rows pull it.
+PULLED = ("edge_grad", "node_grad", "previous_grad", "weighted_grad")
+
+
+class Memory(ABC):
+    """The tensors of one direction of a pass by name, and what is done with them.
+
+    Args:
+        plan: of the pass.
+        dtype: of all numbers.
+
+    Attributes:
+        shared: what all types read and write.
+        own: op type -> what only its nodes read and write.
+        first_row: of what does not begin with row 0, the row that it begins with.
+    """
+
+    def __init__(self, plan: PassSchedule, dtype: torch.dtype) -> None:
+        self.plan, self.dtype = plan, dtype
+        self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
+        self.own: dict[int, dict[Key, Tensor]] = {}
+        self.first_row: dict[Key | tuple[int, Key], int] = {}
+
+    @abstractmethod
+    def run(self, programs: Mapping[int, Program]) -> None:
+        """Runs programs, op type -> its own, over the groups of the plan; backward, in reverse."""
+
+    @abstractmethod
+    def count_sums(self, op_type: int) -> int:
+        """How many sums of a type's nodes are made apart, to be added up in the end."""
+
+    @abstractmethod
+    def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
+        """The gradient of a weight, as the weight lies, and that of the bias if there is one."""
+
+    @abstractmethod
+    def number_rows(self, rows: Tensor, num_rows: int) -> Tensor:
+        """[num_rows] the number of each row among `rows`; -1 for the others."""
+
+    @abstractmethod
+    def pull(self, field: str, first: int, total: Tensor) -> Tensor:
+        """Writes to `total` [count, width] the gradients that the readers of some rows have left.
+
+        Args:
+            field: of the rows.
+            first: the first of them.
+            total: where it is written.
+        """
+
+
+class Backend(ABC):
+    """What runs the programs of cells."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why it cannot run on a device, with numbers of a dtype; None if it can."""
+
+    @abstractmethod
+    def write_program(
+        self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
+    ) -> Program:
+        """The program that computes some values.
+
+        Args:
+            dtype: of all numbers.
+            values: what to compute, in order.
+            places: values that lie in buffers of the pass: computed here, or given.
+
+        Raises:
+            Unwritable: if this backend cannot compute them.
+        """
+
+    @abstractmethod
+    def memory(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> Memory:
+        """The memory of one direction of a pass."""
