@@ -1,1 +1,1 @@
-"""Backends: what runs the values of a cell over the groups of a plan, see compiler/backend.py."""
+"""Backends: they run the values of a cell over the groups of a plan, see compiler/backend.py."""

@@ -47,7 +47,7 @@ class Memory(ABC):
 
     @abstractmethod
     def count_sums(self, op_type: int) -> int:
-        """How many sums of a type's nodes are made apart, to be added up in the end."""
+        """The number of sums of a type's nodes that are made apart, to be added up in the end."""
 
     @abstractmethod
     def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
@@ -69,13 +69,13 @@ class Memory(ABC):
 
 
 class Backend(ABC):
-    """What runs the programs of cells."""
+    """A way to run the programs of cells."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """Why it cannot run on a device, with numbers of a dtype; None if it can."""
+        """The reason why it cannot run on a device, with numbers of a dtype; None if it can."""
 
     @abstractmethod
     def write_program(

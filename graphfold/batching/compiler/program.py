@@ -62,7 +62,7 @@ class Program(Protocol):
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """What it reads and writes in the memory of a pass."""
+        """The tensors of the memory of a pass that it reads and writes."""
 
     @property
     def read_constants(self) -> frozenset[Key]:
