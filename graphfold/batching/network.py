@@ -12,6 +12,7 @@ from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import check_cells, check_reads
+from graphfold.batching.engine.compiled.choice import forget_programs
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds
@@ -141,6 +142,14 @@ class Network(nn.Module):
                 for name in (*cell.fields, *run.after(op_type, cell)):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)
+
+    def recompile(self) -> None:
+        """Has all cells traced and tried again at their next call.
+
+        The engine sees by itself whatever the code of a cell can read and that changes. This is for
+        code that changes behind its back, such as a library that is loaded anew.
+        """
+        forget_programs(cell for by_type in self.cells for _, cell in _each(by_type))
 
     def _check_inputs(self, batch: Batch) -> None:
         """Refuses a schedule of other passes, and absent states of another width."""

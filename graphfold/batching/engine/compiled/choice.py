@@ -141,6 +141,13 @@ def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]
         return found
 
 
+def forget_programs(cells: Iterable[Cell]) -> None:
+    """Has the cells traced and tried again when they are next used."""
+    with _COMPILING:
+        for cell in cells:
+            _KNOWN.pop(cell, None)
+
+
 class _Signatures:
     """The signatures of the cells of a pass: all that their programs depend on.
 

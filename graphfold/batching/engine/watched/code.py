@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import datetime
+import decimal
 import dis
 import io
 import os
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils import dlpack
 
-from graphfold.batching.engine.watched.kinds import is_constant
+from graphfold.batching.engine.watched.kinds import is_constant, is_constant_class
 from graphfold.batching.engine.watched.parts import ABSENT, Parts
 
 _BUILTINS = frozenset(vars(builtins))
@@ -83,6 +84,7 @@ _CHANGING: Mapping[str, Sequence[object]] = {
     "the clock": (datetime.datetime, datetime.date),
     "files": (io.open, torch.load, np.load, np.loadtxt, np.fromfile),
     "random numbers of the system": (os.urandom,),
+    "the precision of decimal numbers": (decimal.Decimal, decimal.localcontext),
     "the memory of a tensor": (dlpack.to_dlpack,),  # type: ignore[attr-defined]
 }
 _CHANGING_MODULES = {
@@ -91,7 +93,10 @@ _CHANGING_MODULES = {
     "secrets": "random numbers of the system",
     "numpy.random": "random numbers of NumPy",
 }
-_READS_FILES = frozenset({"read_text", "read_bytes"})  # methods of paths
+#: Methods of paths.
+_READS_FILES = frozenset(
+    {"read_text", "read_bytes", "exists", "is_file", "is_dir", "iterdir", "stat", "lstat"}
+)
 _CHANGING_BUILTINS = {
     "open": "files",
     "input": "the keyboard",
@@ -99,6 +104,28 @@ _CHANGING_BUILTINS = {
     "exec": "what exec() runs",
     "globals": "what globals() gives",
 }
+#: Modules of Python whose functions give the same for the same arguments.
+_PURE = frozenset(
+    {"builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools"}
+    | {"collections", "_collections", "_collections_abc", "abc", "_abc", "types", "typing", "enum"}
+    | {"dataclasses", "copy", "copyreg", "numbers", "fractions", "statistics", "string", "_string"}
+    | {"re", "_sre", "textwrap", "contextlib", "bisect", "_bisect", "heapq", "_heapq", "array"}
+    | {"struct", "_struct", "datetime", "weakref", "warnings", "_warnings", "logging", "inspect"}
+)
+#: Functions of these that tell what somebody has set.
+_ASKS_LOGGING = frozenset({"getLogger", "getLevelName", "getHandlerNames"})
+#: The same of NumPy and torch.
+_ASKS_NUMPY = frozenset({"geterr", "geterrcall", "geterrobj", "getbufsize", "get_printoptions"})
+_ASKS_TORCH = frozenset(
+    {"initial_seed", "seed", "get_rng_state", "get_num_threads", "get_num_interop_threads"}
+    | {"are_deterministic_algorithms_enabled", "get_deterministic_debug_mode"}
+    | {"is_deterministic_algorithms_warn_only_enabled", "get_float32_matmul_precision"}
+    | {"is_autocast_enabled", "is_autocast_cache_enabled", "get_autocast_dtype"}
+    | {"get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "get_default_device"}
+    | {"is_warn_always_enabled", "get_device_module"}
+)
+#: Modules of torch that tell of devices and other processes, or hold switches.
+_ASKING_MODULES = ("torch.backends", "torch.cuda", "torch.distributed", "torch.mps", "torch.xpu")
 _CODE = (FunctionType, BuiltinFunctionType, ModuleType, type)
 #: Who uses these may ask for attributes by names that appear nowhere.
 _ASKS_FOR_ANY = frozenset({"getattr", "vars", "dir", "__dict__", "attrgetter", "methodcaller"})
@@ -109,6 +136,7 @@ _MAKING = frozenset({"__init__", "__new__", "__post_init__"})
 #: Entries of classes that no code of a cell reads.
 _NOTES = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__slots__"})
 _NOTES |= {
+    "__slotnames__",
     "__annotations__",
     "__annotate__",
     "__dataclass_fields__",
@@ -122,11 +150,33 @@ def why_changing(value: object) -> str | None:
     if isinstance(value, (torch.jit.ScriptFunction, torch.jit.ScriptModule)):
         return "code in TorchScript, which may depend on how many nodes there are,"
     if issubclass(type(value), ModuleType):
-        return _CHANGING_MODULES.get(value.__name__)  # type: ignore[attr-defined]
+        name = str(value.__name__)  # type: ignore[attr-defined]
+        if name.startswith("torch.backends."):
+            return "switches of torch"
+        return _CHANGING_MODULES.get(name)
     if type(value) is BuiltinFunctionType and value.__module__ == "time":
         return "the clock"
+    if isinstance(value, decimal.Decimal):
+        return "the precision of decimal numbers"
     found = (what for what, all_such in _CHANGING.items() if any(value is one for one in all_such))
-    return next(found, None)
+    return next(found, None) or _why_asking(value)
+
+
+def _why_asking(value: object) -> str | None:
+    """The name of a function of a library that tells of the process, the machine or a setting."""
+    if type(value) not in (FunctionType, BuiltinFunctionType):
+        return None
+    name, module = str(value.__name__), str(value.__module__ or "")  # type: ignore[attr-defined]
+    library = module.partition(".")[0]
+    if library == "torch" or (not module and getattr(torch, name, None) is value):
+        asks = name in _ASKS_TORCH or module.startswith(_ASKING_MODULES)
+    elif library == "numpy":
+        asks = name in _ASKS_NUMPY
+    elif library in sys.stdlib_module_names:
+        asks = library not in _PURE or name in _ASKS_LOGGING
+    else:
+        return None
+    return f"what {module or 'torch'}.{name}() tells" if asks else None
 
 
 def why_changing_names(names: CodeNames, function: FunctionType) -> str | None:
@@ -178,7 +228,13 @@ def parts_of_function(function: FunctionType, names: CodeNames) -> Parts:
 
 
 #: The entries of a class, none of which is followed yet.
-CLASS_PARTS = Parts(lambda now: [now.__mro__, *vars(now), *vars(now).values()], [])
+CLASS_PARTS = Parts(lambda now: [now.__mro__, *(own := _entries(now)), *own.values()], [])
+
+
+def _entries(kind: type) -> dict[str, object]:
+    own = dict(vars(kind))
+    own.pop("__slotnames__", None)  # which copy.deepcopy notes in a class
+    return own
 
 
 def entries_to_follow(kind: type, names: Collection[str], is_made: bool) -> list[str]:
@@ -189,7 +245,7 @@ def entries_to_follow(kind: type, names: Collection[str], is_made: bool) -> list
         names: those that code uses.
         is_made: whether code may make objects of it.
     """
-    bases = [base for base in kind.__mro__[1:] if is_constant(base.__module__)]
+    bases = [base for base in kind.__mro__[1:] if is_constant_class(base)]
     inherited = {name for base in bases for name in vars(base)}
     wants_any = not _ASKS_FOR_ANY.isdisjoint(names)
 
@@ -212,7 +268,8 @@ def parts_of_module(module: ModuleType, names: Iterable[str]) -> Parts:
     """Some attributes of a module of Python; of a constant one, only code is followed."""
     own, takes_all = vars(module), not is_constant(module.__name__)
     named = [name for name in names if name in own]
-    is_code = {name: isinstance(own[name], _CODE) or why_changing(own[name]) for name in named}
+    can_change = (*_CODE, list, dict, set)  # lists of settings, such as `warnings.filters`
+    is_code = {n: isinstance(own[n], can_change) or why_changing(own[n]) for n in named}
     follow = [name for name in named if takes_all or is_code[name]]
     order = [name for name in named if name not in follow] + follow
     return Parts(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import array
 import datetime
-import decimal
 import fractions
 import functools
-import logging
 import pathlib
 import re
 import sys
@@ -22,11 +20,13 @@ from graphfold._torch import is_operation
 
 #: Packages that nobody changes while a program runs.
 _CONSTANT = sys.stdlib_module_names | {"torch", "numpy", "graphfold", "builtins"}
+#: Modules whose functions make classes for others.
+_MAKERS = frozenset({"abc", "collections", "dataclasses", "enum", "functools", "types", "typing"})
 #: Values that cannot change, and that their text tells apart (0.0 from -0.0, too).
 _PLAIN = frozenset(
     {bool, int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented)}
     | {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
-    | {decimal.Decimal, fractions.Fraction, datetime.datetime, datetime.date, datetime.timedelta}
+    | {fractions.Fraction, datetime.datetime, datetime.date, datetime.timedelta}
 )
 _PLAIN_BASES = (np.generic, np.dtype, pathlib.PurePath)
 #: Written in C and without state, or with none that matters to a result.
@@ -42,8 +42,6 @@ _STATELESS = (
     re.Pattern,
     torch.finfo,
     torch.iinfo,
-    logging.Logger,
-    logging.LoggerAdapter,
 )
 #: What Python's own, written in C, hold can be read from them all the same.
 _SHOWN = (
@@ -94,6 +92,26 @@ def is_constant(module_name: object) -> bool:
     return isinstance(module_name, str) and module_name.partition(".")[0] in _CONSTANT
 
 
+#: `type.__flags__` of classes that are made while a program runs.
+_MADE_AT_RUN_TIME = 1 << 9
+
+
+def is_constant_class(kind: type) -> bool:
+    """True if a constant module defines a class.
+
+    A class that `type()` makes for somebody bears the name of the module that called it, such as
+    "abc", but stands nowhere in it.
+    """
+    if not is_constant(kind.__module__):
+        return False
+    if not kind.__flags__ & _MADE_AT_RUN_TIME or "<locals>" in kind.__qualname__:
+        return True
+    found: object = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind or kind.__module__.partition(".")[0] not in _MAKERS
+
+
 def is_stateless(value: object) -> bool:
     """True if an object has no parts worth a look."""
     kind = type(value)
@@ -101,7 +119,7 @@ def is_stateless(value: object) -> bool:
         return True
     if kind is types.BuiltinFunctionType:
         return isinstance(value.__self__, (types.ModuleType, type, type(None)))  # type: ignore[attr-defined]
-    is_known = is_constant(kind.__module__) and not issubclass(kind, _PROXIES)
+    is_known = is_constant_class(kind) and not issubclass(kind, _PROXIES)
     if not is_known or not has_hidden_state(kind) or shows_its_state(kind):
         return False
     # Functions written in C, such as NumPy's, and enumerations of pybind11.

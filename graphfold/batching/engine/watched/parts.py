@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import types
 import weakref
 from collections import OrderedDict, deque
@@ -15,7 +16,7 @@ from torch import nn
 
 from graphfold.batching.engine.watched.kinds import (
     has_hidden_state,
-    is_constant,
+    is_constant_class,
     members_of,
     name_of,
     shows_its_state,
@@ -59,13 +60,17 @@ def parts_of(value: object) -> Iterator[Parts]:
         yield Parts(lambda now: (now.func,), [".func"])
     elif kind is types.BuiltinFunctionType:
         yield Parts(lambda now: (now.__self__,), ["'s object"])
+    elif issubclass(kind, logging.Logger):  # of which code may ask how much it tells
+        yield Parts(lambda now: (now.getEffectiveLevel(), now.disabled, now.manager.disable), [])
+    elif issubclass(kind, logging.LoggerAdapter):
+        yield Parts(lambda now: (now.logger, now.extra), [".logger", ".extra"])
     elif issubclass(kind, nn.Module):
         yield _module(value)  # type: ignore[arg-type]
         if members_of(kind):
             yield _attributes(value)
     else:
         yield from _contents(value, kind)
-        if kind.__dictoffset__ or members_of(kind) or not is_constant(kind.__module__):
+        if kind.__dictoffset__ or members_of(kind) or not is_constant_class(kind):
             yield _attributes(value)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from graphfold.batching.engine.watched.code import names_of
-from graphfold.batching.engine.watched.kinds import is_constant, members_of
+from graphfold.batching.engine.watched.kinds import is_constant_class, members_of
 from graphfold.batching.engine.watched.parts import ABSENT
 
 _CACHED = type(functools.lru_cache(int))
@@ -40,7 +40,7 @@ class Snapshot:
     def _add(self, value: Any) -> None:
         kind = type(value)
         if issubclass(kind, type):
-            if not is_constant(value.__module__):
+            if not is_constant_class(value):
                 self._add_class(value)
             return
         if kind is FunctionType:
@@ -51,7 +51,7 @@ class Snapshot:
             self._add_mapping(value)
         elif issubclass(kind, (list, deque, set)):
             self._add_items(value)
-        if is_constant(kind.__module__) and not issubclass(kind, nn.Module):
+        if is_constant_class(kind) and not issubclass(kind, nn.Module):
             return
         if kind.__dictoffset__:
             self._add_mapping(value.__dict__)

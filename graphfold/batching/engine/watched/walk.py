@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from graphfold._torch import HOOKS, has_global_hooks
 from graphfold.batching.engine.watched import code
-from graphfold.batching.engine.watched.kinds import ARRAYS, is_constant, is_plain, is_stateless
+from graphfold.batching.engine.watched.kinds import (
+    ARRAYS,
+    is_constant_class,
+    is_plain,
+    is_stateless,
+)
 from graphfold.batching.engine.watched.parts import Hidden, Parts, bytes_of, parts_of
 
 #: Beyond so many parts a look at all of them takes longer than what a program saves.
@@ -127,7 +132,7 @@ class Walk:
     def _visit_class(self, kind: type) -> None:
         """A class with its bases; a class of a constant module is taken as it is."""
         for base in (type(kind), *kind.__mro__):
-            if not is_constant(base.__module__) and id(base) not in self._followed:
+            if not is_constant_class(base) and id(base) not in self._followed:
                 self._followed[id(base)] = set()
                 self._add(base, code.CLASS_PARTS, base.__qualname__)
 
