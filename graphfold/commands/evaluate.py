@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments
+from graphfold.commands.options import add_run_arguments, settings_of
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -36,11 +36,9 @@ def run(args: argparse.Namespace) -> int:
     with loading():
         from graphfold.inference.evaluate import print_evaluation
 
-    settings = list(args.settings)
+    settings = settings_of(args)
     if args.on_error is not None:
         settings.append(f"on_error={args.on_error}")
-    if args.batch_size is not None:
-        settings.append(f"batch_size={args.batch_size}")
     print_evaluation(
         args.run_path, args.data, args.split, settings, args.trust, args.per_class, args.json
     )

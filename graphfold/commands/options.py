@@ -126,6 +126,12 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def settings_of(args: argparse.Namespace) -> list[str]:
+    """The KEY=VALUE of `data` that `add_run_arguments` has read; of two, the last one counts."""
+    asked = [] if args.batch_size is None else [f"batch_size={args.batch_size}"]
+    return [*args.settings, *asked]
+
+
 def job_of(args: argparse.Namespace) -> Job:
     """The job that `add_run_arguments`, `add_input` and `add_parser` describe."""
     from graphfold.inference.predict import Job  # torch is loaded by then
@@ -135,8 +141,7 @@ def job_of(args: argparse.Namespace) -> Job:
         run=args.run_path,
         inputs=args.input if is_list else [args.input],
         takes_many=is_list,
-        settings=args.settings,
-        batch_size=args.batch_size,
+        settings=settings_of(args),
         trust=args.trust,
         parser=args.parser_name,
         input_format=args.input_format,

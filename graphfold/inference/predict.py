@@ -62,7 +62,6 @@ class Job:
         inputs: files, patterns, folders, or `-` for standard input.
         takes_many: whether patterns and folders are looked into; otherwise there is one input.
         settings: KEY=VALUE of the config group `data` that differ from the run's.
-        batch_size: records at once; None for what `Predictor` takes.
         trust: third-party packages that may be imported.
         parser: see `graphfold.load`.
         input_format: the kind of table; None for what the name of each input says.
@@ -72,17 +71,13 @@ class Job:
     inputs: Sequence[Path]
     takes_many: bool = False
     settings: Sequence[str] = ()
-    batch_size: int | None = None
     trust: Collection[str] = ()
     parser: str | None = None
     input_format: str | None = None
 
     def load(self) -> Predictor:
         """The run, ready to predict."""
-        settings = parse_settings(self.settings)
-        if self.batch_size is not None:
-            settings["batch_size"] = self.batch_size
-        predictor = load(self.run, self.trust, self.parser, **settings)
+        predictor = load(self.run, self.trust, self.parser, **parse_settings(self.settings))
         prepare_process(predictor.trained.checkpoint.config)
         predictor.unknown = UnknownValues(predictor.trained.spec)
         return predictor

@@ -104,12 +104,14 @@ def is_constant_class(kind: type) -> bool:
     """
     if not is_constant(kind.__module__):
         return False
-    if not kind.__flags__ & _MADE_AT_RUN_TIME or "<locals>" in kind.__qualname__:
+    makes_classes = kind.__module__.partition(".")[0] in _MAKERS
+    is_made = kind.__flags__ & _MADE_AT_RUN_TIME and "<locals>" not in kind.__qualname__
+    if not (makes_classes and is_made):
         return True
     found: object = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
         found = getattr(found, name, None)
-    return found is kind or kind.__module__.partition(".")[0] not in _MAKERS
+    return found is kind
 
 
 def is_stateless(value: object) -> bool:
