@@ -196,11 +196,13 @@ def plain_prediction(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
 
 def _plain(told: TargetPrediction) -> dict[str, Any]:
     """The facts of one target as plain values."""
-    facts: dict[str, Any] = {"prediction": told.value}
-    if told.probabilities:
-        facts["probability"] = told.probabilities[told.value]
-        facts["probabilities"] = _likeliest(told.probabilities)
-    facts.update(told.extra)
+    value, probabilities = told.value, told.probabilities
+    facts: dict[str, Any] = {"prediction": value}
+    if probabilities:
+        facts["probability"] = probabilities[value]
+        facts["probabilities"] = _likeliest(probabilities)
+    if told.extra:
+        facts.update(told.extra)
     return facts
 
 
@@ -251,15 +253,15 @@ def node_texts(dag: TypedDAG) -> list[str | None]:
     A phrase of more than `MOST_CHARACTERS` is cut, so that long chains take linear time.
     """
     texts = node_words(dag)
-    if all(text is None for text in texts):
+    if not any(texts):
         return texts
     ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
+    texts.append(None)  # what an input that is absent, -1, finds
     for node in dag.depth.argsort(stable=True).tolist():
         if texts[node] is None:
-            below = (texts[i] for i in index[ptr[node] : ptr[node + 1]] if i >= 0)
-            joined = " ".join(text for text in below if text)
-            texts[node] = _cut(joined) or None
-    return texts
+            below = [texts[i] for i in index[ptr[node] : ptr[node + 1]]]
+            texts[node] = _cut(" ".join(text for text in below if text)) or None
+    return texts[:-1]
 
 
 def _cut(text: str) -> str:

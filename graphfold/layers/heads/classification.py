@@ -150,7 +150,7 @@ class ClassHead(Head):
         labels, name = self.labels(self.columns[0], names), self.targets[0]
         best = prediction.argmax(1).tolist()
         return [
-            {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=True)))}
+            {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=False)))}
             for b, p in zip(best, seven_digits(prediction), strict=True)
         ]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ClassNames: TypeAlias = Mapping[str, Sequence[str]]
 
 
-@dataclass(frozen=True)
+@dataclass  # one is made for every node, and a frozen one takes twice as long
 class TargetPrediction:
     """One target of one row.
 
@@ -47,10 +47,9 @@ class TargetPrediction:
     def __post_init__(self) -> None:
         """Rounds: a float32 has no more than seven digits. An infinite extra number is none."""
         if isinstance(self.value, float):
-            object.__setattr__(self, "value", _digits(self.value))
+            self.value = _digits(self.value)
         if self.extra:
-            known = {key: _known(_digits(value)) for key, value in self.extra.items()}
-            object.__setattr__(self, "extra", known)
+            self.extra = {key: _known(_digits(value)) for key, value in self.extra.items()}
 
     def with_extra(self, more: Mapping[str, Any]) -> TargetPrediction:
         """The same with further numbers; `dataclasses.replace` takes three times as long."""
