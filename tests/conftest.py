@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobRuntime
 from hypothesis import HealthCheck, settings
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import cache_folder
+from graphfold.training.config.folder import config_folder
 
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
 settings.register_profile(
@@ -68,6 +77,46 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (base / "graphfold" / "native").symlink_to(native)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(base))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _configs_read_once() -> Iterator[None]:
+    """Hydra composes what it has composed before, and parses the same text, once in a session.
+
+    It reads all config files anew for every config, a tenth of a second that no test is about.
+    Configs that take files from elsewhere than the repository are composed as ever.
+    """
+    load, compose = OmegaConf.load, ConfigLoaderImpl.load_configuration
+    parsed: dict[str, DictConfig | ListConfig] = {}
+    composed: dict[str, DictConfig] = {}
+
+    def parse_once(file: Any) -> DictConfig | ListConfig:
+        text = file.read() if isinstance(file, io.TextIOBase) else None
+        if text is None:
+            return load(file)
+        if text not in parsed:
+            file.seek(0)
+            parsed[text] = load(file)
+        return copy.deepcopy(parsed[text])
+
+    def compose_once(
+        loader: ConfigLoaderImpl, name: str, overrides: Sequence[str], *more: Any, **options: Any
+    ) -> DictConfig:
+        places = [entry.path for entry in loader.get_search_path().get_path()]
+        folders = {place for place in places if place is None or "pkg://" not in place}
+        if not folders <= {str(config_folder()), "structured://"} or "searchpath" in str(overrides):
+            return compose(loader, name, list(overrides), *more, **options)
+        state = (os.getcwd(), JobRuntime().conf, sorted(ConfigStore.instance().repo))
+        key = str((places, name, overrides, more, options, state))
+        if key not in composed:
+            composed[key] = compose(loader, name, list(overrides), *more, **options)
+        return copy.deepcopy(composed[key])
+
+    with (
+        mock.patch.object(OmegaConf, "load", parse_once),
+        mock.patch.object(ConfigLoaderImpl, "load_configuration", compose_once),
+    ):
         yield
 
 

@@ -120,7 +120,7 @@ def test_a_head_brings_its_metrics_columns_and_picture(
     table = write_molecules(packages / "m.csv")
     folder = train(
         packages / "run", "--config-dir", str(packages / "conf"), *SMALL, "model=interval",
-        f"data.path={table}", "data.target_columns=[c]",
+        f"data.path={table}", "data.target_columns=[c]", draws=True,
     )  # fmt: skip
     trained = read_json(folder / "metrics.json")
     assert 0 <= trained["test/share_inside"] <= 1

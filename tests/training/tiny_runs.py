@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from graphfold.cli import main
 from graphfold.datasets.corpora.corpus_table import find_corpus
@@ -17,15 +19,23 @@ TAGS = {"the": "DET", "a": "DET", "film": "NOUN", "is": "AUX", "not": "PART", "v
 MOLECULES = ("C", "CC", "CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCCl", "c1ccncc1", "CCOC")
 
 
-def run(*words: str | Path) -> int:
-    """`graphfold` with these arguments, in this process; returns its exit code."""
-    return main([str(word) for word in words])
+def run(*words: str | Path, draws: bool = False) -> int:
+    """`graphfold` with these arguments, in this process; returns its exit code.
+
+    Args:
+        *words: the command line.
+        draws: whether reports have their pictures, which take longer than a tiny run's training;
+            without, figures are made and not drawn.
+    """
+    undrawn = mock.patch("graphfold.reports.figures._to_svg", return_value="")
+    with nullcontext() if draws else undrawn:
+        return main([str(word) for word in words])
 
 
-def train(folder: Path, *overrides: str) -> Path:
-    """Trains into `folder`; fails the test unless that succeeds."""
+def train(folder: Path, *overrides: str, draws: bool = False) -> Path:
+    """Trains into `folder`; fails the test unless that succeeds. `draws` is as for `run`."""
     settings = [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
-    assert run("train", *overrides, *settings) == 0
+    assert run("train", *overrides, *settings, draws=draws) == 0
     return folder
 
 
@@ -41,6 +51,7 @@ def listops(*more: str) -> list[str]:
         "data.val_size=12",
         "data.test_size=12",
         "data.max_length=20",
+        "+data.pool=100",  # of expressions to choose from; 100,000 take seconds to make
         "data.batch_size=8",
         "model.hidden_size=8",
         "model.encoder.size=8",

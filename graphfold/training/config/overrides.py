@@ -93,6 +93,8 @@ class Groups:
 
     def options(self, group: str) -> list[str]:
         """The options of a group; none if there is no such group."""
+        if "." in group:  # a key, of which Hydra finds out by reading its config files anew
+            return []
         own = [path.stem for path in self._glob(f"{group}/*.yaml")]
         return sorted({*self.loader.get_group_options(group), *own})
 
