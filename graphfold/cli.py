@@ -143,7 +143,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     for name, command in COMMANDS.items():
         sub = commands.add_parser(
-            name, help=command.HELP, usage=command.USAGE, description=command.__doc__
+            name,
+            help=command.HELP,
+            usage=command.USAGE,
+            description=command.__doc__,
+            conflict_handler="resolve",  # a command may have a --help of its own
         )
         sub.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,26 +51,31 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 def add_config_dir(parser: argparse.ArgumentParser) -> None:
     """The option --config-dir, which gives `config_dir`."""
     parser.add_argument(
-        "--config-dir", type=Path, metavar="DIR", help="a further folder of config files"
+        *("--config-dir", "-cd"), type=Path, metavar="DIR", help="a further folder of config files"
     )
 
 
 #: Options of Hydra's own command line -> what there is in their place.
-OPTIONS_OF_HYDRA = {
-    ("--config-name", "-cn"): "There is one config, train.yaml: choose experiment=NAME",
-    ("--config-path", "-cp"): "Name your own folder of config files with --config-dir",
-    ("--package", "-p"): "graphfold train --cfg job shows the whole config",
-    ("--info", "-i"): "graphfold train --cfg all shows the config, graphfold list its groups",
-    ("--hydra-help",): "graphfold train --help says what there is",
-    ("--run", "-r"): "Leave it out, a run is what is done",
+RERUN = {
     ("--experimental-rerun",): "graphfold train resume=RUN continues a run",
     ("--shell-completion", "-sc"): "graphfold list names what can be chosen",
 }
+WITHOUT_HYDRA = {
+    **RERUN,
+    ("--config-name", "-cn"): "There is one config: choose experiment=NAME",
+    ("--config-path", "-cp"): "Name your own folder of config files with --config-dir",
+    ("--package", "-p"): "graphfold train --cfg job shows the whole config",
+    ("--info", "-i"): "graphfold train --info says what Hydra reads, graphfold list its groups",
+    ("--hydra-help",): "graphfold train --hydra-help says what there is",
+    ("--run", "-r"): "Leave it out, a run is what is done",
+}
 
 
-def refuse_options_of_hydra(parser: argparse.ArgumentParser) -> None:
+def refuse_options_of_hydra(
+    parser: argparse.ArgumentParser, options: Mapping[tuple[str, ...], str] = WITHOUT_HYDRA
+) -> None:
     """Options that Hydra's own programs have, and this one has not, are refused with advice."""
-    for names, advice in OPTIONS_OF_HYDRA.items():
+    for names, advice in options.items():
         parser.add_argument(
             *names, action=_Refused, nargs="?", const=advice, dest=names[0], help=argparse.SUPPRESS
         )

@@ -7,28 +7,45 @@ overrides:
   resume=RUN               continue an interrupted run in its own folder; with
                            trainer.max_epochs=N a finished one, too
   init_from=RUN            start from the weights of a run or checkpoint, where they fit
+
+It is a program of Hydra, https://hydra.cc: with -m, hydra/launcher=joblib or submitit_local runs
+several trainings at a time, hydra/sweeper=NAME searches.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping
+import logging
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust, refuse_options_of_hydra
+from graphfold.commands.options import RERUN, add_config_dir, add_trust, refuse_options_of_hydra
 from graphfold.errors import ConfigError
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
     from graphfold.datasets.data_module import DataModule
+    from graphfold.training.config.compose import Sources
 
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
 
+_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `graphfold train`."""
+    """The options of `graphfold train`: Hydra's, and two of its own."""
+    parser.add_argument(
+        *("--help", "-h"), action="store_true", help="show this, the config groups and the config"
+    )
+    parser.add_argument("--hydra-help", action="store_true", help="show the settings of Hydra")
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="one run for each combination of a,b,c"
     )
@@ -37,43 +54,250 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="as -m, one run for each fold of data.split=kfold or repeated_kfold",
     )
-    parser.add_argument("--cfg", choices=["job", "hydra", "all"], help="show the config and stop")
-    parser.add_argument("--resolve", action="store_true", help="with --cfg job: fill in ${...}")
+    parser.add_argument(
+        *("--run", "-r"), dest="once", action="store_true", help="one run, as without -m"
+    )
+    parser.add_argument(
+        *("--cfg", "-c"), choices=["job", "hydra", "all"], help="show the config and stop"
+    )
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
+    parser.add_argument(
+        *("--package", "-p"), metavar="KEY", help="with --cfg: show this part of the config"
+    )
+    parser.add_argument(
+        *("--info", "-i"), nargs="?", const="all", choices=_INFO, help="show what Hydra reads"
+    )
     add_config_dir(parser)
-    refuse_options_of_hydra(parser)
+    parser.add_argument(
+        *("--config-name", "-cn"), metavar="NAME", help="start from this config file, not train"
+    )
+    parser.add_argument(
+        *("--config-path", "-cp"),
+        type=Path,
+        metavar="DIR",
+        help="a folder of config files in place of graphfold's",
+    )
+    refuse_options_of_hydra(parser, RERUN)
     add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains once, or once per combination; exit code 1 if a run of a sweep fails."""
+    _check_options(args)
+    if args.help:
+        args.parser.print_help()
     with loading():
-        from graphfold.training.config.compose import compose, show_config
+        from graphfold.training.config.compose import TRAIN, Sources
 
-    if args.resolve and args.cfg != "job":
-        raise ConfigError("--resolve fills in what --cfg job shows. Add --cfg job.")
-    if args.cfg:
-        jobs = [args.overrides]
-        if args.multirun or args.all_folds:
-            with loading():
-                from graphfold.studies.sweep import sweep_jobs
+    sources = Sources(args.config_dir, args.config_path, args.config_name or TRAIN)
+    if args.cfg or args.info or args.help or args.hydra_help:
+        return _show(args, sources)
+    job = TrainingJob(args.overrides, args.trust, args.debug)
+    if args.multirun or args.all_folds or "hydra.mode=MULTIRUN" in args.overrides:
+        return _sweep(job, sources, args.all_folds)
+    return _train_once(job, sources)
 
-            jobs = sweep_jobs(args.overrides, args.config_dir, args.all_folds)
-        shown = [show_config(job, args.config_dir, args.cfg, args.resolve) for job in jobs]
-        if len(jobs) > 1:
-            shown = [f"# {' '.join(job)}\n{text}" for job, text in zip(jobs, shown, strict=True)]
-        print("\n---\n".join(shown))
-        return 0
-    if args.multirun or args.all_folds:
+
+@dataclass
+class TrainingJob:
+    """One training as Hydra calls it: in this process, or in one that a launcher starts.
+
+    Args:
+        overrides: as the user typed them.
+        trusted: packages that a continued run may name.
+        debug: whether the traceback of an error is printed.
+        said: what runs before this one have printed, and it need not.
+        process: the process of the command.
+        code: the exit code of a single run.
+        error: what went wrong in a single run. Were it raised, Hydra would print a line of its own.
+    """
+
+    overrides: list[str]
+    trusted: list[str]
+    debug: bool = False
+    said: set[str] = field(default_factory=set)
+    process: int = field(default_factory=os.getpid)
+    code: int = 0
+    error: Exception | None = None
+
+    def __call__(self, config: DictConfig) -> float | None:
+        """Trains with a config that Hydra composed, into the folder that it made.
+
+        Returns:
+            For a sweeper that searches: the metric under val/ that chose the best epoch.
+        """
+        from hydra.core.hydra_config import HydraConfig
+
+        hydra = cast("DictConfig", HydraConfig.get())
+        folder = Path(hydra.runtime.output_dir)
+        if folder.is_relative_to(Path.cwd()):
+            folder = folder.relative_to(Path.cwd())
+        try:
+            if hydra.mode.name == "MULTIRUN":
+                return self._one_of_several(config, hydra, folder)
+            self.code = self._train(config, hydra, folder)
+        except Exception as error:
+            self.error = error
+        finally:
+            with suppress(OSError):
+                folder.rmdir()  # if it is empty
+        return None
+
+    def _train(self, config: DictConfig, hydra: DictConfig, folder: Path) -> int:
+        from graphfold.training.config.compose import finish
+
+        composed = finish(config, hydra, self.overrides, folder)
+        data = check(composed.config, self.trusted)
         with loading():
-            from graphfold.studies.sweep import sweep
+            from graphfold.recipe import train_command
 
-        return sweep(args.overrides, args.config_dir, args.all_folds)
-    composed = compose(args.overrides, args.config_dir)
-    data = check(composed.config, args.trust)
+        return train_command(composed, self.trusted, self.said, data)
+
+    def _one_of_several(self, config: DictConfig, hydra: DictConfig, folder: Path) -> float | None:
+        from graphfold.studies.sweep import record_run
+        from graphfold.training.process.quiet import readable_warnings
+
+        is_here = self.process == os.getpid()
+        with nullcontext() if is_here else readable_warnings(self.debug):
+            with record_run(hydra, folder) as record:
+                if self._train(config, hydra, folder):
+                    sys.exit(1)  # interrupted: so are the others
+            return record.value
+
+
+def _train_once(job: TrainingJob, sources: Sources) -> int:
+    from graphfold.training.config.compose import changed_keys, explained
+    from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
+    from graphfold.training.run.run_folder import RunFolder
+
+    words = list(job.overrides)
+    with explained(job.overrides, sources):
+        for override in parse_overrides(job.overrides):
+            value = override.value()
+            if override.key_or_group == "resume" and isinstance(value, str):
+                changed_keys(job.overrides)
+                RunFolder(Path(value)).read_config()  # Hydra would make the folder
+                words.append(f"hydra.run.dir={in_hydras_grammar(value)}")
+        _start(job, sources, words)
+        if job.error is not None:
+            raise job.error
+    return job.code
+
+
+def _sweep(job: TrainingJob, sources: Sources, all_folds: bool) -> int:
+    """Runs every combination in a folder of its own, 0, 1, 2, ... of the sweep's folder.
+
+    All configs are checked before the first run, where Hydra's own sweeper takes them in turn. A
+    run that fails does not stop the others. At the end there is a table of all runs, with means and
+    deviations; sweep.csv has all metrics.
+    """
     with loading():
-        from graphfold.recipe import train_command
+        from graphfold.studies.sweep import plan_sweep, report_sweep
+        from graphfold.training.config.compose import explained
+        from graphfold.training.process.quiet import printing_once, warnings_once
 
-    return train_command(composed, args.trust, data=data)
+    plan = plan_sweep(job.overrides, sources, all_folds)
+    error = None
+    with warnings_once(), printing_once(), explained(plan.fixed, sources):
+        try:
+            _start(job, sources, plan.overrides, ["--multirun"])
+        except Exception as fault:
+            error = fault
+        failed = report_sweep(plan.folder)
+        if error is not None and not failed:  # else it is that of a run, which was printed
+            raise error
+    return 1 if failed else 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises ConfigError for options that exclude, or need, one another."""
+    if args.resolve and not (args.cfg or args.help):
+        raise ConfigError("--resolve fills in what --cfg shows. Add --cfg job.")
+    if args.package is not None and not args.cfg:
+        raise ConfigError("--package chooses a part of what --cfg shows. Add --cfg job.")
+    sweeps = args.multirun or args.all_folds
+    if (bool(args.cfg) + bool(args.info) + args.once > 1) or (sweeps and (args.once or args.info)):
+        raise ConfigError("--run, --multirun, --cfg and --info are four things. Give one of them.")
+
+
+def _show(args: argparse.Namespace, sources: Sources) -> int:
+    """Prints the config, or what Hydra knows: of a sweep the config of every run."""
+    from graphfold.training.config.compose import explained
+
+    flags = ["--help"] if args.help else ["--hydra-help"] if args.hydra_help else []
+    flags += ["--resolve"] if args.resolve else []
+    for name in ("cfg", "info", "package"):
+        if getattr(args, name) is not None:
+            flags += [f"--{name}", getattr(args, name)]
+    jobs = [args.overrides]
+    if args.cfg and (args.multirun or args.all_folds):
+        with loading():
+            from graphfold.studies.sweep import sweep_jobs
+
+        jobs = sweep_jobs(args.overrides, sources, args.all_folds)
+    for number, job in enumerate(jobs):
+        if len(jobs) > 1:
+            print("---\n" * (number > 0) + f"# {' '.join(job)}")
+        with explained(job, sources):
+            try:
+                _start(_nothing, sources, job, flags)
+            except SystemExit as end:
+                if end.code:  # Hydra has said that there is no such --package
+                    return 2
+    return 0
+
+
+def _nothing(_: DictConfig) -> None:
+    """Hydra runs nothing where it shows something."""
+
+
+def _start(
+    job: Callable[[DictConfig], Any],
+    sources: Sources,
+    overrides: Sequence[str],
+    flags: Sequence[str] = (),
+) -> None:
+    """Runs a job under Hydra.
+
+    Args:
+        job: what Hydra calls with the config.
+        sources: where config files are.
+        overrides: of the config and of Hydra.
+        flags: other arguments of Hydra's command line.
+    """
+    import hydra
+
+    from graphfold.training.config.compose import with_default_experiment
+
+    words = [*flags, *with_default_experiment(overrides, sources.primary)]
+    if sources.config_dir is not None:
+        words += ["--config-dir", str(sources.config_dir)]
+    main = hydra.main(sources.folder(), sources.primary, version_base="1.3")
+    with _command_line(words):
+        main(job)()
+
+
+@contextmanager
+def _command_line(words: Sequence[str]) -> Iterator[None]:
+    """Within, these are the arguments of the program, and Hydra raises what goes wrong.
+
+    Hydra sets up the root logger, which is given back as it was.
+    """
+    full, argv = os.environ.get("HYDRA_FULL_ERROR"), sys.argv
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.argv = [argv[0], *words]
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        root.setLevel(level)
+        root.handlers[:] = handlers
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full
 
 
 def check(config: Mapping[str, Any], trusted: Collection[str]) -> DataModule | None:

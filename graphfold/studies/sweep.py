@@ -1,4 +1,4 @@
-"""Sweeps: one run for each combination of override values, one after another, and their table.
+"""Sweeps: what is checked before Hydra starts the runs, and the table when they have ended.
 
 The table has every run, mean and deviation over seeds and folds, and the best.
 """
@@ -8,19 +8,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+
 from graphfold.errors import ConfigError, GraphfoldError
-from graphfold.files import write_text
+from graphfold.files import write_json, write_text
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import Composed, compose, split_sweep
-from graphfold.training.process.quiet import is_first, printing_once, warnings_once
+from graphfold.training.config.compose import (
+    Sources,
+    compose_job,
+    explained,
+    load_whole,
+    resolving,
+    split_sweep,
+    split_sweeping,
+    task_overrides,
+)
+from graphfold.training.config.overrides import in_hydras_grammar
+from graphfold.training.process.quiet import is_first
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics, lower_is_better
@@ -152,45 +166,77 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True)) for line in lines]
 
 
-def sweep(overrides: Sequence[str], config_dir: Path | None = None, all_folds: bool = False) -> int:
-    """Runs every combination in a folder of its own, 0, 1, 2, ... of the sweep's folder.
+@dataclass(frozen=True)
+class Plan:
+    """A sweep, checked as far as can be before it begins.
 
-    All configs are checked before the first run. A run that fails does not stop the others. At the
-    end there is a table of all runs, with means and deviations; sweep.csv has all metrics.
+    Args:
+        overrides: for Hydra.
+        fixed: those among them that have one value.
+        folder: of the sweep.
+    """
+
+    overrides: list[str]
+    fixed: list[str]
+    folder: Path
+
+
+def plan_sweep(overrides: Sequence[str], sources: Sources, all_folds: bool = False) -> Plan:
+    """Checks the configs of all runs of a sweep, if Hydra's own sweeper takes them in turn.
 
     Args:
         overrides: with lists of values, `seed=1,2,3`.
-        config_dir: a further folder of config files.
+        sources: where config files are.
         all_folds: whether each combination is run once for every fold of its split.
-
-    Returns:
-        0, or 1 if a run failed.
 
     Raises:
         ConfigError: if an override or a config cannot be used.
     """
-    jobs = sweep_jobs(overrides, config_dir, all_folds)
-    composed = [compose(job, config_dir) for job in jobs]
-    if any(job.config["resume"] is not None for job in composed):
-        raise ConfigError("-m starts new runs, it cannot resume one. Resume each run by itself.")
-    for job in composed:
-        check_parts(job.config)
-    folder = composed[0].sweep_folder
-    with warnings_once():
-        return _run_all(jobs, composed, folder)
+    words = list(overrides)
+    fixed, _ = split_sweeping(words, sources)
+    with explained(fixed, sources):
+        sweeper, params = _sweeper(load_whole(fixed, sources))
+    first = fixed
+    if all_folds or sweeper == "basic":
+        jobs = sweep_jobs([*params, *words], sources, all_folds)
+        first = jobs[0]
+        if all_folds:
+            words.append(_all_folds(jobs))
+        if sweeper == "basic":
+            composed = [compose_job(job, sources) for job in jobs]
+            if any(job.config["resume"] is not None for job in composed):
+                raise ConfigError(
+                    "-m starts new runs, it cannot resume one. Resume each run by itself."
+                )
+            for job in composed:
+                check_parts(job.config)
+    with explained(first, sources):
+        whole = load_whole(first, sources)
+        with resolving(whole):  # the time in its name is now, and not when Hydra looks at it
+            folder = Path(whole.hydra.sweep.dir)
+    if is_first():
+        shutil.rmtree(folder / RECORDS, ignore_errors=True)
+    return Plan([*words, f"hydra.sweep.dir={in_hydras_grammar(folder)}"], fixed, folder)
+
+
+def _sweeper(whole: DictConfig) -> tuple[str, list[str]]:
+    """The name of the sweeper that a config chooses, and what it sweeps besides the overrides."""
+    params = OmegaConf.select(whole, "hydra.sweeper.params") or {}
+    name = str(whole.hydra.runtime.choices["hydra/sweeper"])
+    return name, [f"{key}={value}" for key, value in params.items()]
 
 
 def sweep_jobs(
-    overrides: Sequence[str], config_dir: Path | None, all_folds: bool
+    overrides: Sequence[str], sources: Sources, all_folds: bool = False
 ) -> list[list[str]]:
-    """The overrides of every run; the arguments are those of `sweep`."""
-    jobs = split_sweep(overrides, config_dir)
+    """The overrides of every run; the arguments are those of `plan_sweep`."""
+    jobs = split_sweep(overrides, sources)
     if all_folds:
-        jobs = [run for job in jobs for run in _one_per_fold(job, config_dir)]
+        jobs = [run for job in jobs for run in _one_per_fold(job, sources)]
     return jobs
 
 
-def _one_per_fold(job: list[str], config_dir: Path | None) -> list[list[str]]:
+def _one_per_fold(job: list[str], sources: Sources) -> list[list[str]]:
     """The overrides of one run for each fold of the split that some overrides choose.
 
     Raises:
@@ -198,7 +244,7 @@ def _one_per_fold(job: list[str], config_dir: Path | None) -> list[list[str]]:
     """
     if any(word.lstrip("+").startswith("data.fold=") for word in job):
         raise ConfigError("--all-folds runs every fold, but data.fold names one. Leave one out.")
-    data = compose(job, config_dir).config["data"]
+    data = compose_job(job, sources).config["data"]
     repeats = {"kfold": 1, "repeated_kfold": data.get("num_repeats")}.get(data.get("split"))
     if repeats is None:
         raise ConfigError(
@@ -208,27 +254,78 @@ def _one_per_fold(job: list[str], config_dir: Path | None) -> list[list[str]]:
     return [[*job, f"data.fold={fold}"] for fold in range(repeats * data["num_folds"])]
 
 
-def _run_all(jobs: Sequence[Sequence[str]], composed: Sequence[Composed], folder: Path) -> int:
-    from graphfold.recipe import train_command
+def _all_folds(jobs: Sequence[Sequence[str]]) -> str:
+    """The override that sweeps over the folds.
 
-    said: set[str] = set()
-    failed: list[int] = []
-    done: list[SweepRun] = []
-    for number, (job, run) in enumerate(zip(jobs, composed, strict=True)):
-        with printing_once():
-            print(f"[{number + 1}/{len(jobs)}] {' '.join(job)}", flush=True)
-        own = folder / str(number)
-        try:
-            if train_command(replace(run, folder=own), said=said):
-                return 1  # interrupted
-            if is_first():
-                done.append(read_run(own, number, job))
-        except GraphfoldError as error:
-            print(f"error: {error.message}", file=sys.stderr)
-            failed.append(number)
+    Raises:
+        ConfigError: if the runs have different numbers of folds.
+    """
+    folds = list(dict.fromkeys(job[-1] for job in jobs))
+    if len({tuple(job[:-1]) for job in jobs}) * len(folds) != len(jobs):
+        raise ConfigError(
+            "--all-folds needs the same number of folds in all runs. Sweep over data.num_folds or "
+            "data.num_repeats by a command for each value."
+        )
+    return "data.fold=" + ",".join(fold.partition("=")[2] for fold in folds)
+
+
+#: The folder in that of a sweep where its runs write what the table is made of.
+RECORDS = ".runs"
+
+
+@dataclass
+class Record:
+    """What a run of a sweep hands to the sweeper."""
+
+    value: float | None = None  # of the metric under val/ that chose the best epoch
+
+
+@contextmanager
+def record_run(hydra: DictConfig, folder: Path) -> Iterator[Record]:
+    """Within, a run of a sweep is trained; how it ended is written into the folder of the sweep.
+
+    Args:
+        hydra: the hydra node of its config.
+        folder: of the run.
+    """
+    start = Path(hydra.runtime.cwd)
+    path = start / hydra.sweep.dir / RECORDS / f"{hydra.job.num}.json"
+    result, record = {"number": hydra.job.num, "failed": True}, Record()
+    try:
+        yield record
+        if is_first():
+            run = read_run(folder, hydra.job.num, task_overrides(hydra))
+            record.value = run.metrics.get(run.monitor)
+            result = asdict(run)
+    except GraphfoldError as error:
+        print(f"error: {error.message}", file=sys.stderr, flush=True)
+        raise
+    finally:
+        if is_first():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, result)
+
+
+def report_sweep(folder: Path) -> bool:
+    """Prints the table of the runs of a sweep, and which of them failed.
+
+    Args:
+        folder: of the sweep.
+
+    Returns:
+        Whether one failed.
+    """
+    if not is_first():
+        return False
+    records = [json.loads(path.read_text()) for path in (folder / RECORDS).glob("*.json")]
+    shutil.rmtree(folder / RECORDS, ignore_errors=True)
+    records.sort(key=lambda record: int(record["number"]))
+    done = [SweepRun(**record) for record in records if not record.get("failed")]
+    failed = [record["number"] for record in records if record.get("failed")]
     if done:
-        print(write_table(done, folder))
+        print(write_table(done, folder), flush=True)
     if failed:
         numbers = ", ".join(map(str, failed))
-        print(f"{len(failed)} of {len(jobs)} runs failed: {numbers} in {folder}", file=sys.stderr)
-    return 1 if failed else 0
+        text = f"{len(failed)} of {len(records)} runs failed: {numbers} in {folder}"
+        print(text, file=sys.stderr)
+    return bool(failed)

@@ -18,7 +18,7 @@ from graphfold.files import write_text
 from graphfold.studies.tune_folder import Search, TuneFolder
 from graphfold.studies.tune_space import Dimension, hydra_text, read_space, space_of_sweeps
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import TUNE, as_experiment, compose, split_sweeping
+from graphfold.training.config.compose import TUNE, Sources, as_experiment, compose, split_sweeping
 from graphfold.training.config.overrides import parse_overrides
 from graphfold.training.config.trust import TRAINED, named_packages
 from graphfold.training.run.run_folder import lock_folder
@@ -69,7 +69,7 @@ def _vouched(overrides: Sequence[str], trusted: Collection[str]) -> Collection[s
 
 def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
     """A search as the overrides and the config group tune describe it."""
-    single, sweeping = split_sweeping(overrides, config_dir)
+    single, sweeping = split_sweeping(overrides, Sources(config_dir))
     # A space may have keys that the file of the config group lacks.
     single = [f"++{word}" if word.startswith("tune.space") else word for word in single]
     composed = compose(single, config_dir, TUNE)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -29,7 +28,6 @@ from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
     WITHOUT_PARTS,
     Groups,
-    add_adapter_options,
     check_keys,
     check_options,
     check_sections,
@@ -42,13 +40,10 @@ from graphfold.training.config.stages import count_epochs, refuse_epochs
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
 
-#: Groups of which defaults.yaml chooses an option: by that of another group, and for all others.
-FITTING = (("model", "data", "binary_tree_lstm"), ("callbacks", "model", "default"))
-
 #: The config files that a command starts from.
 TRAIN, TUNE = "train", "tune"
 
-#: The settings of Hydra itself that are read.
+#: The settings of Hydra itself that are read where runs are not started by it.
 READ_OF_HYDRA = ("hydra.run.dir", "hydra.sweep.dir", "hydra.searchpath", "hydra.job.name")
 
 #: What may change when a run is continued: none of it changes what an epoch computes.
@@ -59,12 +54,31 @@ RESUMABLE = (
 
 
 @dataclass(frozen=True)
+class Sources:
+    """Where config files are.
+
+    Args:
+        config_dir: a further folder of config files, searched after the main one.
+        config_path: the main folder; None for graphfold's own.
+        primary: the config file that everything starts from.
+    """
+
+    config_dir: Path | None = None
+    config_path: Path | None = None
+    primary: str = TRAIN
+
+    def folder(self) -> str:
+        """The main folder."""
+        own = config_folder()  # first: what it registers is for other folders, too
+        return str(own if self.config_path is None else self.config_path.absolute())
+
+
+@dataclass(frozen=True)
 class Composed:
     """A checked config, and where Hydra puts the run."""
 
     config: dict[str, Any]  # resolved: plain values, nothing left to fill in
-    folder: Path  # hydra.run.dir
-    sweep_folder: Path  # hydra.sweep.dir, for -m
+    folder: Path  # hydra.run.dir, or of a run of a sweep its folder in hydra.sweep.dir
     changes: dict[str, Any] = field(default_factory=dict)  # to the config of a resumed run
 
 
@@ -88,11 +102,46 @@ def compose(
             that is missing or of the wrong type; the message suggests the likely spelling.
         CheckpointError: if the config names code that is not trusted; nothing was imported.
     """
-    with _readable_errors():
-        whole = _compose(overrides, config_dir, primary, trusted)
-        with _resolving(whole):
-            plain = OmegaConf.to_container(_job(whole), resolve=True, throw_on_missing=False)
-            folder, sweep_folder = Path(whole.hydra.run.dir), Path(whole.hydra.sweep.dir)
+    _refuse_what_is_not_read(parse_overrides(overrides))
+    return compose_job(overrides, Sources(config_dir, primary=primary), trusted)
+
+
+def compose_job(
+    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
+) -> Composed:
+    """What `compose` returns, of overrides among which any setting of Hydra may be."""
+    with explained(overrides, sources, trusted):
+        whole = load_whole(overrides, sources, trusted)
+        with resolving(whole):
+            folder = Path(whole.hydra.run.dir)
+            return finish(_job(whole), whole.hydra, overrides, folder, trusted)
+
+
+def finish(
+    job: DictConfig,
+    hydra: DictConfig,
+    overrides: Sequence[str],
+    folder: Path,
+    trusted: Collection[str] | None = None,
+) -> Composed:
+    """A config that Hydra composed, with what follows from it, resolved and checked.
+
+    What follows from it: options of the data that the model needs, the number of epochs that the
+    stages have, paths that hold from any folder.
+
+    Args:
+        job: the config without its hydra node.
+        hydra: its hydra node; `${hydra:...}` resolves.
+        overrides: as the user typed them.
+        folder: where the run goes.
+        trusted: as for `compose`.
+
+    Raises:
+        ConfigError, CheckpointError: as `compose` does.
+    """
+    _meet_needs(job, hydra)
+    _count_epochs(job, hydra)
+    plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
     config = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
@@ -101,33 +150,92 @@ def compose(
     if trusted is not None:
         config["data"]["cache_dir"] = None  # a stranger does not say where files are written
         _refuse_untrusted(config, trusted)
-    config["data"] = _with_absolute_paths(config["data"])
+    start = Path(hydra.runtime.cwd)  # with hydra.job.chdir it is no longer the current folder
+    config["data"] = _with_absolute_paths(config["data"], start)
     for node, key in ((config, "init_from"), (config["model"], "encoder_from")):
         if node.get(key) is not None:
-            node[key] = str(Path(node[key]).expanduser().absolute())
+            node[key] = str(start / Path(node[key]).expanduser())
     if config["init_from"] is not None and config["model"].get("encoder_from") is not None:
         raise ConfigError(
             "init_from and model.encoder_from both give the weights of the encoder. Leave one out."
         )
     changes = {} if config["resume"] is None else _changes(overrides, config)
-    return Composed(config, folder, sweep_folder, changes)
+    return Composed(config, folder, changes)
 
 
-def show_config(overrides: Sequence[str], config_dir: Path | None, part: str, resolve: bool) -> str:
-    """The composed config as YAML; `part` is job, hydra or all."""
-    with _readable_errors():
-        whole = _compose(overrides, config_dir)
-        shown = {"job": _job(whole), "hydra": whole.hydra, "all": whole}[part]
-        # Hydra's own node has values that only its own command line fills in.
-        with _resolving(whole):
-            return OmegaConf.to_yaml(shown, resolve=resolve and part == "job").rstrip()
+def load_whole(
+    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
+) -> DictConfig:
+    """The config of some overrides with its hydra node, as Hydra composes it.
+
+    Raises:
+        ConfigError: for an override that cannot be read.
+        HydraException, OmegaConfBaseException, ValueError: what Hydra and OmegaConf raise.
+    """
+    words = with_default_experiment(overrides, sources.primary)
+    if trusted is not None:
+        _refuse_settings_of_hydra(parse_overrides(words))
+    with _loader(sources) as (loader, further):
+        return _load(loader, [*words, *further], sources.primary)
+
+
+def with_default_experiment(overrides: Sequence[str], primary: str) -> list[str]:
+    """The overrides for Hydra: with the default experiment where they choose nothing.
+
+    Hydra cannot be told to take no experiment, but that is what it does by itself: experiment=null
+    is left out.
+    """
+    parsed = parse_overrides(overrides)
+    keys = {override.key_or_group for override in parsed}
+    words = [o.input_line or "" for o in parsed if not is_nothing(o)]
+    if primary in (TRAIN, TUNE) and not keys & {"experiment", "data", "model"}:
+        words.insert(0, f"experiment={DEFAULT_EXPERIMENT}")
+    return words
+
+
+@contextmanager
+def explained(
+    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
+) -> Iterator[None]:
+    """Checks overrides, and turns what Hydra and OmegaConf raise within into a `ConfigError`.
+
+    Raises:
+        ConfigError: that names the first fault, with the likely spelling.
+    """
+    try:
+        _check_overrides(overrides, sources, trusted)
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _readable(error) from error
+
+
+def _check_overrides(
+    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None
+) -> None:
+    """Raises ConfigError for a group, an option or a key that does not exist."""
+    with _loader(sources) as (loader, further):
+        groups = Groups(loader, sources.config_dir)
+        parsed = [o for o in parse_overrides(overrides, loader) if not is_nothing(o)]
+        refuse_sweeps(parsed)
+        chosen = [override for override in parsed if groups.options(override.key_or_group)]
+        check_options(chosen, groups)
+        values = [override for override in parsed if override not in chosen]
+        if not values:
+            return
+        lines = [override.input_line or "" for override in chosen]
+        words = with_default_experiment(lines, sources.primary)
+        base = _load(loader, [*words, *further], sources.primary)
+        if trusted is not None:  # the options of an adapter are read from its class
+            _refuse_untrusted({"data": base.get("data") or {}}, trusted)
+        check_keys(values, base, groups.names())
+        check_sections(values, base, groups)
 
 
 def split_sweeping(
-    overrides: Sequence[str], config_dir: Path | None = None
+    overrides: Sequence[str], sources: Sources = Sources()
 ) -> tuple[list[str], list[Override]]:
     """The overrides with one value, as given, and those with several, parsed."""
-    with _loader(config_dir) as (loader, _), _readable_errors():
+    with _loader(sources) as (loader, _):
         parsed = parse_overrides(overrides, loader)
     single = [word for word, o in zip(overrides, parsed, strict=True) if not o.is_sweep_override()]
     return single, [override for override in parsed if override.is_sweep_override()]
@@ -142,8 +250,9 @@ def as_experiment(
 
     Values that others decide stay so (`${seed}`). The arguments are those of `compose`.
     """
-    with _readable_errors():
-        whole = _compose(overrides, config_dir, TRAIN, trusted)
+    sources = Sources(config_dir)
+    with explained(overrides, sources, trusted):
+        whole = load_whole(overrides, sources, trusted)
         chosen = {
             group: option
             for group, option in whole.hydra.runtime.choices.items()
@@ -153,8 +262,8 @@ def as_experiment(
         chosen = {**WITHOUT_PARTS, **chosen}
         words = [f"{group}={option}" for group, option in chosen.items()]
         own, plain = (
-            OmegaConf.to_container(_job(config), resolve=False)
-            for config in (whole, _compose(words, config_dir, TRAIN, trusted))
+            OmegaConf.to_container(_completed(config), resolve=False)
+            for config in (whole, load_whole(words, sources, trusted))
         )
     defaults = [{f"override /{group}": option} for group, option in chosen.items()]
     return {"defaults": defaults, **_differences(own, plain)}
@@ -172,9 +281,9 @@ def _differences(own: Any, plain: Any) -> dict[str, Any]:
     return found
 
 
-def split_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
+def split_sweep(overrides: Sequence[str], sources: Sources = Sources()) -> list[list[str]]:
     """The overrides of every run of a sweep, in Hydra's order."""
-    with _loader(config_dir) as (loader, _), _readable_errors():
+    with _loader(sources) as (loader, _):
         values = {o.key_or_group: _values(o) for o in parse_overrides(overrides, loader)}
         return [list(run) for run in itertools.product(*values.values())]
 
@@ -186,81 +295,76 @@ def _values(override: Override) -> list[str]:
         return [f"{key}={override.get_value_element_as_str()}"]
     if not override.is_discrete_sweep():
         raise ConfigError(
-            f"'{override.input_line}' has no list of values to run. Write {key}=a,b, or search the "
-            "range with graphfold tune."
+            f"'{override.input_line}' has no list of values to run. Write {key}=a,b, search the "
+            "range with graphfold tune, or choose a sweeper of Hydra that does."
         )
     return [f"{key}={value}" for value in override.sweep_string_iterator()]
 
 
-def _compose(
-    overrides: Sequence[str],
-    config_dir: Path | None,
-    primary: str = TRAIN,
-    trusted: Collection[str] | None = None,
-) -> DictConfig:
-    """The config with its hydra node."""
-    with _loader(config_dir) as (loader, always):
-        groups = Groups(loader, config_dir)
-        parsed = parse_overrides(overrides, loader)
-        if trusted is not None:
-            _refuse_settings_of_hydra(parsed)
-        refuse_sweeps(parsed)
-        chosen = [override for override in parsed if groups.options(override.key_or_group)]
-        always = always + _default_experiment(chosen)
-        # Hydra cannot be told to take no experiment, but that is what it does by itself.
-        parsed, chosen = ([o for o in part if not is_nothing(o)] for part in (parsed, chosen))
-        check_options(chosen, groups)
-        always = always + _fitting(loader, chosen, [primary, *always])
-        values = [override for override in parsed if override not in chosen]
-        base = _load(loader, [*_lines(chosen), *always], primary)
-        if trusted is not None:  # the options of an adapter are read from its class
-            _refuse_untrusted({"data": base.get("data") or {}}, trusted)
-        values = add_adapter_options(values, base)
-        check_keys(values, base, groups.names())
-        check_sections(values, base, groups)
-        whole = base
-        if values:
-            whole = _load(loader, [*_lines([*chosen, *values]), *always], primary)
-    _refuse_what_is_not_read(parsed)
-    typed = [override.key_or_group for override in values]
-    _meet_needs(whole, typed)
-    _count_epochs(whole, typed)
-    return whole
-
-
-def _meet_needs(whole: DictConfig, typed: Sequence[str]) -> None:
+def _meet_needs(job: DictConfig, hydra: DictConfig) -> None:
     """Sets the options of the data that the model needs, as its config says (`needs_data`).
 
     Those in `data_defaults` are set unless they are given: by the user, or by the config of the
     data or of the experiment.
     """
-    for name, value in (whole.model.get("needs_data") or {}).items():
+    model, typed = job.get("model") or {}, _typed(hydra)
+    for name, value in (model.get("needs_data") or {}).items():
         key = f"data.{name}"
-        given = OmegaConf.select(whole, key)
+        given = OmegaConf.select(job, key)
         if key in typed and given != value:
             raise ConfigError(
-                f"the model {whole.hydra.runtime.choices.model} needs {key}={json.dumps(value)}, "
+                f"the model {hydra.runtime.choices.model} needs {key}={json.dumps(value)}, "
                 f"not {json.dumps(given)}. Leave it out, or choose another model."
             )
-        OmegaConf.update(whole, key, value, force_add=True)
-    for name, value in (whole.model.get("data_defaults") or {}).items():
+        OmegaConf.update(job, key, value, force_add=True)
+    for name, value in (model.get("data_defaults") or {}).items():
         key = f"data.{name}"
-        if key not in typed and OmegaConf.select(whole, key) is None:
-            OmegaConf.update(whole, key, value, force_add=True)
+        if key not in typed and OmegaConf.select(job, key) is None:
+            OmegaConf.update(job, key, value, force_add=True)
 
 
-def _count_epochs(whole: DictConfig, typed: Sequence[str]) -> None:
+def _count_epochs(job: DictConfig, hydra: DictConfig) -> None:
     """Sets trainer.max_epochs to the epochs of the stages, where there are any."""
-    total = count_epochs(OmegaConf.to_container(whole).get("stages"))  # type: ignore[union-attr]
+    total = count_epochs(OmegaConf.to_container(job).get("stages"))  # type: ignore[union-attr]
     if total is None:
         return
-    if "trainer.max_epochs" in typed:
-        refuse_epochs(total, whole.trainer.max_epochs)
-    whole.trainer.max_epochs = total
+    if "trainer.max_epochs" in _typed(hydra):
+        refuse_epochs(total, job.trainer.max_epochs)
+    job.trainer.max_epochs = total
+
+
+def _completed(whole: DictConfig) -> DictConfig:
+    """The config without its hydra node, with what follows from it."""
+    job = _job(whole)
+    _meet_needs(job, whole.hydra)
+    _count_epochs(job, whole.hydra)
+    return job
+
+
+def _typed(hydra: DictConfig) -> list[str]:
+    """The keys that overrides set."""
+    return [override.key_or_group for override in parse_overrides(task_overrides(hydra))]
+
+
+def task_overrides(hydra: DictConfig) -> list[str]:
+    """The overrides of the config, as they were typed: `${...}` in them stays."""
+    words = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+    assert isinstance(words, list)
+    return [str(word) for word in words]
 
 
 def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]:
-    """The values that a resumed run is to have; raises ConfigError for others than `RESUMABLE`."""
+    """The values that a resumed run is to have."""
+    values = dict(flatten(config))
+    return {key: values[key] for key in changed_keys(overrides)}
+
+
+def changed_keys(overrides: Sequence[str]) -> list[str]:
+    """The keys that a resumed run is to have other values for.
+
+    Raises:
+        ConfigError: for others than `RESUMABLE`.
+    """
     keys = [override.key_or_group for override in parse_overrides(overrides)]
     for key in keys:
         if key not in ("resume", *RESUMABLE):
@@ -269,12 +373,11 @@ def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]
                 f"{', '.join(RESUMABLE)}. Start a new run to change something; init_from=RUN gives "
                 "it the weights of another."
             )
-    values = dict(flatten(config))
-    return {key: values[key] for key in keys if key != "resume"}
+    return [key for key in keys if key != "resume"]
 
 
 @contextmanager
-def _resolving(whole: DictConfig) -> Iterator[None]:
+def resolving(whole: DictConfig) -> Iterator[None]:
     """Within, ${hydra:...} resolves."""
     HydraConfig.instance().set_config(whole)
     try:
@@ -289,9 +392,8 @@ def _refuse_what_is_not_read(overrides: Sequence[Override]) -> None:
         key = override.key_or_group
         if re.match(r"hydra\b", key) and key not in READ_OF_HYDRA:
             raise ConfigError(
-                f"'{override.input_line}' has no effect: runs are started by graphfold, one after "
-                f"another, and not by Hydra. Of its settings there are {', '.join(READ_OF_HYDRA)}. "
-                "Leave it out."
+                f"'{override.input_line}' has no effect: only graphfold train is started by Hydra. "
+                f"Of its settings there are {', '.join(READ_OF_HYDRA)}. Leave it out."
             )
 
 
@@ -311,39 +413,6 @@ def _refuse_settings_of_hydra(overrides: Sequence[Override]) -> None:
             )
 
 
-def _default_experiment(chosen: Sequence[Override]) -> list[str]:
-    if any(override.key_or_group in ("experiment", "data", "model") for override in chosen):
-        return []
-    return [f"experiment={DEFAULT_EXPERIMENT}"]
-
-
-def _fitting(loader: ConfigLoader, chosen: Sequence[Override], base: list[str]) -> list[str]:
-    """The model of the data and the callbacks of the model, where none is chosen.
-
-    Args:
-        loader: Hydra's.
-        chosen: the groups that the user chooses.
-        base: the primary config file, and overrides that choose groups for the user.
-    """
-    primary, *always = base
-    lines = [*_lines(chosen), *always]
-    choices = dict(
-        loader.compute_defaults_list(primary, lines, RunMode.RUN).overrides.known_choices
-    )
-    table = yaml.safe_load((config_folder() / "defaults.yaml").read_text(encoding="utf-8"))
-    typed = {override.key_or_group for override in chosen}
-    words = []
-    for group, by, otherwise in FITTING:
-        if choices.get(group) is None and group not in typed:
-            choices[group] = table[group].get(choices.get(by), otherwise)
-            words.append(f"{group}={choices[group]}")
-    return words
-
-
-def _lines(overrides: Sequence[Override]) -> list[str]:
-    return [override.input_line or "" for override in overrides]
-
-
 def _load(loader: ConfigLoader, overrides: list[str], primary: str) -> DictConfig:
     return loader.load_configuration(primary, overrides, run_mode=RunMode.RUN, from_shell=False)
 
@@ -354,7 +423,7 @@ def _job(whole: DictConfig) -> DictConfig:
         return OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
 
 
-def _with_absolute_paths(data: dict[str, Any]) -> dict[str, Any]:
+def _with_absolute_paths(data: dict[str, Any], start: Path) -> dict[str, Any]:
     """So that a run can be resumed and evaluated from any folder."""
 
     def absolute(value: Any) -> Any:
@@ -362,33 +431,31 @@ def _with_absolute_paths(data: dict[str, Any]) -> dict[str, Any]:
             return {part: absolute(path) for part, path in value.items()}
         if isinstance(value, list):
             return [absolute(path) for path in value]
-        return str(Path(value).expanduser().absolute()) if isinstance(value, str) else value
+        return str(start / Path(value).expanduser()) if isinstance(value, str) else value
 
     paths: dict[str, Any] = {key: data[key] for key in ("path", "root", "cache_dir") if key in data}
     return {**data, **absolute(paths)}
 
 
 @contextmanager
-def _loader(config_dir: Path | None) -> Iterator[tuple[ConfigLoader, list[str]]]:
-    """Hydra's loader over our folder, and the override that adds the user's."""
+def _loader(sources: Sources) -> Iterator[tuple[ConfigLoader, list[str]]]:
+    """Hydra's loader over the main folder, and the override that adds the user's."""
+    config_dir = sources.config_dir
     if config_dir is not None and not config_dir.is_dir():
         raise ConfigError(f"{config_dir}: no such folder. Give --config-dir a folder.")
     further = []
     if config_dir is not None:
         place = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         further = [f"hydra.searchpath=['file://{place}']"]
-    with initialize_config_dir(str(config_folder()), job_name="graphfold", version_base="1.3"):
+    with initialize_config_dir(sources.folder(), job_name="graphfold", version_base="1.3"):
         yield GlobalHydra.instance().config_loader(), further
 
 
-@contextmanager
-def _readable_errors() -> Iterator[None]:
-    """Turns what Hydra and OmegaConf raise into a `ConfigError` of one line."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        line = str(error).strip().splitlines()[0].rstrip(".")
-        line = line.removeprefix("ValueError raised while resolving interpolation: ")
-        key = getattr(error, "full_key", None)
-        place = f"{key}: " if key else ""
-        raise ConfigError(f"{place}{line}. See graphfold train --cfg job.") from error
+def _readable(error: Exception) -> ConfigError:
+    """What Hydra or OmegaConf raised, in one line."""
+    cause = error if str(error).strip() else error.__cause__
+    line = str(cause).strip().partition("\n")[0].rstrip(".")
+    line = line.removeprefix("ValueError raised while resolving interpolation: ")
+    key = getattr(cause, "full_key", None)
+    place = f"{key}: " if key else ""
+    return ConfigError(f"{place}{line}. See graphfold train --cfg job.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
@@ -139,6 +139,8 @@ def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequen
         if override.is_add() or override.is_force_add() or key in keys:
             continue
         options = _adapter_options(config) if key.startswith("data.") else []
+        if key in options:
+            continue
         hint = suggest_key(key, [*keys, *options], groups)
         faults.append(f"no key '{key}' in the config.{hint} A new key is given as +{key}=VALUE.")
     if faults:
@@ -178,23 +180,6 @@ def _sections(node: Any, prefix: str = "") -> Iterator[str]:
     for key, value in items:
         if isinstance(value, dict | list):
             yield from _sections(value, f"{prefix}.{key}".lstrip("."))
-
-
-def add_adapter_options(overrides: Sequence[Override], config: DictConfig) -> list[Override]:
-    """The overrides; those of options of the adapter that no config file mentions as additions.
-
-    So `data.directed_bonds=true` does what `+data.directed_bonds=true` does.
-    """
-    known = set(dotted_keys(OmegaConf.to_container(config)))
-    return [
-        parse_overrides([f"+{override.input_line}"])[0]
-        if override.type is OverrideType.CHANGE
-        and override.key_or_group.startswith("data.")
-        and override.key_or_group not in known
-        and override.key_or_group in _adapter_options(config)
-        else override
-        for override in overrides
-    ]
 
 
 def adapter_name(data: Any) -> str:

@@ -52,7 +52,6 @@ def test_paths_become_absolute() -> None:
 
 def test_run_folder_is_hydras() -> None:
     assert compose(["hydra.run.dir=some/where"]).folder == Path("some/where")
-    assert compose(["hydra.sweep.dir=some/where"]).sweep_folder == Path("some/where")
 
 
 def test_an_inner_cell_can_be_overridden() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
-from training.tiny_runs import run
+from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.errors import ConfigError
 from graphfold.training.config.compose import compose
@@ -14,30 +16,63 @@ from graphfold.training.config.compose import compose
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["hydra/launcher=joblib", "-m", "seed=1,2"], "no hydra/launcher 'joblib'"),
-        (["hydra/launcher=basic"], "'hydra/launcher=basic' has no effect: runs are started by"),
-        (["hydra/sweeper=basic", "-m"], "'hydra/sweeper=basic' has no effect"),
-        (["+hydra.launcher.n_jobs=2"], "has no effect"),
-        (["hydra.verbose=true"], "'hydra.verbose=true' has no effect"),
-        (["hydra.job.chdir=true"], "has no effect"),
-        (["hydra.sweep.subdir=x", "-m"], "has no effect"),
-        (["--config-name", "mine"], "--config-name is an option of Hydra that graphfold has not"),
-        (["--config-name=mine"], "choose experiment=NAME"),
-        (["-cn", "mine"], "choose experiment=NAME"),
-        (["--config-path", "x"], "Name your own folder of config files with --config-dir"),
-        (["--info"], "graphfold train --cfg all shows the config"),
-        (["--info", "all"], "graphfold train --cfg all shows the config"),
-        (["--package", "optimizer"], "--cfg job shows the whole config"),
-        (["--hydra-help"], "graphfold train --help"),
-        (["--resolve"], "--resolve fills in what --cfg job shows. Add --cfg job."),
-        (["--resolve", "--cfg", "hydra"], "--resolve fills in what --cfg job shows"),
+        (["hydra/launcher=joblb", "-m", "seed=1,2"], "Did you mean 'joblib'?"),
+        (["--package", "optimizer"], "--package chooses a part of what --cfg shows"),
+        (["--cfg", "job", "--package", "nowhere"], "package 'nowhere' not found"),
+        (["--resolve"], "--resolve fills in what --cfg shows. Add --cfg job."),
+        (["--run", "-m"], "Give one of them"),
+        (["-m", "optimizer.lr=interval(0,1)"], "choose a sweeper of Hydra that does"),
+        (["--experimental-rerun", "x"], "graphfold train resume=RUN continues a run"),
     ],
 )
-def test_what_has_no_effect_is_refused(
+def test_what_cannot_be_done_is_refused(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("train", *words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "word", ["hydra/launcher=basic", "hydra.verbose=true", "hydra.job.chdir=true"]
+)
+def test_outside_of_train_what_has_no_effect_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="has no effect: only graphfold train is started by"):
+        compose([word])
+
+
+@pytest.mark.parametrize(
+    ("launcher", "first_id"), [("basic", "0"), ("joblib", "train_0"), ("submitit_local", None)]
+)
+def test_a_launcher_runs_each_combination(
+    launcher: str, first_id: str | None, tmp_path: Path
+) -> None:
+    words = [*listops("logger=none", f"data.cache_dir={tmp_path}/cache"), "seed=1,2"]
+    chosen = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path}/s"]
+    name = [] if first_id is None else ["+name_of_job=${hydra:job.id}"]
+    assert run("train", "-m", *words, *chosen, *name) == 0
+    configs = [yaml.safe_load((tmp_path / f"s/{n}/config.yaml").read_text()) for n in (0, 1)]
+    assert [config["seed"] for config in configs] == [1, 2]
+    if first_id is not None:
+        assert str(configs[0]["name_of_job"]) == first_id
+    alone = train(tmp_path / "alone", *listops("seed=2"))
+    assert read_json(tmp_path / "s/1/metrics.json") == read_json(alone / "metrics.json")
+    rows = (tmp_path / "s/sweep.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["run", "0", "1", "mean", "deviation"]
+
+
+def test_a_config_of_ones_own_and_what_hydra_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("defaults: [train, _self_]\nseed: 7\n")
+    own = ["-cd", str(tmp_path), "-cn", "mine", "data=esol"]
+    assert run("train", *own, "--cfg", "job") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["seed"] == 7
+    assert run("train", *own, "--cfg", "job", "-p", "optimizer") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["_target_"] == "torch.optim.Adam"
+    assert run("train", *own, "--info", "defaults-tree") == 0
+    assert "model: gcn" in capsys.readouterr().out
+    assert run("train", "--help") == 0
+    assert "lr_scheduler: constant, cosine" in capsys.readouterr().out
 
 
 def test_tune_refuses_them_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,5 +107,3 @@ def test_the_folder_of_a_run_and_the_name_of_its_job_are_read() -> None:
     words = ["hydra.job.name=mine", "hydra.run.dir=runs/${hydra:job.name}"]
     assert str(compose(words).folder) == "runs/mine"
     assert not HydraConfig.initialized()  # or Lightning takes this program for one of Hydra's
-    with pytest.raises(ConfigError, match="has no effect"):
-        compose(["hydra.output_subdir=x"])
