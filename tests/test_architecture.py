@@ -20,8 +20,8 @@ PACKAGE = Path(__file__).parents[1] / "graphfold"
 HOMES = {
     "rdkit": ("datasets/molecules", "datasets/readers/smiles.py", "datasets/corpora/chembl.py"),
     "lightning": (),
-    "hydra": ("training", "studies"),
-    "omegaconf": ("training", "studies"),
+    "hydra": ("training", "studies", "commands/train.py"),
+    "omegaconf": ("training", "studies", "commands/train.py"),
     "torch_scatter": ("batching",),
     "transformers": ("datasets/words/contextual.py",),
     "torch_geometric": ("dag/exchange.py", "bench"),

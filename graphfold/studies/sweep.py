@@ -275,7 +275,7 @@ RECORDS = ".runs"
 
 @dataclass
 class Record:
-    """What a run of a sweep hands to the sweeper."""
+    """The result of a run of a sweep, for the sweeper."""
 
     value: float | None = None  # of the metric under val/ that chose the best epoch
 

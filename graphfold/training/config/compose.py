@@ -109,7 +109,7 @@ def compose(
 def compose_job(
     overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
 ) -> Composed:
-    """What `compose` returns, of overrides among which any setting of Hydra may be."""
+    """As `compose`, of overrides among which any setting of Hydra may be."""
     with explained(overrides, sources, trusted):
         whole = load_whole(overrides, sources, trusted)
         with resolving(whole):
