@@ -132,11 +132,14 @@ class TrainingJob:
         folder = Path(hydra.runtime.output_dir)
         if folder.is_relative_to(Path.cwd()):
             folder = folder.relative_to(Path.cwd())
+        is_alone = hydra.mode.name != "MULTIRUN"
         try:
-            if hydra.mode.name == "MULTIRUN":
+            if not is_alone:
                 return self._one_of_several(config, hydra, folder)
             self.code = self._train(config, hydra, folder)
         except Exception as error:
+            if not is_alone:
+                raise
             self.error = error
         finally:
             with suppress(OSError):
@@ -159,7 +162,7 @@ class TrainingJob:
 
         is_here = self.process == os.getpid()
         with nullcontext() if is_here else readable_warnings(self.debug):
-            with record_run(hydra, folder) as record:
+            with record_run(hydra, folder, self.debug) as record:
                 if self._train(config, hydra, folder):
                     sys.exit(1)  # interrupted: so are the others
             return record.value
@@ -204,7 +207,9 @@ def _sweep(job: TrainingJob, sources: Sources, all_folds: bool) -> int:
         except Exception as fault:
             error = fault
         failed = report_sweep(plan.folder)
-        if error is not None and not failed:  # else it is that of a run, which was printed
+        if (
+            error is not None and not failed
+        ):  # else it is the first run's that failed, which told it
             raise error
     return 1 if failed else 0
 
@@ -221,29 +226,25 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace, sources: Sources) -> int:
-    """Prints the config, or what Hydra knows: of a sweep the config of every run."""
-    from graphfold.training.config.compose import explained
+    """Prints the config, of a sweep that of every run, or what Hydra knows."""
+    from graphfold.training.config.compose import explained, show_config
 
-    flags = ["--help"] if args.help else ["--hydra-help"] if args.hydra_help else []
-    flags += ["--resolve"] if args.resolve else []
-    for name in ("cfg", "info", "package"):
-        if getattr(args, name) is not None:
-            flags += [f"--{name}", getattr(args, name)]
+    if not args.cfg:
+        flags = [f"--info={args.info}"] if args.info else []
+        flags = ["--help"] if args.help else ["--hydra-help"] if args.hydra_help else flags
+        with explained(args.overrides, sources):
+            _start(_nothing, sources, args.overrides, flags)
+        return 0
     jobs = [args.overrides]
-    if args.cfg and (args.multirun or args.all_folds):
+    if args.multirun or args.all_folds:
         with loading():
             from graphfold.studies.sweep import sweep_jobs
 
         jobs = sweep_jobs(args.overrides, sources, args.all_folds)
-    for number, job in enumerate(jobs):
-        if len(jobs) > 1:
-            print("---\n" * (number > 0) + f"# {' '.join(job)}")
-        with explained(job, sources):
-            try:
-                _start(_nothing, sources, job, flags)
-            except SystemExit as end:
-                if end.code:  # Hydra has said that there is no such --package
-                    return 2
+    shown = [show_config(job, sources, args.cfg, args.package, args.resolve) for job in jobs]
+    if len(jobs) > 1:
+        shown = [f"# {' '.join(job)}\n{text}" for job, text in zip(jobs, shown, strict=True)]
+    print("---\n".join(shown), end="")
     return 0
 
 
@@ -269,10 +270,12 @@ def _start(
 
     from graphfold.training.config.compose import with_default_experiment
 
-    words = [*flags, *with_default_experiment(overrides, sources.primary)]
-    if sources.config_dir is not None:
-        words += ["--config-dir", str(sources.config_dir)]
-    main = hydra.main(sources.folder(), sources.primary, version_base="1.3")
+    words = list(flags)
+    if "--hydra-help" not in flags:  # which has no config
+        words += with_default_experiment(overrides, sources)
+    folder, *further = map(str, sources.folders())
+    words += [word for path in further for word in ("--config-dir", path)]
+    main = hydra.main(folder, sources.primary, version_base="1.3")
     with _command_line(words):
         main(job)()
 

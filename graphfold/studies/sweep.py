@@ -11,6 +11,7 @@ import json
 import shutil
 import statistics
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -281,12 +282,13 @@ class Record:
 
 
 @contextmanager
-def record_run(hydra: DictConfig, folder: Path) -> Iterator[Record]:
+def record_run(hydra: DictConfig, folder: Path, debug: bool) -> Iterator[Record]:
     """Within, a run of a sweep is trained; how it ended is written into the folder of the sweep.
 
     Args:
         hydra: the hydra node of its config.
         folder: of the run.
+        debug: whether an error is printed with its traceback.
     """
     start = Path(hydra.runtime.cwd)
     path = start / hydra.sweep.dir / RECORDS / f"{hydra.job.num}.json"
@@ -297,8 +299,10 @@ def record_run(hydra: DictConfig, folder: Path) -> Iterator[Record]:
             run = read_run(folder, hydra.job.num, task_overrides(hydra))
             record.value = run.metrics.get(run.monitor)
             result = asdict(run)
-    except GraphfoldError as error:
-        print(f"error: {error.message}", file=sys.stderr, flush=True)
+    except Exception as error:
+        is_message = isinstance(error, GraphfoldError) and not debug
+        text = f"error: {error}\n" if is_message else traceback.format_exc()
+        print(text, end="", file=sys.stderr, flush=True)
         raise
     finally:
         if is_first():

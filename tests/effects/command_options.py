@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import os
 import re
 from pathlib import Path
@@ -22,7 +23,7 @@ from training.tiny_runs import read_json
 from graphfold.batching import Batch, States
 from graphfold.bench import measure
 from graphfold.commands import instruction_set
-from graphfold.commands.options import OPTIONS_OF_HYDRA
+from graphfold.commands.options import RERUN, WITHOUT_HYDRA
 from graphfold.datasets.data_module import DataModule
 from graphfold.inference import verify
 from graphfold.layers import GraphModel
@@ -200,14 +201,14 @@ def _(lab, option):
 @row.refused(
     [
         f"{command} {max(names, key=len)}"
-        for command in ("train", "tune")
-        for names in OPTIONS_OF_HYDRA
+        for command, without in (("train", RERUN), ("tune", WITHOUT_HYDRA))
+        for names in without
     ],
     "an option of Hydra's own programs; the message says what there is in its place",
 )
 def _(lab, option):
     command, _, name = option.partition(" ")
-    (advice,) = [text for names, text in OPTIONS_OF_HYDRA.items() if name in names]
+    (advice,) = [text for names, text in WITHOUT_HYDRA.items() if name in names]
     assert f"{name} is an option of Hydra that graphfold has not. {advice}" in refused(
         lab, command, name
     )
@@ -374,7 +375,84 @@ def _(lab):
     assert sorted(os.listdir(lab.folder)) == before
 
 
-@row.changes("train --resolve", "with --cfg job, what stands for other values is filled in")
+@row.changes("train --package", "with --cfg, one part of the config is shown")
+def _(lab):
+    words = ["train", "--cfg", "job", *lab.base("trees"), "optimizer.lr=0.5", "--package"]
+    text = ok(lab, *words, "optimizer")
+    assert text.startswith("# @package optimizer\n")
+    assert yaml.safe_load(text)["lr"] == 0.5
+    assert ok(lab, *words, "optimizer.lr") == "0.5\n"
+    assert "Did you mean 'optimizer'?" in refused(lab, *words, "optimiser")
+
+
+@row.changes("train --info", "the files that Hydra reads are shown, and nothing is trained")
+def _(lab):
+    assert "model: binary_tree_lstm" in ok(lab, "train", "--info", "defaults-tree", "data=sst")
+    searched = ok(lab, "train", "--info", "searchpath", "--config-dir", lab.folder)
+    assert f"| file://{lab.folder} " in searched
+
+
+@row.changes(["train --help", "hydra.help.template"], "all options, groups and keys are shown")
+def _(lab):
+    text = ok(lab, "train", "--help", "optimizer.lr=0.123")
+    for shown in ("--all-folds", "optimizer: adagrad, adam", "lr: 0.123"):
+        assert shown in text
+    assert "mine" in ok(lab, "train", "--help", "hydra.help.template=mine")
+
+
+@row.changes("train --hydra-help", "what Hydra's own settings are is shown")
+def _(lab):
+    assert "hydra/launcher: basic" in ok(lab, "train", "--hydra-help")
+
+
+@row.nothing("train --run", "one run is what is done without -m")
+def _(lab, tmp_path):
+    words = [*lab.base("molecules"), f"hydra.run.dir={tmp_path}"]
+    with mock.patch("graphfold.reports.report.write_report"):
+        ok(lab, "train", "--run", *words)
+    assert read_json(tmp_path / "metrics.json") == lab.run("molecules").metrics
+
+
+@row.changes("train --config-name", "another file is what everything starts from")
+def _(lab):
+    lab.write("named/mine.yaml", "defaults: [train, _self_]\nseed: 7\n")
+    words = ["train", "--cfg", "job", "data=esol", "--config-dir", lab.folder / "named"]
+    names = ([], ["--config-name", "mine"])
+    assert [yaml.safe_load(ok(lab, *words, *name))["seed"] for name in names] == [1, 7]
+    assert "absent" in refused(lab, *words, "--config-name", "absent")
+
+
+@row.changes("train --config-path", "a folder with files of all groups replaces graphfold's")
+def _(lab):
+    whole = yaml.safe_load(ok(lab, "train", "--cfg", "job", *lab.base("molecules")))
+    lab.write("whole/train.yaml", yaml.safe_dump({**whole, "seed": 7}))
+    shown = ok(lab, "train", "--cfg", "job", "--config-path", lab.folder / "whole", "threads=2")
+    assert yaml.safe_load(shown) == {**whole, "seed": 7, "threads": 2}
+
+
+@row.changes(
+    ["hydra.job_logging.root.level", "hydra.job_logging.handlers.console.stream"],
+    "messages of logging of a lower level are shown; they go to another stream",
+)
+def _(lab, tmp_path):
+    def printed(*words: str) -> tuple[bool, bool]:
+        def say(*_: Any, **__: Any) -> None:
+            logging.getLogger("mine").info("told by mine")
+
+        with mock.patch("graphfold.reports.report.write_report", side_effect=say):
+            folder = f"hydra.run.dir={tmp_path}/{len(os.listdir(tmp_path))}"
+            code, out, errors = lab.command("train", *lab.base("molecules"), folder, *words)
+        assert code == 0, errors
+        return "told by mine" in out, "told by mine" in errors
+
+    level = "hydra.job_logging.root.level=INFO"
+    stream = "hydra.job_logging.handlers.console.stream='ext://sys.stdout'"
+    assert printed() == printed(stream) == (False, False)
+    assert printed(level) == (False, True)
+    assert printed(level, stream) == (True, False)
+
+
+@row.changes("train --resolve", "with --cfg, what stands for other values is filled in")
 def _(lab):
     plain, filled = (
         yaml.safe_load(ok(lab, "train", "--cfg", "job", *lab.base("trees"), *more))

@@ -91,7 +91,7 @@ def _(lab):
 @row.changes(["name", "hydra.run.dir", "hydra.sweep.dir"], "where a run, or a sweep, is written")
 def _(lab, tmp_path):
     composed = compose([*lab.base("molecules"), "name=mine"])
-    assert composed.folder.parts[:2] == composed.sweep_folder.parts[:2] == ("runs", "mine")
+    assert composed.folder.parts[:2] == ("runs", "mine")
     folder = lab.run("molecules").folder
     assert (folder / "checkpoints" / "best.ckpt").is_file()
     words = [*lab.base("molecules"), "seed=1,2", f"hydra.sweep.dir={tmp_path}/sweep"]
@@ -100,11 +100,12 @@ def _(lab, tmp_path):
     assert len([*(tmp_path / "sweep").glob("*/metrics.json")]) == 2
 
 
-@row.refused("hydra.output_subdir", "the run folder holds graphfold's files alone")
+@row.changes("hydra.output_subdir", "a folder of Hydra's own files within the run folder")
 def _(lab):
-    assert lab.config("molecules")["name"] == "smiles_gcn"
-    with pytest.raises(ConfigError, match="'hydra.output_subdir=.hydra' has no effect"):
-        lab.config("molecules", "hydra.output_subdir=.hydra")
+    assert not (lab.run("molecules").folder / ".hydra").exists()
+    run = lab.run("molecules", "hydra.output_subdir=.hydra")
+    assert "- data=smiles\n" in (run.folder / ".hydra/overrides.yaml").read_text()
+    assert run.metrics == lab.run("molecules").metrics
 
 
 @row.refused("needs", "a run without a key that it is not meant to be without")

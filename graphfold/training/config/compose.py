@@ -31,9 +31,12 @@ from graphfold.training.config.overrides import (
     check_keys,
     check_options,
     check_sections,
+    dotted_keys,
+    in_hydras_grammar,
     is_nothing,
     parse_overrides,
     refuse_sweeps,
+    suggest_key,
 )
 from graphfold.training.config.stages import count_epochs, refuse_epochs
 
@@ -55,11 +58,11 @@ RESUMABLE = (
 
 @dataclass(frozen=True)
 class Sources:
-    """Where config files are.
+    """Places of config files.
 
     Args:
-        config_dir: a further folder of config files, searched after the main one.
-        config_path: the main folder; None for graphfold's own.
+        config_dir: a further folder of config files.
+        config_path: the folder in place of graphfold's own; None for that.
         primary: the config file that everything starts from.
     """
 
@@ -67,10 +70,26 @@ class Sources:
     config_path: Path | None = None
     primary: str = TRAIN
 
-    def folder(self) -> str:
-        """The main folder."""
-        own = config_folder()  # first: what it registers is for other folders, too
-        return str(own if self.config_path is None else self.config_path.absolute())
+    def folders(self) -> list[Path]:
+        """The folders in the order in which files are looked for, one or two.
+
+        The one that has the primary file comes first.
+
+        Raises:
+            ConfigError: for a folder that does not exist.
+        """
+        for option, folder in (("-dir", self.config_dir), ("-path", self.config_path)):
+            if folder is not None and not folder.is_dir():
+                raise ConfigError(f"{folder}: no such folder. Give --config{option} a folder.")
+        main = config_folder()  # called in any case: it registers what other folders use, too
+        folders = [self.config_path or main, *([self.config_dir] if self.config_dir else [])]
+        folders.sort(key=lambda folder: not (folder / f"{self.primary}.yaml").is_file())
+        return [folder.absolute() for folder in folders]
+
+    def default_experiment(self) -> str | None:
+        """The experiment where no override chooses one, data or a model."""
+        is_own = self.config_path is None and self.primary in (TRAIN, TUNE)
+        return DEFAULT_EXPERIMENT if is_own else None
 
 
 @dataclass(frozen=True)
@@ -139,8 +158,7 @@ def finish(
     Raises:
         ConfigError, CheckpointError: as `compose` does.
     """
-    _meet_needs(job, hydra)
-    _count_epochs(job, hydra)
+    _complete(job, hydra)
     plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
@@ -172,14 +190,14 @@ def load_whole(
         ConfigError: for an override that cannot be read.
         HydraException, OmegaConfBaseException, ValueError: what Hydra and OmegaConf raise.
     """
-    words = with_default_experiment(overrides, sources.primary)
+    words = with_default_experiment(overrides, sources)
     if trusted is not None:
         _refuse_settings_of_hydra(parse_overrides(words))
     with _loader(sources) as (loader, further):
         return _load(loader, [*words, *further], sources.primary)
 
 
-def with_default_experiment(overrides: Sequence[str], primary: str) -> list[str]:
+def with_default_experiment(overrides: Sequence[str], sources: Sources) -> list[str]:
     """The overrides for Hydra: with the default experiment where they choose nothing.
 
     Hydra cannot be told to take no experiment, but that is what it does by itself: experiment=null
@@ -188,9 +206,45 @@ def with_default_experiment(overrides: Sequence[str], primary: str) -> list[str]
     parsed = parse_overrides(overrides)
     keys = {override.key_or_group for override in parsed}
     words = [o.input_line or "" for o in parsed if not is_nothing(o)]
-    if primary in (TRAIN, TUNE) and not keys & {"experiment", "data", "model"}:
-        words.insert(0, f"experiment={DEFAULT_EXPERIMENT}")
+    default = sources.default_experiment()
+    if default is not None and not keys & {"experiment", "data", "model"}:
+        words.insert(0, f"experiment={default}")
     return words
+
+
+def show_config(
+    overrides: Sequence[str], sources: Sources, part: str, package: str | None, resolve: bool
+) -> str:
+    """The config of a run as YAML, with the values that follow from others.
+
+    Args:
+        overrides: of the run.
+        sources: where config files are.
+        part: "job", "hydra" for the settings of Hydra, or "all".
+        package: the key whose value is shown; None for the whole.
+        resolve: whether `${...}` is filled in.
+
+    Raises:
+        ConfigError: if there is no such key, and as `compose` does.
+    """
+    with explained(overrides, sources):
+        whole = load_whole(overrides, sources)
+        _complete(whole, whole.hydra)
+        with resolving(whole), flag_override(whole.hydra, "readonly", False):
+            if resolve:
+                OmegaConf.resolve(whole)
+            shown = {"job": _job(whole), "hydra": _part(whole, ["hydra"]), "all": whole}[part]
+            if package in (None, "_global_"):
+                return OmegaConf.to_yaml(shown)
+            keys = list(dotted_keys(OmegaConf.to_container(shown)))
+            if package not in keys:
+                raise ConfigError(
+                    f"--package: no key '{package}' in the config.{suggest_key(package, keys)}"
+                )
+            value = OmegaConf.select(whole, package)  # whose ${...} are in the whole
+            if not OmegaConf.is_config(value):
+                return f"{value}\n"
+            return f"# @package {package}\n{OmegaConf.to_yaml(value)}"
 
 
 @contextmanager
@@ -214,7 +268,7 @@ def _check_overrides(
 ) -> None:
     """Raises ConfigError for a group, an option or a key that does not exist."""
     with _loader(sources) as (loader, further):
-        groups = Groups(loader, sources.config_dir)
+        groups = Groups(loader, sources.folders()[1:])
         parsed = [o for o in parse_overrides(overrides, loader) if not is_nothing(o)]
         refuse_sweeps(parsed)
         chosen = [override for override in parsed if groups.options(override.key_or_group)]
@@ -223,7 +277,7 @@ def _check_overrides(
         if not values:
             return
         lines = [override.input_line or "" for override in chosen]
-        words = with_default_experiment(lines, sources.primary)
+        words = with_default_experiment(lines, sources)
         base = _load(loader, [*words, *further], sources.primary)
         if trusted is not None:  # the options of an adapter are read from its class
             _refuse_untrusted({"data": base.get("data") or {}}, trusted)
@@ -261,12 +315,12 @@ def as_experiment(
         # Hydra does not tell which files were joined; what they hold are differences to no part.
         chosen = {**WITHOUT_PARTS, **chosen}
         words = [f"{group}={option}" for group, option in chosen.items()]
-        own, plain = (
-            OmegaConf.to_container(_completed(config), resolve=False)
-            for config in (whole, load_whole(words, sources, trusted))
-        )
+        plain = load_whole(words, sources, trusted)
+        for config in (whole, plain):
+            _complete(config, config.hydra)
+        own, other = (OmegaConf.to_container(_job(c), resolve=False) for c in (whole, plain))
     defaults = [{f"override /{group}": option} for group, option in chosen.items()]
-    return {"defaults": defaults, **_differences(own, plain)}
+    return {"defaults": defaults, **_differences(own, other)}
 
 
 def _differences(own: Any, plain: Any) -> dict[str, Any]:
@@ -325,7 +379,8 @@ def _meet_needs(job: DictConfig, hydra: DictConfig) -> None:
 
 def _count_epochs(job: DictConfig, hydra: DictConfig) -> None:
     """Sets trainer.max_epochs to the epochs of the stages, where there are any."""
-    total = count_epochs(OmegaConf.to_container(job).get("stages"))  # type: ignore[union-attr]
+    stages = job.get("stages")
+    total = count_epochs(OmegaConf.to_container(stages) if OmegaConf.is_config(stages) else stages)
     if total is None:
         return
     if "trainer.max_epochs" in _typed(hydra):
@@ -333,12 +388,10 @@ def _count_epochs(job: DictConfig, hydra: DictConfig) -> None:
     job.trainer.max_epochs = total
 
 
-def _completed(whole: DictConfig) -> DictConfig:
-    """The config without its hydra node, with what follows from it."""
-    job = _job(whole)
-    _meet_needs(job, whole.hydra)
-    _count_epochs(job, whole.hydra)
-    return job
+def _complete(job: DictConfig, hydra: DictConfig) -> None:
+    """Sets the values that follow from others."""
+    _meet_needs(job, hydra)
+    _count_epochs(job, hydra)
 
 
 def _typed(hydra: DictConfig) -> list[str]:
@@ -419,8 +472,12 @@ def _load(loader: ConfigLoader, overrides: list[str], primary: str) -> DictConfi
 
 def _job(whole: DictConfig) -> DictConfig:
     """The config without its hydra node."""
+    return _part(whole, [str(key) for key in whole if key != "hydra"])
+
+
+def _part(whole: DictConfig, keys: list[str]) -> DictConfig:
     with flag_override(whole, ["struct", "readonly"], [False, False]):
-        return OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+        return OmegaConf.masked_copy(whole, keys)
 
 
 def _with_absolute_paths(data: dict[str, Any], start: Path) -> dict[str, Any]:
@@ -439,20 +496,16 @@ def _with_absolute_paths(data: dict[str, Any], start: Path) -> dict[str, Any]:
 
 @contextmanager
 def _loader(sources: Sources) -> Iterator[tuple[ConfigLoader, list[str]]]:
-    """Hydra's loader over the main folder, and the override that adds the user's."""
-    config_dir = sources.config_dir
-    if config_dir is not None and not config_dir.is_dir():
-        raise ConfigError(f"{config_dir}: no such folder. Give --config-dir a folder.")
-    further = []
-    if config_dir is not None:
-        place = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
-        further = [f"hydra.searchpath=['file://{place}']"]
-    with initialize_config_dir(sources.folder(), job_name="graphfold", version_base="1.3"):
-        yield GlobalHydra.instance().config_loader(), further
+    """Hydra's loader over the first folder, and the override that adds the second one."""
+    first, *more = map(str, sources.folders())
+    paths = in_hydras_grammar([f"file://{folder}" for folder in more])
+    with initialize_config_dir(first, job_name="train", version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        yield loader, [f"hydra.searchpath={paths}"] if more else []
 
 
 def _readable(error: Exception) -> ConfigError:
-    """What Hydra or OmegaConf raised, in one line."""
+    """The error of Hydra or OmegaConf, in one line."""
     cause = error if str(error).strip() else error.__cause__
     line = str(cause).strip().partition("\n")[0].rstrip(".")
     line = line.removeprefix("ValueError raised while resolving interpolation: ")

@@ -80,11 +80,11 @@ class Groups:
 
     Args:
         loader: Hydra's loader over graphfold's config files.
-        further: the user's folder of config files.
+        further: other folders of config files.
     """
 
     loader: ConfigLoader
-    further: Path | None = None
+    further: Sequence[Path] = ()
 
     def names(self) -> list[str]:
         """The groups."""
@@ -99,7 +99,7 @@ class Groups:
         return sorted({*self.loader.get_group_options(group), *own})
 
     def _glob(self, pattern: str) -> list[Path]:
-        return [] if self.further is None else list(self.further.glob(pattern))
+        return [path for folder in self.further for path in folder.glob(pattern)]
 
 
 def is_nothing(override: Override) -> bool:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
-from training.tiny_runs import listops, read_json, run, train
+from training.tiny_runs import (
+    listops,
+    read_json,
+    run,
+    train,
+    write_corpora,
+    write_molecules,
+)
 
 from graphfold.errors import ConfigError
 from graphfold.training.config.compose import compose
@@ -18,7 +29,7 @@ from graphfold.training.config.compose import compose
     [
         (["hydra/launcher=joblb", "-m", "seed=1,2"], "Did you mean 'joblib'?"),
         (["--package", "optimizer"], "--package chooses a part of what --cfg shows"),
-        (["--cfg", "job", "--package", "nowhere"], "package 'nowhere' not found"),
+        (["--cfg", "job", "--package", "nowhere"], "no key 'nowhere' in the config"),
         (["--resolve"], "--resolve fills in what --cfg shows. Add --cfg job."),
         (["--run", "-m"], "Give one of them"),
         (["-m", "optimizer.lr=interval(0,1)"], "choose a sweeper of Hydra that does"),
@@ -40,24 +51,149 @@ def test_outside_of_train_what_has_no_effect_is_refused(word: str) -> None:
         compose([word])
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that no launcher started."""
+    folder = tmp_path_factory.mktemp("alone")
+    return train(folder / "run", *listops("optimizer.lr=0.01", "trainer.max_epochs=1"))
+
+
 @pytest.mark.parametrize(
-    ("launcher", "first_id"), [("basic", "0"), ("joblib", "train_0"), ("submitit_local", None)]
+    ("launcher", "job_id"), [("basic", "1"), ("joblib", "train_1"), ("submitit_local", None)]
 )
-def test_a_launcher_runs_each_combination(
-    launcher: str, first_id: str | None, tmp_path: Path
+def test_a_launcher_runs_each_combination_though_one_fails(
+    launcher: str,
+    job_id: str | None,
+    alone: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    words = [*listops("logger=none", f"data.cache_dir={tmp_path}/cache"), "seed=1,2"]
+    words = [*listops("logger=none", f"data.cache_dir={tmp_path}/cache"), "trainer.max_epochs=1"]
     chosen = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path}/s"]
-    name = [] if first_id is None else ["+name_of_job=${hydra:job.id}"]
-    assert run("train", "-m", *words, *chosen, *name) == 0
-    configs = [yaml.safe_load((tmp_path / f"s/{n}/config.yaml").read_text()) for n in (0, 1)]
-    assert [config["seed"] for config in configs] == [1, 2]
-    if first_id is not None:
-        assert str(configs[0]["name_of_job"]) == first_id
-    alone = train(tmp_path / "alone", *listops("seed=2"))
+    name = [] if job_id is None else ["+name_of_job=${hydra:job.id}"]
+    assert run("train", "-m", *words, *chosen, *name, "optimizer.lr=1e38,0.01") == 1
+    errors = capfd.readouterr().err
+    assert f"1 of 2 runs failed: 0 in {tmp_path}/s" in errors
+    assert "Traceback" not in errors
+    if launcher != "submitit_local":  # which has files for what is printed
+        assert errors.count("error: ") == 1
+    assert not (tmp_path / "s/0/metrics.json").exists()
     assert read_json(tmp_path / "s/1/metrics.json") == read_json(alone / "metrics.json")
     rows = (tmp_path / "s/sweep.csv").read_text().splitlines()
-    assert [row.partition(",")[0] for row in rows] == ["run", "0", "1", "mean", "deviation"]
+    assert [row.partition(",")[0] for row in rows] == ["run", "1"]
+    if job_id is not None:
+        config = yaml.safe_load((tmp_path / "s/1/config.yaml").read_text())
+        assert str(config["name_of_job"]) == job_id
+
+
+#: A package as a user would install it: the first run decides what the second one is given.
+SWEEPER = """
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+
+
+class InTurn(Sweeper):
+    def __init__(self, rate):
+        self.rate = rate
+
+    def setup(self, *, hydra_context, task_function, config):
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments):
+        words = [*arguments, f"optimizer.lr={self.rate}"]
+        (first,) = self.launcher.launch([words], initial_job_idx=0)
+        self.launcher.launch([[*words, f"+score={first.return_value}"]], initial_job_idx=1)
+
+
+node = {"_target_": "hydra_plugins.in_turn.InTurn", "rate": 0.25}
+ConfigStore.instance().store(group="hydra/sweeper", name="in_turn", node=node)
+"""
+
+
+def test_a_sweeper_of_a_plugin_is_told_the_metric_that_chose_the_epoch(tmp_path: Path) -> None:
+    (tmp_path / "hydra_plugins").mkdir()
+    (tmp_path / "hydra_plugins/in_turn.py").write_text(SWEEPER)
+    words = [*listops("logger=none", f"data.cache_dir={tmp_path}/cache"), "trainer.max_epochs=1"]
+    chosen = ["hydra/sweeper=in_turn", "hydra.sweeper.rate=0.125", f"hydra.sweep.dir={tmp_path}/s"]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-m", "graphfold", "train", "-m", *words, *chosen],
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+    )
+    first, second = (yaml.safe_load((tmp_path / f"s/{n}/config.yaml").read_text()) for n in (0, 1))
+    assert first["optimizer"]["lr"] == second["optimizer"]["lr"] == 0.125
+    assert second["score"] == read_json(tmp_path / "s/0/metrics.json")["val/accuracy"]
+    assert len((tmp_path / "s/sweep.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("options", [[], ["--debug"]])
+def test_a_fault_of_the_code_in_a_sweep_is_shown_with_its_traceback(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["logger=none", f"data.cache_dir={tmp_path}/cache", f"hydra.sweep.dir={tmp_path}/s"]
+    fault = ZeroDivisionError("of the code") if not options else ConfigError("of the user")
+    with mock.patch("graphfold.recipe.train_command", side_effect=fault):
+        assert run("train", "-m", *options, *listops(*settings), "seed=1,2") == 1
+    errors = capsys.readouterr().err
+    assert errors.count("Traceback") == errors.count(f"{type(fault).__name__}: {fault}") == 2
+    assert f"2 of 2 runs failed: 0, 1 in {tmp_path}/s" in errors
+
+
+def test_a_sweep_over_data_gives_each_its_model(tmp_path: Path) -> None:
+    settings = ["logger=none", f"data.cache_dir={tmp_path}/cache", "trainer.max_epochs=1"]
+    words = ["data=esol,sst", f"data.root={write_corpora(tmp_path / 'data')}", *settings]
+    assert run("train", "-m", *words, f"hydra.sweep.dir={tmp_path}/s") == 0
+    configs = [yaml.safe_load((tmp_path / f"s/{n}/config.yaml").read_text()) for n in (0, 1)]
+    assert [config["data"]["corpus"] for config in configs] == ["esol", "sst"]
+    assert [config["name"] for config in configs] == ["esol_gcn", "sst_binary_tree_lstm"]
+    metrics = [read_json(tmp_path / f"s/{n}/metrics.json") for n in (0, 1)]
+    assert "test/rmse" in metrics[0]
+    assert "test/root_accuracy" in metrics[1]
+
+
+@pytest.mark.parametrize("sweeps", [False, True])
+def test_a_run_may_have_its_folder_as_the_current_one(
+    sweeps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths are those of the folder in which the command was started."""
+    monkeypatch.chdir(tmp_path)
+    write_molecules(tmp_path / "molecules.csv")
+    words = [
+        *("data=smiles", "data.path=molecules.csv", "data.target_columns=[c]", "model=gcn"),
+        *("data.cache_dir=cache", "trainer.max_epochs=1", "logger=none", "hydra.job.chdir=true"),
+    ]
+    if sweeps:
+        assert run("train", "-m", *words, "hydra.sweep.dir=s", "seed=1,2") == 0
+        assert len((tmp_path / "s/sweep.csv").read_text().splitlines()) == 5
+    else:
+        assert run("train", *words, "hydra.run.dir=s/0") == 0
+    assert Path.cwd() == tmp_path
+    config = yaml.safe_load((tmp_path / "s/0/config.yaml").read_text())
+    assert config["data"]["path"] == str(tmp_path / "molecules.csv")
+    assert (tmp_path / "s/0/metrics.json").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "molecules.csv", "s"}
+
+
+def test_the_config_that_is_shown_is_that_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the model needs of the data, and how long the stages are, is shown, too."""
+    write_molecules(tmp_path / "molecules.csv")
+    words = [
+        *("data=smiles", f"data.path={tmp_path}/molecules.csv", "data.target_columns=[c]"),
+        *("model=dmpnn", "model.hidden_size=8", "stages=[{epochs: 1},{epochs: 1, lr: 0.1}]"),
+        *(f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={tmp_path}/run"),
+    ]
+    assert run("train", *words, "--cfg", "job", "--resolve") == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["data"]["directed_bonds"]
+    assert shown["trainer"]["max_epochs"] == 2
+    assert run("train", *words) == 0
+    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text()) == shown
 
 
 def test_a_config_of_ones_own_and_what_hydra_shows(
@@ -67,6 +203,8 @@ def test_a_config_of_ones_own_and_what_hydra_shows(
     own = ["-cd", str(tmp_path), "-cn", "mine", "data=esol"]
     assert run("train", *own, "--cfg", "job") == 0
     assert yaml.safe_load(capsys.readouterr().out)["seed"] == 7
+    assert run("train", *own, "seed=8", "--cfg", "job", "-p", "seed") == 0
+    assert capsys.readouterr().out == "8\n"
     assert run("train", *own, "--cfg", "job", "-p", "optimizer") == 0
     assert yaml.safe_load(capsys.readouterr().out)["_target_"] == "torch.optim.Adam"
     assert run("train", *own, "--info", "defaults-tree") == 0

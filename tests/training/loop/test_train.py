@@ -296,7 +296,7 @@ def test_sweep_makes_a_run_for_each_value(
     assert run("train", "-m", *listops("seed=1,2", "trainer.max_epochs=1"), *settings) == 0
     seeds = [yaml.safe_load((tmp_path / "s" / n / "config.yaml").read_text())["seed"] for n in "01"]
     assert seeds == [1, 2]
-    assert "[2/2]" in capsys.readouterr().out
+    assert "#1 : seed=2" in capsys.readouterr().out
 
 
 def test_a_failed_run_of_a_sweep_is_exit_code_1(
