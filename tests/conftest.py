@@ -101,16 +101,20 @@ def _configs_read_once() -> Iterator[None]:
         return copy.deepcopy(parsed[text])
 
     def compose_once(
-        loader: ConfigLoaderImpl, name: str, overrides: Sequence[str], *more: Any, **options: Any
+        loader: ConfigLoaderImpl,
+        config_name: str,
+        overrides: Sequence[str],
+        *more: Any,
+        **options: Any,
     ) -> DictConfig:
         places = [entry.path for entry in loader.get_search_path().get_path()]
         folders = {place for place in places if place is None or "pkg://" not in place}
         if not folders <= {str(config_folder()), "structured://"} or "searchpath" in str(overrides):
-            return compose(loader, name, list(overrides), *more, **options)
+            return compose(loader, config_name, list(overrides), *more, **options)
         state = (os.getcwd(), JobRuntime().conf, sorted(ConfigStore.instance().repo))
-        key = str((places, name, overrides, more, options, state))
+        key = str((places, config_name, overrides, more, options, state))
         if key not in composed:
-            composed[key] = compose(loader, name, list(overrides), *more, **options)
+            composed[key] = compose(loader, config_name, list(overrides), *more, **options)
         return copy.deepcopy(composed[key])
 
     with (
