@@ -8,6 +8,8 @@ PYTHON ?= python3
 WORKERS ?= 2
 # Which tests: files or folders; all if none are named.
 TESTS ?=
+# A file goes to one process, which makes what its tests share (runs, networks) once.
+DISTRIBUTED := -n $(WORKERS) --dist loadfile
 # The share of the slow tests to run, from 0 to 1, and any text that decides which.
 SHARE ?= 1
 SEED ?= 0
@@ -33,13 +35,13 @@ setup-scatter: setup ## build torch-scatter into .venv, for the kernel 'scatter'
 	@scripts/setup_scatter.sh
 
 test: setup ## run the tests that need neither network nor GPU
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+	$(ONE_THREAD) $(BIN)/python -m pytest $(DISTRIBUTED) $(TESTS)
 
 test-slow: setup ## run the tests that take longer, or a SHARE of them that a SEED chooses
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m slow --share $(SHARE) --seed "$(SEED)" $(TESTS)
+	$(ONE_THREAD) $(BIN)/python -m pytest $(DISTRIBUTED) -m slow --share $(SHARE) --seed "$(SEED)" $(TESTS)
 
 test-sanitized: setup ## run the engine's tests with native code that watches its memory
-	$(ONE_THREAD) scripts/test_sanitized.sh -n $(WORKERS) $(or $(TESTS),$(SANITIZED))
+	$(ONE_THREAD) scripts/test_sanitized.sh $(DISTRIBUTED) $(or $(TESTS),$(SANITIZED))
 
 lint: setup ## check style, the directions of imports, and types
 	$(BIN)/ruff check .

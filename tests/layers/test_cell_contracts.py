@@ -114,15 +114,15 @@ def test_many_nodes_on_many_levels(case):
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
 def test_every_cell_of_trees_is_compiled(case):
+    """In float32, with gradients and without; in float64 the other tests demand it (fuse=True)."""
     dag = many_nodes(case)
-    for dtype in (torch.float64, torch.float32):
-        network = case.network().to(dtype)  # a warning would be an error
-        x = {name: value.detach().to(dtype) for name, value in case.features(dag).items()}
-        for is_training, grad in ((True, True), (False, False)):
-            network.train(is_training)
-            with torch.set_grad_enabled(grad):
-                case.run(dag, network, x)
-            assert set(network.ways.values()) == {"compiled"}
+    network = case.network().float()  # a warning would be an error
+    x = {name: value.detach().float() for name, value in case.features(dag).items()}
+    for is_training, grad in ((True, True), (False, False)):
+        network.train(is_training)
+        with torch.set_grad_enabled(grad):
+            case.run(dag, network, x)
+        assert set(network.ways.values()) == {"compiled"}
 
 
 def test_the_table_has_all_cells():
@@ -143,7 +143,20 @@ def test_numbers_do_not_depend_on_the_schedule(case, fuse, data):
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
-@both_ways
+#: Uncompiled cells have the gradients of compiled ones: test_batched_equals_one_node_at_a_time.
+one_way = pytest.mark.parametrize(
+    ("case", "fuse"),
+    [
+        pytest.param(
+            case, fuse, id=f"{case.name}-{fuse}", marks=[pytest.mark.slow] if fuse is False else []
+        )
+        for case in CASES
+        for fuse in case.fuses
+    ],
+)
+
+
+@one_way
 @settings(max_examples=2)
 @given(data=st.data())
 def test_gradcheck(case, fuse, data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 
@@ -248,15 +249,20 @@ def dag() -> TypedDAG:
     return graph()
 
 
+ARITIES = {"phrase": None, "triple": 3, "single": 1}
+
+
+@functools.cache
+def plain_cells() -> dict[str, Cell]:
+    """The cells that no test is about, which are compiled once for all."""
+    torch.manual_seed(0)
+    trials = {kind: Trial(lambda p, x, c: p.linear(x), n) for kind, n in ARITIES.items()}
+    return {"word": Word(), **trials}
+
+
 def check(function: Function, dag: TypedDAG, kind: str) -> None:
     torch.manual_seed(0)
-    plain: Function = lambda p, x, c: p.linear(x)  # noqa: E731
-    cells = {
-        "word": Word(),
-        "phrase": Trial(function if kind == "phrase" else plain, None),
-        "triple": Trial(function if kind == "triple" else plain, 3),
-        "single": Trial(function if kind == "single" else plain, 1),
-    }
+    cells = {**plain_cells(), kind: Trial(function, ARITIES[kind])}
     network = Network(SCHEMA, [Up()], [cells], learned_absent=["h"]).double()
     nn.init.normal_(network.absent["h"])
     x = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 
@@ -63,14 +64,19 @@ def all_passes() -> tuple[list, list]:
     return [rounds(), Up(), Down()], [message_cells(), tree_cells(), down]
 
 
+@functools.cache
+def network_of_all_passes() -> Network:
+    """Compiled once: that takes longer than to run it."""
+    network = make_network(*all_passes(), learned_absent=["h"])
+    torch.nn.init.normal_(network.absent["h"])
+    return network
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_engine_and_policy_equals_the_reference(engine, policy, seed):
-    dag = random_dag(4, seed)
-    passes, cells = all_passes()
-    network = make_network(passes, cells, learned_absent=["h"])
-    torch.nn.init.normal_(network.absent["h"])
+    dag, network = random_dag(4, seed), network_of_all_passes()
     x = make_x(dag)
     network.engine = "reference"
     want = values_and_gradients(network, dag, x)

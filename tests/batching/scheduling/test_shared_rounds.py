@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import pytest
@@ -64,6 +65,7 @@ def run(
 
 
 def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
+    model["network"].fuse = None
     want = run(model, dag, share=False, engine="reference")
     for engine in ("fast", "autograd", "reference"):
         got = run(model, dag, share=True, engine=engine)
@@ -96,32 +98,46 @@ CONVOLUTIONS = {
 @settings(max_examples=5)
 @given(data=st.data())
 def test_convolutions_give_the_same(name, symmetric, data):
-    dag = data.draw(dags(ATOMS, max_graphs=4, symmetric=symmetric))
+    check(convolution(name), data.draw(dags(ATOMS, max_graphs=4, symmetric=symmetric)))
+
+
+@functools.cache
+def convolution(name: str) -> nn.ModuleDict:
     cells = [CONVOLUTIONS[name]() for _ in range(3)]
-    check(make(ATOMS, [Rounds("bond", 3)], [{"atom": cells}]), dag)
+    return make(ATOMS, [Rounds("bond", 3)], [{"atom": cells}])
 
 
 @settings(max_examples=10)
 @given(dag=dags(ATOMS, max_graphs=4, symmetric=True))
 def test_several_passes_of_rounds_give_the_same(dag):
+    check(several_passes(), dag)
+
+
+@functools.cache
+def several_passes() -> nn.ModuleDict:
     passes = [Rounds("bond", 2), Rounds("bond", 1)]
     cells: Cells = [{"atom": DMPNNBondCell(SIZE)}, {"atom": DMPNNAtomCell(SIZE)}]
-    check(make(ATOMS, passes, cells), dag)
+    return make(ATOMS, passes, cells)
 
 
 @pytest.mark.filterwarnings("ignore:GINCell is not compiled")
-@pytest.mark.parametrize("after", [[], [Up()]], ids=["", "up"])
+@pytest.mark.parametrize("is_up_again", [False, True])
 @settings(max_examples=10)
 @given(dag=dags(GROUPS, max_graphs=4))
-def test_rounds_between_passes_up_give_the_same(after, dag):
+def test_rounds_between_passes_up_give_the_same(is_up_again, dag):
+    check(between_passes_up(is_up_again), dag)
+
+
+@functools.cache
+def between_passes_up(is_up_again: bool) -> nn.ModuleDict:
     both = GCNCell(SIZE, "tanh")
     tree: dict[str, Cell | list[Cell]] = {
         "atom": LeafCell(SIZE, SIZE),
         "ring": TreeRNNCell(SIZE, SIZE),
     }
-    passes = [Up(), Rounds("bond", 2), Rounds("next", 1), *after]
+    passes = [Up(), Rounds("bond", 2), Rounds("next", 1), *([Up()] if is_up_again else [])]
     cells: Cells = [tree, {"atom": both, "ring": both}, {"ring": GINCell(SIZE)}, tree]
-    check(make(GROUPS, passes, cells[: len(passes)]), dag)
+    return make(GROUPS, passes, cells[: len(passes)])
 
 
 def test_a_ring_is_one_atom_and_two_rings_are_the_same_one():

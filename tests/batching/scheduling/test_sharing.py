@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import pytest
@@ -154,12 +155,21 @@ def cells_for(item, index, first):
     return tree_cells()
 
 
-def results(passes, dag, engine, share):
-    """States, and the gradients of all parameters, under a loss that treats every node apart."""
+@functools.cache
+def model_of(name):
+    """What computes x, and the network of some passes: compiled once for all graphs."""
     torch.manual_seed(0)
-    features = Features().double()
+    passes = PASSES[name]
     cells = [cells_for(item, index, passes[0]) for index, item in enumerate(passes)]
-    network = Network(SCHEMA, passes, cells, engine).double()
+    return Features().double(), Network(SCHEMA, passes, cells).double()
+
+
+def results(name, dag, engine, share):
+    """States, and the gradients of all parameters, under a loss that treats every node apart."""
+    features, network = model_of(name)
+    passes, network.engine = network.passes, engine
+    features.zero_grad()
+    network.zero_grad()
     batch = Batch(dag, build_schedule(dag, passes, share=share))
     states = network(batch, features(dag))
     generator = torch.Generator().manual_seed(1)
@@ -189,8 +199,8 @@ def test_equal_nodes_are_those_that_are_written_alike(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_sharing_changes_neither_values_nor_gradients(engine, name, seed):
     dag = random_dag(5, seed)
-    want = results(PASSES[name], dag, "reference", share=False)
-    got = results(PASSES[name], dag, engine, share=True)
+    want = results(name, dag, "reference", share=False)
+    got = results(name, dag, engine, share=True)
     assert got.keys() == want.keys()
     for key, value in want.items():
         torch.testing.assert_close(got[key], value, msg=lambda text, key=key: f"{key}: {text}")
@@ -201,7 +211,7 @@ def test_sharing_changes_neither_values_nor_gradients(engine, name, seed):
 def test_the_quotient_gives_the_same_over_all_passes(name, seed, size):
     """Trees that are there twice, and others, so that classes have members in several graphs."""
     dag = collate([random_dag(3, seed, size), random_dag(2, seed + 1, size)] * 2)
-    got, want = (results(PASSES[name], dag, "fast", share) for share in (True, False))
+    got, want = (results(name, dag, "fast", share) for share in (True, False))
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 

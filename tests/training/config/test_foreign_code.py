@@ -304,9 +304,16 @@ def test_a_search_is_judged_by_what_was_typed(
     assert EVIL not in sys.modules
     assert "--trust" in error or "sets Hydra itself" in error or "cannot be searched" in error
     assert sorted(tmp_path.rglob("*")) == before
-    for spelling in (f"+resume={folder}", f"++resume={folder}"):
-        assert run("tune", spelling) == 2
-        assert EVIL not in sys.modules
+
+
+@pytest.mark.parametrize("place", ["override model._target_", "space", "search path"])
+@pytest.mark.parametrize("sign", ["+", "++"])
+def test_a_search_is_judged_however_it_is_named(
+    sign: str, place: str, finished: Path, tmp_path: Path
+) -> None:
+    folder = search_in(tmp_path / "s", finished.parent / "m.csv", **SEARCHES[place])
+    assert run("tune", f"{sign}resume={folder}") == 2
+    assert EVIL not in sys.modules
 
 
 def test_a_search_may_not_name_code_in_its_config_files(
