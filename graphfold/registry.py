@@ -226,6 +226,22 @@ POLICIES = Registry(
     },
 )
 
+_SETS = "graphfold.datasets.molecules.feature_sets"
+
+FEATURE_SETS = Registry(
+    "feature set",
+    "data.features=NAME",
+    {
+        "graphfold": f"{_SETS}:GRAPHFOLD",
+        "chemprop-v2": f"{_SETS}:CHEMPROP_V2",
+        "chemprop-v1": f"{_SETS}:CHEMPROP_V1",
+        "ogb": f"{_SETS}:OGB",
+        "simple": f"{_SETS}:SIMPLE",
+    },
+    base="graphfold.datasets.molecules.features:FeatureSet",
+    is_instance=True,
+)
+
 HEADS = Registry(
     "head", f"model.head._target_={_LAYERS}.NAME", home=_LAYERS, base=f"{_LAYERS}:Head"
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphfold.dag.assemble import GraphLists, assemble
+from graphfold.dag.collate import collate
 from graphfold.dag.schema import Schema
 from graphfold.dag.typed_dag import TypedDAG
 from graphfold.errors import GraphError, SchemaError, did_you_mean
@@ -33,13 +36,14 @@ class GraphBuilder:
         self.file = file
         self._spaces = schema.spaces()
         self._types = {t.name: index for index, t in enumerate(schema.types)}
+        self._whole: list[TypedDAG] = []
         self._done: list[GraphLists] = []
         self.discard()
 
     @property
     def num_graphs(self) -> int:
         """The number of finished graphs."""
-        return len(self._done)
+        return sum(dag.num_graphs for dag in self._whole) + len(self._done)
 
     @property
     def num_nodes(self) -> int:
@@ -163,6 +167,15 @@ class GraphBuilder:
         self._done.append(graph)
         self.discard()
 
+    def add(self, dag: TypedDAG) -> None:
+        """Adds finished graphs of the same schema, which are numbered as records from here on."""
+        origin = dag.origin.clone()
+        origin[:, 2] = torch.arange(self.num_graphs, self.num_graphs + dag.num_graphs)
+        if self._done:
+            self._whole.append(assemble(self.schema, self._done, self.file))
+            self._done = []
+        self._whole.append(replace(dag, origin=origin))
+
     def discard(self) -> None:
         """Forgets the unfinished graph."""
         self._graph = GraphLists()
@@ -175,7 +188,9 @@ class GraphBuilder:
             GraphError: if the inputs have a cycle.
             SchemaError: if a value does not fit its column.
         """
-        return assemble(self.schema, self._done, self.file)
+        if self._whole and not self._done:
+            return collate(self._whole)
+        return collate([*self._whole, assemble(self.schema, self._done, self.file)])
 
     def _append(self, space: str, count: int, values: Mapping[str, Any]) -> None:
         """Adds `count` rows to a space."""

@@ -98,6 +98,11 @@ class Adapter(ABC):
     written_targets: Collection[str] = ()
     training_options: Collection[str] = ()
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The modules that decide what is read; stored copies are rebuilt when they change."""
+        return (type(self).__module__,)
+
     def sources(self, path: Path) -> list[Path]:
         """The files that `records(path)` reads; a stored copy is rebuilt when one changes.
 

@@ -17,7 +17,7 @@ from training.tiny_runs import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: The pages, and how many files each makes.
-PAGES = {"first_steps": 0, "molecules": 2, "trees": 4, "plans": 1, "json": 2}
+PAGES = {"first_steps": 0, "molecules": 3, "trees": 4, "plans": 1, "json": 2}
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -55,6 +55,7 @@ def test_commands_and_code_run_and_print_what_they_promise(
 ) -> None:
     page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     files = write_files(page, tmp_path)
     assert len(files) == len(set(files)) == count
     output, namespace = "", {"__name__": name}

@@ -20,8 +20,9 @@ from graphfold.dag.compare import equal
 from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, bound_column
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.molecules.descriptors import NAMES
-from graphfold.datasets.molecules.features.registry import FEATURE_SETS
+from graphfold.datasets.molecules.features import find_features
 from graphfold.errors import ConfigError, DataError, RecordError
+from graphfold.registry import FEATURE_SETS
 
 ROWS = row = Rows()
 
@@ -256,9 +257,9 @@ def _(graphs, option):
 
 @row.changes(both("features"), "which columns atoms and bonds have: those of the set")
 def _(graphs, option):
-    for name, features in FEATURE_SETS.items():
+    for name in FEATURE_SETS.paths:
         dag = graphs(adapter_of(option), TABLE, "a.csv", features=name)
-        assert dag.schema.types[0].features == tuple(features.atom_columns)
+        assert dag.schema.types[0].features == find_features(name).atom_columns
     widths = {
         len(graphs(adapter_of(option), TABLE, "a.csv", features=n).schema.types[0].features)
         for n in ("graphfold", "simple")

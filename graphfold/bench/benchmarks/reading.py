@@ -5,7 +5,7 @@ from the table. One process reads; the commands share the work out over all core
 and nodes as the D-MPNN needs them (`directed_bonds`). Variants:
 
 - `graphfold`: from the cells to one packed graph, `batch_size` records at a time;
-- `one_by_one`: the same graph, record by record with RDKit's calls for each atom and bond;
+- `one_by_one`: the same graph, read record by record;
 - `rdkit_parser`: RDKit reads each SMILES, and nothing is made of it: no reader that parses with
   `MolFromSmiles` takes less time;
 - `chemprop` (where installed): from each SMILES to chemprop's graphs, `batch_size` in one.

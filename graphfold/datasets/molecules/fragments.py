@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeAlias
 
 from rdkit import Chem
 from rdkit.Chem import BRICS
 
-from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType
+from graphfold.dag import Column, EdgeType, NodeType
 
 KINDS = ("ring", "path", "junction", "piece")
 
@@ -50,31 +50,58 @@ MOLECULE = NodeType("molecule", None, inputs=("fragment",))
 FRAGMENT_INPUTS = EdgeType("inputs", (Column("is_atom", "bool"),))
 
 
-def add_fragments(graph: GraphBuilder, molecule: Chem.Mol, option: str) -> int:
-    """Adds the fragments of a molecule, the tree over them, and the molecule; returns the last.
+class UpperNodes(NamedTuple):
+    """The nodes of one graph that have inputs; they stand after all others.
+
+    Args:
+        op_type: their types.
+        span: what each of them covers.
+        num_inputs: how many inputs each of them has.
+        inputs: their inputs, one after another, by their numbers in the graph.
+        outputs: the outputs of the graph, which are some of them.
+        columns: space -> column -> the values of one row of the space after another.
+    """
+
+    op_type: Sequence[int]
+    span: Sequence[tuple[int, int]]
+    num_inputs: Sequence[int]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    columns: Mapping[str, Mapping[str, Sequence[Any]]]
+
+
+def fragment_nodes(molecule: Chem.Mol, option: str, first_type: int, num_below: int) -> UpperNodes:
+    """The fragments of a molecule, and after them the molecule, the only output.
 
     The span of a fragment goes from its first atom to its last one; its inputs say which it has.
     Nothing but the numbers of nodes depends on how the atoms are numbered: whatever needs an order
     takes that of RDKit's canonical ranks.
 
     Args:
-        graph: the unfinished graph, with the atoms as its first nodes.
         molecule: the molecule.
         option: a key of `CUTS`.
+        first_type: the number of the type of fragments; that of the molecule follows.
+        num_below: the number of nodes before these, atoms first.
     """
     rank = list(Chem.CanonicalRankAtoms(molecule))
     cut = CUTS[option](molecule, rank)
     roots, children = fragment_trees(cut)
-    fragments = cut.fragments
-    spans = [(min(f.atoms), max(f.atoms) + 1) for f in fragments]
-    nodes = graph.nodes("fragment", len(fragments), spans, **_features(molecule, cut))
-    for node, fragment, own in zip(nodes, fragments, children, strict=True):
-        below = [nodes[child] for child in own]
-        is_atom = [True] * len(fragment.atoms) + [False] * len(below)
-        graph.inputs(node, [*fragment.atoms, *below], is_atom=is_atom)
-    top = graph.node("molecule", span=(0, len(rank)))
-    graph.inputs(top, [nodes[root] for root in roots], is_atom=[False] * len(roots))
-    return top
+    fragments, count = cut.fragments, len(cut.fragments)
+    atoms = [[*fragment.atoms] for fragment in fragments] + [[]]
+    nodes = [[num_below + child for child in below] for below in [*children, roots]]
+    inputs = [a + n for a, n in zip(atoms, nodes, strict=True)]
+    is_atom = [[True] * len(a) + [False] * len(n) for a, n in zip(atoms, nodes, strict=True)]
+    return UpperNodes(
+        [first_type] * count + [first_type + 1],
+        [(min(f.atoms), max(f.atoms) + 1) for f in fragments] + [(0, len(rank))],
+        [*map(len, inputs)],
+        [*chain.from_iterable(inputs)],
+        [num_below + count],
+        {
+            "type:fragment": _features(molecule, cut),
+            "inputs": {"is_atom": [*chain.from_iterable(is_atom)]},
+        },
+    )
 
 
 #: Pairs of fragments (the lower number first) -> how much they have in common.

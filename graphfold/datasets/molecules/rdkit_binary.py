@@ -2,7 +2,7 @@
 
 RDKit's `ToBinary` numbers the versions of its form, and this file knows one of them (16.4). It also
 knows no atom maps, dummy labels, queries and more than 255 atoms. For all else `cut_molecule` gives
-None, and the facts come from RDKit's other calls (see `facts`), which takes twice the time.
+None, and the facts come from RDKit's documented calls (see `fact_table`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rdkit import Chem
 from rdkit.Chem.rdchem import BondType, HybridizationType
 
-from graphfold.datasets.molecules.features.facts import AtomFacts, BondFacts
+from graphfold.datasets.molecules.facts import AtomFacts, BondFacts
 
 _HEADER = struct.pack("<I4i", 0xDEADBEEF, 0, 16, 4, 0)
 _ATOMS, _BONDS, _RINGS = b"\x80\x01", 0x0B, 0x42  # marks where each part begins

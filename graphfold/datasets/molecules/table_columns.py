@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from graphfold.dag import Column
+from graphfold.dag import Column, NodeType
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.files.table_columns import (
     MISSING_CELLS,
@@ -23,6 +23,10 @@ from graphfold.datasets.files.table_columns import (
 )
 from graphfold.datasets.files.tables import PART, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
+
+#: A bond with a target, as a node: its inputs are its two atoms. It has no features, and no cell
+#: computes it: `BondReadout` reads its atoms.
+BOND_ENDS = NodeType("bond_ends", 2, inputs=("atom",))
 
 
 @dataclass(frozen=True)

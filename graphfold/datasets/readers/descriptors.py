@@ -19,7 +19,7 @@ _OF_CELLS = (
 
 
 class DescriptorsAdapter(SmilesAdapter):
-    """Reads molecules as `SmilesAdapter` does; the targets are `descriptor_targets.NAMES`.
+    """Reads molecules as `SmilesAdapter` does; the targets are `NAMES`.
 
     They are computed once, while a file is packed; no column but that of the SMILES is needed.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -24,10 +23,9 @@ from graphfold.datasets.files.table_columns import (
 )
 from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.descriptors import Descriptors
-from graphfold.datasets.molecules.features.registry import find_features
+from graphfold.datasets.molecules.features import find_features
+from graphfold.datasets.molecules.graphs import Fragments, MoleculeChunk, MoleculeGraphs
 from graphfold.datasets.molecules.molecule import read_in_silence, silence
-from graphfold.datasets.molecules.molecule_chunk import MoleculeChunk
-from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeGraphs
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
 from graphfold.datasets.molecules.table_columns import (
     ListTarget,
@@ -36,6 +34,7 @@ from graphfold.datasets.molecules.table_columns import (
     open_targets,
 )
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean, shortened
+from graphfold.registry import FEATURE_SETS
 
 
 class SmilesAdapter(Adapter):
@@ -43,12 +42,12 @@ class SmilesAdapter(Adapter):
 
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
     them outputs; the relation `bond`, with both directions of each bond; the graph feature
-    `smiles`. Atom i covers the span (i, i + 1). The features are those of a set of `FEATURE_SETS`.
+    `smiles`. Atom i covers the span (i, i + 1). The features are those of a `FeatureSet`.
     Where a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
     the SMILES that the graph was made of. With `directed_bonds` the bonds are nodes instead of
-    edges; see `add_directed_bonds`. With `fragments` there are nodes above the atoms, of which the
-    topmost is the only output; see `add_fragments`. Descriptors and columns of numbers are features
-    of the graph, which models read beside atoms.
+    edges; see `MoleculeGraphs`. With `fragments` there are nodes above the atoms, of which the
+    topmost is the only output; see `fragment_nodes`. Descriptors and columns of numbers are
+    features of the graph, which models read beside atoms.
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
@@ -78,7 +77,7 @@ class SmilesAdapter(Adapter):
         fill_missing: whether a cell of these may be empty; models then get the mean of the training
             part.
         split_column: the column that says train, val or test, for data.split=given.
-        features: the name of the feature set, see `FEATURE_SETS`.
+        features: the name of a feature set, or the dotted path of a `FeatureSet` of one's own.
         salts: "keep" takes salts and mixtures as they are, "strip" keeps the largest part, "refuse"
             takes them for bad records.
         standardize: "none", "cleanup", "parent" or "tautomer", see `Preparation`.
@@ -93,7 +92,6 @@ class SmilesAdapter(Adapter):
         ConfigError: if a column is asked for twice, or options contradict each other.
     """
 
-    libraries = ("rdkit",)
     reads_tables = True
     expands_folders = True
     training_options = ("weight_column", "split_column")
@@ -172,13 +170,14 @@ class SmilesAdapter(Adapter):
         self.explicit_hydrogens = explicit_hydrogens
         self.preparation = Preparation(salts, standardize)
         self.graphs = MoleculeGraphs(
-            replace(find_features(features), taken=frozenset((*of_atoms, *of_bonds))),
+            find_features(features, taken=frozenset((*of_atoms, *of_bonds))),
             directed_bonds,
             fragments,
             self.columns.measures,
         )
         if self.columns.list_targets:
             _check_list_targets(self, bounded_targets)
+        self.libraries = ("rdkit", *self.graphs.features.libraries)
         self.schema = Schema(
             types=self.graphs.types,
             inputs=self.graphs.inputs,
@@ -196,8 +195,20 @@ class SmilesAdapter(Adapter):
 
     @cached_property
     def computes_more(self) -> bool:
-        """True if RDKit is asked for more than the features of atoms and bonds."""
-        return self.preparation.changes or bool(self.descriptors.names) or self.graphs.has_fragments
+        """True if RDKit is asked for more than graphfold's own features of atoms and bonds."""
+        return (
+            self.preparation.changes
+            or bool(self.descriptors.names)
+            or self.graphs.has_fragments
+            or FEATURE_SETS.package(self.graphs.features.name) is not None
+        )
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The modules of the class and of a feature set that is not graphfold's."""
+        name = self.graphs.features.name
+        own = FEATURE_SETS.package(name) is None
+        return super().code if own else (*super().code, name.replace(":", ".").rpartition(".")[0])
 
     def open_table(self, path: Path) -> Table:
         """The table with or without a header, as the options say."""
@@ -260,34 +271,33 @@ class SmilesAdapter(Adapter):
         yield from self.columns.records(self.open_table(path))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
-        with silence():
-            molecule, columns = self._read(record.content)
-        targets = self.columns.list_values(record.content, self.graphs.count(molecule))
-        self.graphs.add(graph, molecule, targets)
-        graph.finish(record.line, columns=columns)
+        many = self.parse_many([record], graph.file)
+        for error in many.errors.values():
+            raise error
+        graph.add(many.dag)
 
-    def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs | None:
-        """All molecules at once, see `MoleculeChunk`; None with fragments or lists of targets."""
-        if self.graphs.has_fragments or self.schema.node_targets:
-            return None
-        chunk = MoleculeChunk(self.schema, self.graphs.features, self.graphs.directed_bonds)
+    def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
+        """All molecules at once; see `MoleculeChunk`."""
+        chunk = MoleculeChunk(self.schema, self.graphs)
         errors: dict[int, RecordError] = {}
         with silence():
             for position, record in enumerate(records):
-                error = record.fault or self._add(record, chunk)
+                error = record.fault or self._fault(record, chunk)
                 if error is not None:
                     errors[position] = error
         return ManyGraphs(chunk.build(file), errors)
 
-    def _add(self, record: Record, chunk: MoleculeChunk) -> RecordError | None:
+    def _fault(self, record: Record, chunk: MoleculeChunk) -> RecordError | None:
+        """Adds the molecule of a record; the error if it cannot be read."""
         try:
-            chunk.add(record.line, *self._read(record.content))
+            self._add(record, chunk)
         except RecordError as error:
             return error
         return None
 
-    def _read(self, row: MoleculeRow) -> tuple[Chem.Mol, dict[str, Any]]:
-        """The molecule of a row, and the columns of its graph; within `silence`."""
+    def _add(self, record: Record, chunk: MoleculeChunk) -> None:
+        """Adds the molecule of a row; within `silence`."""
+        row: MoleculeRow = record.content
         if self.open_targets is not None and self.reads_targets:
             raise ConfigError(
                 f"the files decide what target_columns={self.open_targets.pattern} is. Set "
@@ -297,19 +307,24 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
-        self._refuse_long(row.smiles)
-        molecule = read_in_silence(row.smiles, self.explicit_hydrogens, self.computes_more)
-        columns: dict[str, Any] = {"smiles": row.smiles.strip(), **inputs, **values}
-        if not self.computes_more:
-            return molecule, columns
-        if self.preparation.changes:
+        smiles = row.smiles.strip()
+        self._refuse_long(smiles)
+        molecule = read_in_silence(smiles, self.explicit_hydrogens, self.computes_more)
+        columns: dict[str, Any] = {"smiles": smiles, **inputs, **values}
+        if self.computes_more and self.preparation.changes:
             changed = columns[CHANGED_TO] = self.preparation.changed(molecule)
             if changed is not None:
-                molecule = read_in_silence(changed, self.explicit_hydrogens, True)
-        return molecule, {**columns, **self._computed(molecule)}
+                smiles = changed
+                molecule = read_in_silence(smiles, self.explicit_hydrogens, True)
+        if self.computes_more:
+            columns |= self._computed(molecule)
+        targets: dict[str, list[Any]] = {}
+        if self.columns.list_targets:
+            targets = self.columns.list_values(row, self.graphs.count(molecule))
+        chunk.add(record.line, molecule, columns, targets)
 
     def _refuse_long(self, smiles: str) -> None:
-        length = len(smiles.strip())
+        length = len(smiles)
         if length > self.longest_smiles:
             raise RecordError(
                 f"the SMILES '{shortened(smiles)}' has {length:,} characters, and "

@@ -85,7 +85,7 @@ def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_forma
         "adapter": class_path(adapter),
         "options": plain(spec.options),
         "schema": adapter.schema.to_dict(),
-        "code": _code_hash(type(adapter).__module__),
+        "code": [_code_hash(module) for module in adapter.code],
         "libraries": {name: _version(name) for name in sorted(adapter.libraries)},
         "content": content,
     }

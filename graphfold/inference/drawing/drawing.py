@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphfold.dag import TypedDAG
-from graphfold.datasets.molecules.bond_ends import BOND_ENDS
+from graphfold.datasets.molecules.table_columns import BOND_ENDS
 from graphfold.files import check_output, write_text
 from graphfold.inference.drawing.arc_drawing import draw_arcs
 from graphfold.inference.drawing.drawn_graph import DrawnGraph, drawn_graph, without_nodes

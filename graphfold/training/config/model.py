@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from graphfold.dag import Schema, TypedDAG
-from graphfold.datasets.molecules.bond_ends import BOND_ENDS
+from graphfold.datasets.molecules.table_columns import BOND_ENDS
 from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
 from graphfold.layers.graph_model import choose_addition

@@ -14,7 +14,7 @@ from typing import Any
 from graphfold.batching import Down, Rounds, Up
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.metrics.registry import third_party_metrics
-from graphfold.registry import ADAPTERS
+from graphfold.registry import ADAPTERS, FEATURE_SETS
 from graphfold.training.config.instantiate import find_target, targets
 from graphfold.training.config.model import AUTO
 
@@ -66,13 +66,15 @@ def refuse_untrusted(
     if "trainer" in parts:  # to score or predict, the parts of the split are stored with the run
         for path in _own_split(config):
             refuse_unregistered({"_target_": path}, trusted, "data.split")
-    package = adapter_package(config.get("data", {}))
-    if package is not None and package not in trusted:
-        raise CheckpointError(
-            f"the run read its data with an adapter of the package '{package}', which is not part "
-            f"of graphfold. If you trust it, add --trust {package}.",
-            package=package,
-        )
+    data = config.get("data", {})
+    packages = {"an adapter": adapter_package(data), "a feature set": features_package(data)}
+    for part, package in packages.items():
+        if package is not None and package not in trusted:
+            raise CheckpointError(
+                f"the run read its data with {part} of the package '{package}', which is not part "
+                f"of graphfold. If you trust it, add --trust {package}.",
+                package=package,
+            )
 
 
 def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") -> None:
@@ -104,11 +106,11 @@ def third_party(node: Any) -> list[str]:
 
 def named_packages(config: Mapping[str, Any], parts: Sequence[str] = APPLIED) -> list[str]:
     """The third-party packages that a run uses for some of its parts, its metrics and its data."""
-    adapter = adapter_package(config["data"])
+    of_data = (adapter_package(config["data"]), features_package(config["data"]))
     found = {package for part in parts for package in third_party(config[part])}
     paths = [*third_party_metrics(config.get("metrics")), *_own_split(config)]
     found |= {path.partition(".")[0] for path in paths}
-    return sorted({*found, *([adapter] if adapter else [])})
+    return sorted(found.union(filter(None, of_data)))
 
 
 def _own_split(config: Mapping[str, Any]) -> list[str]:
@@ -123,6 +125,12 @@ def adapter_package(data: Mapping[str, Any]) -> str | None:
     if name is None:
         return None
     return ADAPTERS.package(str(name))
+
+
+def features_package(data: Mapping[str, Any]) -> str | None:
+    """The package of the feature set of molecules, if it is not graphfold's own."""
+    name = data.get("features")  # a list of columns, for adapters of trees
+    return FEATURE_SETS.package(name) if isinstance(name, str) else None
 
 
 def _is_within(path: str, packages: Collection[str]) -> bool:

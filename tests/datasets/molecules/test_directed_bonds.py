@@ -6,8 +6,7 @@ import pytest
 
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
 from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import RecordError
@@ -53,12 +52,12 @@ def test_a_ring_goes_round_in_both_directions():
 def test_a_bond_knows_itself_and_the_atom_that_it_leaves():
     dag = molecule("C=O")
     bonds, atoms = dag.features("bond"), dag.features("atom")
-    assert list(bonds) == [p.name for p in BOND_FEATURES] + [
-        f"source_{p.name}" for p in ATOM_FEATURES
+    assert list(bonds) == [p.column.name for p in GRAPHFOLD.bond] + [
+        f"source_{p.column.name}" for p in GRAPHFOLD.atom
     ]
     assert bonds["order"].tolist() == [1, 1]
-    for feature in ATOM_FEATURES:
-        assert bonds[f"source_{feature.name}"].tolist() == atoms[feature.name].tolist()
+    for name in atoms:
+        assert bonds[f"source_{name}"].tolist() == atoms[name].tolist()
 
 
 def test_a_lone_atom_has_no_bonds():

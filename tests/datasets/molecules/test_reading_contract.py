@@ -15,12 +15,11 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import BondStereo, BondType, HybridizationType
 from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
-from graphfold.dag import TypedDAG, collate, split
+from graphfold.dag import GraphBuilder, TypedDAG, collate, split
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.molecules import molecule_arrays, molecule_chunk
-from graphfold.datasets.molecules.features.facts import cip_label
-from graphfold.datasets.molecules.features.registry import FEATURE_SETS
+from graphfold.datasets.molecules import fact_table, graphs
+from graphfold.datasets.molecules.facts import cip_label
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
@@ -28,6 +27,7 @@ from graphfold.datasets.storage import reading
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import RecordError
+from graphfold.registry import FEATURE_SETS
 
 #: Where the corpora have their SMILES.
 CORPORA = {
@@ -220,17 +220,22 @@ def test_molecules_of_all_corpora_are_as_rdkit_says(
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
-@pytest.mark.parametrize("features", FEATURE_SETS)
+@pytest.mark.parametrize("features", FEATURE_SETS.paths)
 def test_many_at_once_are_as_one_by_one(features: str, directed_bonds: bool) -> None:
     adapter = SmilesAdapter(features=features, directed_bonds=directed_bonds)
     mixed = records([*STRANGE, "bad", "", *STRANGE])
     many = read_records(adapter, Path("x"), mixed, "skip")
-    adapter.parse_many = lambda records, file: None  # type: ignore[method-assign]
-    single = read_records(adapter, Path("x"), mixed, "skip")
-    assert many.kept == single.kept
-    assert [str(error) for error in many.skipped] == [str(error) for error in single.skipped]
-    assert difference(many.dag, single.dag) is None
-    assert many.dag.origin.tolist() == single.dag.origin.tolist()
+    builder, errors = GraphBuilder(adapter.schema, "x"), []
+    for record in mixed:
+        before = builder.num_graphs
+        with suppress(RecordError):
+            adapter.parse(record, builder)
+        if builder.num_graphs == before:
+            errors.append(record.line)
+    single = builder.build()
+    assert [error.line for error in many.skipped] == errors
+    assert difference(many.dag, single) is None
+    assert many.dag.origin.tolist() == single.origin.tolist()
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
@@ -239,7 +244,7 @@ def test_large_numbers_are_sorted_with_the_same_result(
 ) -> None:
     adapter = SmilesAdapter(directed_bonds=directed_bonds)
     by_table = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    monkeypatch.setattr(molecule_arrays, "_LARGEST_TABLE", 0)
+    monkeypatch.setattr(fact_table, "_LARGEST_TABLE", 0)
     by_sorting = read_records(adapter, Path("x"), records(STRANGE), "skip")
     assert difference(by_table.dag, by_sorting.dag) is None
 
@@ -249,14 +254,25 @@ def test_what_rdkit_writes_in_an_unknown_form_is_read_by_calls(
 ) -> None:
     adapter = SmilesAdapter(directed_bonds=True)
     known = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    monkeypatch.setattr(molecule_chunk, "cut_molecule", lambda molecule: None)
+    monkeypatch.setattr(fact_table, "cut_molecule", lambda molecule: None)
     unknown = read_records(adapter, Path("x"), records(STRANGE), "skip")
     assert difference(known.dag, unknown.dag) is None
 
 
 def test_this_rdkit_writes_the_known_form() -> None:
-    cut = [molecule_chunk.cut_molecule(Chem.MolFromSmiles(s)) for s in ("CCO", "C" * 255, "*C")]
+    cut = [fact_table.cut_molecule(Chem.MolFromSmiles(s)) for s in ("CCO", "C" * 255, "*C")]
     assert [found is not None for found in cut] == [True, True, False]
+
+
+@pytest.mark.parametrize("directed_bonds", [False, True])
+def test_ranks_that_no_integer_holds_are_ranked_on_the_way(
+    directed_bonds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = SmilesAdapter(directed_bonds=directed_bonds)
+    at_once = read_records(adapter, Path("x"), records(STRANGE), "skip")
+    monkeypatch.setattr(graphs, "_LARGEST", 100)
+    by_steps = read_records(adapter, Path("x"), records(STRANGE), "skip")
+    assert difference(at_once.dag, by_steps.dag) is None
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +300,7 @@ def test_the_processes_do_not_matter(
     assert difference(collate([r.dag for r in here]), collate([r.dag for r in there])) is None
 
 
-@pytest.mark.parametrize("features", FEATURE_SETS)
+@pytest.mark.parametrize("features", FEATURE_SETS.paths)
 def test_every_feature_set_goes_to_other_processes(features: str, tmp_path: Path) -> None:
     adapter = SmilesAdapter(features=features, directed_bonds=True)
     file = tmp_path / "m.csv"

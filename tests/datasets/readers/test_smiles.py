@@ -16,8 +16,7 @@ from rdkit import Chem
 from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.files.tables import open_table
-from graphfold.datasets.molecules.features.atom_features import ATOM_FEATURES
-from graphfold.datasets.molecules.features.bond_features import BOND_FEATURES
+from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
 from graphfold.datasets.molecules.table_columns import MoleculeRow
 from graphfold.datasets.readers import smiles as smiles_adapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
@@ -36,9 +35,9 @@ def molecule(smiles, **options):
 
 def values(dag, feature):
     """A feature of every atom, or of every bond in both directions: what the codes stand for."""
-    (coded,) = [p for p in (*ATOM_FEATURES, *BOND_FEATURES) if p.name == feature][:1]
-    space = "type:atom" if coded in ATOM_FEATURES else "relation:bond"
-    known = [*coded.code, "other"]
+    (coded,) = [p for p in (*GRAPHFOLD.atom, *GRAPHFOLD.bond) if p.column.name == feature][:1]
+    space = "type:atom" if coded in GRAPHFOLD.atom else "relation:bond"
+    known = [*coded.encode.__self__, "other"]
     return [known[code] for code in dag.columns[space][feature].tolist()]
 
 
@@ -48,7 +47,7 @@ def bonds(dag):
     target = torch.repeat_interleave(torch.arange(dag.num_nodes), relation.ptr.diff())
     ends = zip(relation.index.tolist(), target.tolist(), strict=True)
     codes = zip(
-        *(dag.columns["relation:bond"][p.name].tolist() for p in BOND_FEATURES), strict=True
+        *(dag.columns["relation:bond"][p.column.name].tolist() for p in GRAPHFOLD.bond), strict=True
     )
     return dict(zip(ends, codes, strict=True))
 

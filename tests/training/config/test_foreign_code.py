@@ -152,6 +152,7 @@ NAMED: dict[str, Any] = {
     "metrics": [THING],
     "data.split": THING,
     "data.adapter": THING,
+    "data.features": THING,
     # A class of graphfold that would import what its arguments name.
     "model.head": {
         "_target_": "graphfold.datasets.data_module.DataModule",
@@ -178,7 +179,7 @@ def test_every_command_refuses_a_run_that_names_code(
     write_config(foreign, stored)
     shutil.copytree(foreign, f"{foreign}-2")
     table = finished.parent / "m.csv"
-    most = key in ("model._target_", "data.adapter", "metrics", "data.split")
+    most = key in ("model._target_", "data.adapter", "data.features", "metrics", "data.split")
     for command in commands(foreign, table)[: None if most else 2]:
         code = run(*command)
         text = capsys.readouterr().err

@@ -21,7 +21,6 @@ from training.tiny_runs import run, write_molecules
 
 from graphfold.batching import Rounds
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.datasets.molecules.directed_bonds import add_directed_bonds
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.layers import (
     DMPNNAtomCell,
@@ -80,7 +79,16 @@ def graph() -> TypedDAG:
     bonds = {"order": [row[:2] for row in twice], "ring": [row[2] for row in twice]}
     ends = [pair for a, b in GOLDEN["bonds"] for pair in ((a, b), (b, a))]
     sources, targets = zip(*ends, strict=True)
-    add_directed_bonds(builder, sources, targets, features, bonds)
+    of_sources = {f"source_{name}": [rows[a] for a in sources] for name, rows in features.items()}
+    first = builder.nodes("bond", len(ends), **bonds, **of_sources).start
+    pairs = [
+        (first + before, first + after)
+        for after, source in enumerate(sources)
+        for before, target in enumerate(targets)
+        if source == target and before != after ^ 1
+    ]
+    builder.edges("continues", *zip(*pairs, strict=True))
+    builder.edges("arrives", range(first, first + len(ends)), targets)
     builder.output(*range(len(atoms)))
     builder.finish(columns={"y": 0.0})
     return builder.build()

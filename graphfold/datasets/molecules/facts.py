@@ -1,15 +1,17 @@
-"""Facts: what the features of an atom or a bond are made of, read with RDKit's own calls."""
+"""Facts: what graphfold's own features are made of, and how RDKit's documented calls tell them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rdkit.Chem.rdchem import Atom, Bond
 
+Facts = TypeVar("Facts", "AtomFacts", "BondFacts")
+
 
 class AtomFacts(NamedTuple):
-    """All that a feature of an atom may depend on.
+    """All that a feature of graphfold's own may know of an atom.
 
     Args:
         element: atomic number; 0 is a wildcard.
@@ -39,7 +41,7 @@ class AtomFacts(NamedTuple):
 
 
 class BondFacts(NamedTuple):
-    """All that a feature of a bond may depend on.
+    """All that a feature of graphfold's own may know of a bond.
 
     Args:
         order: number of RDKit's `BondType`.

@@ -1,1 +1,0 @@
-"""Features of atoms and bonds: sets of them by name."""
