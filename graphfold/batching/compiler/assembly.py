@@ -223,7 +223,7 @@ class _Assembly:
         read, again = {view.value for value in own for view in value.inputs}, []
         read |= self._places.keys() - self._forward_places.keys()
         for value in reversed(self._lowered.values):
-            if value in read and is_cheap(value):
+            if value in read and is_cheap(value) and value not in self._forward_places:
                 read |= {view.value for view in value.inputs}
                 again.append(value)
             elif value in read and value not in self._places:
