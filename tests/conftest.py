@@ -53,6 +53,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
+@pytest.fixture(scope="module", params=["native", "torch"])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The tests of a module run twice: all compiled cells on one backend, then on the other."""
+    name: str = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "BACKENDS", {name: choice.BACKENDS[name]})
+        yield name
+
+
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
     """What commands choose for their process, threads and precision, is undone after each test.

@@ -188,7 +188,7 @@ def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [how for _, how in lines] == ["compiled"] * 2
+    assert [how for _, how in lines] == ["compiled (native)"] * 2
     assert all(Path(path).is_relative_to(wheel) for path, _ in lines)
     assert not list(tmp_path.iterdir())
 

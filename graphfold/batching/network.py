@@ -12,7 +12,7 @@ from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import check_cells, check_reads
-from graphfold.batching.engine.compiled.choice import forget_programs
+from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, forget_programs
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds
@@ -40,11 +40,14 @@ class Network(nn.Module):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, see `graphfold.batching.kernels.segment`.
         fuse: whether cells are compiled, see docs/engine.md: True for every cell, or it raises;
-            None for those that can be, with a warning for the others; False for none. On other
-            devices than a CPU, and under autocast, cells run as they are.
+            None for those that can be, with a warning for the others; False for none. Under
+            autocast, cells run as they are.
+        backend: what runs compiled cells: "native" code, operations of "torch", or "auto": native
+            code where it can, which is on CPUs in float32 and float64, and torch elsewhere.
 
     Attributes:
-        ways: type name -> how its cell ran the last time: "compiled", or "as it is" and why.
+        ways: type name -> how its cell ran the last time: "compiled (native)", "compiled (torch)",
+            or "as it is" and why.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -61,10 +64,14 @@ class Network(nn.Module):
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
         fuse: bool | None = None,
+        backend: str = AUTO,
     ) -> None:
         super().__init__()
         if engine not in ENGINES:
             raise ConfigError(f"there is no engine '{engine}'. Use one of {', '.join(ENGINES)}.")
+        if backend not in (AUTO, *BACKENDS):
+            names = ", ".join((AUTO, *BACKENDS))
+            raise ConfigError(f"there is no backend '{backend}'. Use one of {names}.")
         if len(passes) != len(cells):
             raise ConfigError(
                 f"there are {len(passes)} passes but cells for {len(cells)}. Give each its own."
@@ -73,7 +80,7 @@ class Network(nn.Module):
         self.passes = tuple(passes)
         self.engine = engine
         self.kernel = kernel
-        self.fuse = fuse
+        self.fuse, self.backend = fuse, backend
         self.ways: dict[str, str] = {}
         self._op_types = {kind.name: number for number, kind in enumerate(schema.types)}
         self.cells = nn.ModuleList(
@@ -130,6 +137,7 @@ class Network(nn.Module):
             engine=self.engine,
             kernel=self.kernel,
             fuse=self.fuse,
+            backend=self.backend,
             ways=self.ways,
         )
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)

@@ -22,6 +22,8 @@ from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
     check_rows,
+    parts,
+    require_device,
 )
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select, x_rows
@@ -57,7 +59,12 @@ class RunInputs:
     engine: str
     kernel: str
     fuse: bool | None
+    backend: str
     ways: dict[str, str]  # type name -> how its cell ran, written as it runs
+
+    def __post_init__(self) -> None:
+        for name, value in self.shared.items():
+            require_device(value, self.batch, f"shared['{name}']")
 
     def num_nodes(self, op_type: int) -> int:
         """The number of nodes of a type."""
@@ -87,6 +94,8 @@ class RunInputs:
         is_of_sources = sources is not None and _num_rows(x) == self.num_sources(op_type)
         num_rows = self.num_sources(op_type) if is_of_sources else self.num_nodes(op_type)
         check_rows(x, num_rows, name, "x['{owner}']", OF_NODES)
+        for part, value in parts(x):
+            require_device(value, self.batch, f"x['{name}']" + (f"['{part}']" if part else ""))
         return x if sources is None or is_of_sources else select(x, sources[op_type].node)
 
     def nodes(self, op_type: int) -> Tensor:
@@ -156,14 +165,16 @@ class RowRun:
             **self._tables(item, plan, cells),
         )
         is_fast = self.inputs.engine == "fast"
-        compiled = find_compiled(inputs, self.inputs.fuse) if is_fast else "engine=autograd"
+        compiled: Mapping[int, CompiledCell] | str = "engine=autograd"
+        if is_fast:
+            compiled = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
         if isinstance(compiled, str):
             self.fields, self.sparse = run_eager(inputs), set()
             self._note(plan, cells, f"as it is ({compiled})")
         else:
             self.fields = run_compiled(inputs, compiled)
             self.sparse = self.sparse | inputs.fields.keys()
-            self._note(plan, cells, "compiled")
+            self._note(plan, cells, compiled_by(compiled))
 
     def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], how: str) -> None:
         """Notes how the cells of types with nodes run, for whoever asks the network."""
@@ -192,13 +203,13 @@ class RowRun:
         compiled: Mapping[int, CompiledCell] | str = "engine=autograd"
         if is_fast:
             why_not = inputs.why_not_compiled()
-            compiled = find_compiled(inputs.as_pass, fuse, RoundTrial, why_not)
+            compiled = find_compiled(inputs.as_pass, fuse, self.inputs.backend, RoundTrial, why_not)
         if isinstance(compiled, str):
             self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
             self._note(plan, turns[0], f"as it is ({compiled})")
         else:
             self.fields = run_compiled_rounds(inputs, compiled)
-            self._note(plan, turns[0], "compiled")
+            self._note(plan, turns[0], compiled_by(compiled))
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """The tables that cells make of the edges' columns, and the row of each edge in them."""
@@ -241,6 +252,9 @@ class RowRun:
         x = self.inputs.of_type(op_type)
         if type(cell).before is Cell.before:
             return x
+        for parameter in cell.parameters():  # the first of them
+            require_device(parameter, self.batch, f"the parameter of {type(cell).__name__}")
+            break
         with NativeLinear():
             found: NodeInput = cell.before(x)
         return as_many(found, self.inputs.num_sources(op_type), cell, "before")
@@ -256,6 +270,11 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
+
+
+def compiled_by(cells: Mapping[int, CompiledCell]) -> str:
+    """The way that compiled cells run, for messages."""
+    return f"compiled ({next(iter(cells.values())).backend.name})"
 
 
 def _after(cell: Cell, state: State, num_rows: int) -> State:

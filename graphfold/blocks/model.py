@@ -44,6 +44,7 @@ class BlockModel(Model):
         engine: "fast", "autograd" or "reference".
         kernel: what reduces over children, "native" or "scatter".
         fuse: whether functions are compiled; see `Network`.
+        backend: what runs compiled functions, "auto", "native" or "torch"; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.
@@ -60,6 +61,7 @@ class BlockModel(Model):
         engine: str = "fast",
         kernel: str = "native",
         fuse: bool | None = None,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         self._made_in = torch.get_default_dtype()  # the blocks know it from their types
@@ -71,7 +73,7 @@ class BlockModel(Model):
         self.level = level
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
         root_block = build(root, schema=schema, level=level)
-        self.network = CompiledModel(root_block, engine, kernel=kernel, fuse=fuse)
+        self.network = CompiledModel(root_block, engine, kernel=kernel, fuse=fuse, backend=backend)
         self.inputs = GraphInputs(schema)
         self.head = build(
             head,
@@ -92,6 +94,7 @@ class BlockModel(Model):
             "engine": self.network.engine,
             "kernel": self.network.kernel,
             "fuse": self.network.fuse,
+            "backend": self.network.backend,
         }
         tensors = [*self.parameters(), *self.buffers()]
         modes = [module.training for module in self.modules()]

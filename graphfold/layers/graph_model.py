@@ -52,6 +52,7 @@ class GraphModel(Model):
         learned_absent: fields whose value for an absent child is learned instead of zero.
         kernel: what reduces over children, "native" or "scatter".
         fuse: whether cells are compiled; see `Network`.
+        backend: what runs compiled cells, "auto", "native" or "torch"; see `Network`.
         virtual_node: the relation that joins a node of its own in every graph with all others, see
             `VirtualNode`; None for no such node. It is of the type "virtual", which needs a cell.
         pairs: arguments of `NodePairs`, which adds nodes of the type "pair"; None for none.
@@ -76,6 +77,7 @@ class GraphModel(Model):
         learned_absent: Sequence[str] = (),
         kernel: str = "native",
         fuse: bool | None = None,
+        backend: str = "auto",
         virtual_node: str | None = None,
         pairs: Mapping[str, Any] | None = None,
     ) -> None:
@@ -97,7 +99,7 @@ class GraphModel(Model):
         if not faults.messages:
             with faults.collect():
                 options = (engine, learned_absent, kernel)
-                self.network = Network(schema, passes, built, *options, fuse=fuse)
+                self.network = Network(schema, passes, built, *options, fuse, backend)
             with faults.collect():
                 _require_field(readout, widths)
         with faults.collect():

@@ -32,6 +32,8 @@ from graphfold.layers import (
     NaryTreeLSTMCell,
 )
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 NUM_GRAPHS, SIZE = 6, 16
 CPU = "cpu"
 DEVICES = [CPU, pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -216,7 +216,7 @@ def test_options_of_the_engine_are_reached() -> None:
         output = made(examples)
         output.sum().backward()
         found.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
-        assert set(made.ways.values()) == {"compiled" if fuse else "as it is (fuse=False)"}
+        assert set(made.ways.values()) == {"compiled (native)" if fuse else "as it is (fuse=False)"}
         assert next(iter(made.ways)) in repr(made)
     assert found[1] == pytest.approx(found[0])
 
@@ -227,7 +227,7 @@ def test_numbers_of_examples_are_read_in_the_dtype_of_the_model(dtype: torch.dty
     model = td.compile(pair, fuse=True).to(dtype)
     output = model([([1, 2], [3, 4])])
     assert output.dtype == dtype
-    assert set(model.ways.values()) == {"compiled"}
+    assert set(model.ways.values()) == {"compiled (native)"}
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:

@@ -324,6 +324,29 @@ def _(lab):
 
 
 @row.nothing(
+    ["GraphModel.backend", "BlockModel.backend"],
+    "native code or torch's operations, the numbers are the same to 1e-5; others are refused",
+)
+def _(lab, option):
+    name = {"GraphModel": "binary_tree_lstm", "BlockModel": "block_tree_lstm"}[
+        option.partition(".")[0]
+    ]
+    found = [
+        Made(lab, name, hidden_size=8, fuse=True, backend=backend) for backend in ("auto", "torch")
+    ]
+    same(found[0].predict(), found[1].predict(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match="backend 'quick'"):
+        Made(lab, name, hidden_size=8, backend="quick").predict()
+
+
+@row.changes("GraphModel.backend", "what runs the compiled cells, as the model says")
+def _(lab):
+    made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=True, backend="torch")
+    made.predict()
+    assert set(made.model.network.ways.values()) == {"compiled (torch)"}
+
+
+@row.nothing(
     ["GraphModel.kernel", "BlockModel.kernel"],
     "torch-scatter computes the same; where it is not installed it is refused",
 )

@@ -16,7 +16,9 @@ from graphfold import layers
 from graphfold.batching import Cell, Down, Network
 from graphfold.dag import GraphBuilder, TypedDAG, select, split
 
+
 few = settings(max_examples=3)
+on_each_backend = pytest.mark.usefixtures("backend")
 all_cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 #: Every cell, and how it runs: None is message passing as it comes, True compiled, False as it is.
 both_ways = pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def values_and_gradients(
     return {**states, **{f"grad of {n}": g for n, g in zip(named, grads, strict=True)}}
 
 
+@on_each_backend
 @all_cases
 @few
 @given(data=st.data())
@@ -99,6 +102,7 @@ def many_nodes(case: Case) -> TypedDAG:
     return builder.build()
 
 
+@on_each_backend
 @pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
 def test_many_nodes_on_many_levels(case):
     dag, network = many_nodes(case), network_of(case, True)
@@ -113,7 +117,7 @@ def test_many_nodes_on_many_levels(case):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
-def test_every_cell_of_trees_is_compiled(case):
+def test_every_cell_of_trees_is_compiled(case, backend):
     """In float32, with gradients and without; in float64 the other tests demand it (fuse=True)."""
     dag = many_nodes(case)
     network = case.network().float()  # a warning would be an error
@@ -122,7 +126,7 @@ def test_every_cell_of_trees_is_compiled(case):
         network.train(is_training)
         with torch.set_grad_enabled(grad):
             case.run(dag, network, x)
-        assert set(network.ways.values()) == {"compiled"}
+        assert set(network.ways.values()) == {f"compiled ({backend})"}
 
 
 def test_the_table_has_all_cells():
@@ -156,6 +160,7 @@ one_way = pytest.mark.parametrize(
 )
 
 
+@on_each_backend
 @one_way
 @settings(max_examples=2)
 @given(data=st.data())

@@ -163,7 +163,7 @@ class NativeBackend(Backend):
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
         if device.type != "cpu":
-            return f"native code runs on CPUs, and the model is on '{device.type}'"
+            return f"native code runs on CPUs, and the batch is on {device}"
         return why_missing(dtype)
 
     def write_program(

@@ -239,7 +239,7 @@ class _Writer:
     def _assemble(self, value: Value) -> None:
         """Adds up what the views of a value are asked; what is asked first is copied."""
         regions: tuple[View, ...] = value.number
-        names = _first_copied(value, regions)
+        names = first_copied(value, regions)
         if names is None:
             self._fill(value.view, 0.0)
             names = ["accumulate"] * len(regions)
@@ -294,7 +294,7 @@ class _Writer:
         self._emit_rows(name, value.space, value.size, operands)
 
 
-def _first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
+def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
     """For each region "copy" if nothing has been written there, "accumulate" if all of it has been.
 
     None if one is neither, or if something is left: then zeros come first.

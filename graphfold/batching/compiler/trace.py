@@ -58,6 +58,7 @@ class Signature(NamedTuple):
         written: the fields that the pass writes.
         has_tables: whether rows of edges are rows of a table, see `Cell.before_edges`.
         in_rounds: whether it is a round of message passing, which reads the round before.
+        device: where all tensors are.
     """
 
     dtype: torch.dtype
@@ -71,6 +72,7 @@ class Signature(NamedTuple):
     written: frozenset[str] = frozenset()
     has_tables: bool = False
     in_rounds: bool = False
+    device: torch.device = torch.device("cpu")
 
     def count_edges(self, sizes: Sizes) -> int:
         """The number of edges in a trace."""
@@ -137,7 +139,9 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
         given = {
             # Autograd comes along, to tell of derivatives that are not those of torch; no leaves,
             # which may not be changed in place.
-            key: torch.empty(shape, dtype=dtype, requires_grad=dtype.is_floating_point).clone()
+            key: torch.empty(
+                shape, dtype=dtype, device=signature.device, requires_grad=dtype.is_floating_point
+            ).clone()
             for key, (shape, dtype) in _arguments(signature, sizes).items()
         }
     guard = Guard(

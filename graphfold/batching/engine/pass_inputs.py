@@ -11,11 +11,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.kernels.gather import select_rows
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
-from graphfold.errors import ShapeError
+from graphfold.errors import EngineError, ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +117,24 @@ def check_rows(values: NodeInput, num_rows: int, owner: Cell | str, what: str, r
             message = f"{place} has {rows}, but {num_rows} are needed: {remedy}"
             named = owner if isinstance(owner, str) else describe(owner)
             raise ShapeError(message.replace("{owner}", named))
+
+
+def require_device(value: Tensor, batch: Batch, what: str) -> None:
+    """Raises EngineError if a tensor is somewhere else than the graphs.
+
+    Native code would read memory that is not there. A number on the CPU is fine, as it is in torch.
+
+    Args:
+        value: the tensor.
+        batch: the graphs.
+        what: the name of the tensor, for the message.
+    """
+    device = batch.dag.op_type.device
+    if value.device != device and (value.dim() or not value.is_cpu):
+        raise EngineError(
+            f"{what} is on {value.device}, but the batch is on {device}. Move all of them to one "
+            "device: model.to(device), batch.to(device) and the inputs."
+        )
 
 
 Returned = TypeVar("Returned", bound=NodeInput)

@@ -49,6 +49,7 @@ class CompiledModel(nn.Module):
             with dropout or batch normalisation in training.
         fuse: whether functions are compiled: True for all, or it raises; None where that can be;
             False for none. See `Network`.
+        backend: what runs compiled functions, "auto", "native" or "torch". See `Network`.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
@@ -64,6 +65,7 @@ class CompiledModel(nn.Module):
         ragged: bool = False,
         share: bool = False,
         fuse: bool | None = None,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         self.root = convert_to_block(root)
@@ -76,7 +78,7 @@ class CompiledModel(nn.Module):
         self.policy = policy
         self.kernel = kernel
         self.share = share
-        self.fuse = fuse
+        self.fuse, self.backend = fuse, backend
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
         floats = {k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point}
         floats = floats or {torch.get_default_dtype()}
@@ -241,7 +243,7 @@ class CompiledModel(nn.Module):
             self._network[:] = [Network(schema, PASSES, [cells], self.engine)]
         network = self._network[0]
         network.engine, network.kernel = self.engine, self.kernel
-        network.fuse = self.fuse
+        network.fuse, network.backend = self.fuse, self.backend
         for name in names:
             self.node_types.cell(name).training = self.training
         return network
@@ -300,9 +302,10 @@ def compile(
     ragged: bool = False,
     share: bool = False,
     fuse: bool | None = None,
+    backend: str = "auto",
 ) -> CompiledModel:
     """`CompiledModel(root, ...)`: the model of a root block, with the same options."""
-    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse)
+    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse, backend)
 
 
 def _tensors(block: Any) -> list[TensorType]:

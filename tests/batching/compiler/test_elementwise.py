@@ -13,6 +13,8 @@ from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.batching.compiler import elementwise
 from graphfold.dag import GraphBuilder, NodeType, Schema
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SCHEMA = Schema(types=(NodeType("word", 0),))
 #: With ties, both zeros, what overflows and what is not finite.
 SPECIAL = [-1e3, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 25.0, 1e3]

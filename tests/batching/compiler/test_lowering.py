@@ -15,6 +15,8 @@ from torch.nn import functional as F
 from graphfold.batching import Cell, Children, Network, Up
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 WIDTH = 6
 SCHEMA = Schema(
     types=(

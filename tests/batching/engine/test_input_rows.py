@@ -20,6 +20,8 @@ from graphfold.batching.backends.native import NativeMemory
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, ShapeError
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 ENGINES = {
     "compiled": ("fast", True),
     "eager": ("fast", False),

@@ -190,7 +190,7 @@ def test_other_dtypes_have_none(cache):
 SCHEMA = Schema(types=(NodeType("word", arity=0), NodeType("phrase", arity=2)))
 
 
-def run(fuse: bool | None) -> tuple[Network, torch.Tensor]:
+def run(fuse: bool | None, backend: str = "auto") -> tuple[Network, torch.Tensor]:
     builder = GraphBuilder(SCHEMA)
     one, other = builder.nodes("word", 2)
     builder.output(builder.node("phrase", [one, other]))
@@ -198,36 +198,37 @@ def run(fuse: bool | None) -> tuple[Network, torch.Tensor]:
     dag = builder.build()
     torch.manual_seed(1)
     cells = [{"word": LeafCell(4, 3), "phrase": TreeRNNCell(0, 3)}]
-    network = Network(SCHEMA, [Up()], cells, fuse=fuse)
+    network = Network(SCHEMA, [Up()], cells, fuse=fuse, backend=backend)
     batch = Batch(dag, build_schedule(dag, network.passes))
     states = network(batch, {"word": torch.ones(2, 4), "phrase": torch.empty(1, 0)})
     return network, states["h"]
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_without_compiler_and_library_cells_run_as_they_are(cache):
+@pytest.mark.parametrize("fuse", [None, True])
+def test_without_compiler_and_library_torch_runs_the_programs(cache, fuse):
     message = (
-        "(LeafCell|TreeRNNCell) is not compiled: no C compiler was found; install one "
-        r"\(gcc or clang\), or name it in the environment variable CC\. It runs as it is"
+        "(LeafCell|TreeRNNCell) does not run as native code: no C compiler was found; install one "
+        r"\(gcc or clang\), or name it in the environment variable CC\. It runs as operations of"
     )
     with pytest.warns(UserWarning, match=message):
-        network, found = run(None)
-    assert all(way.startswith("as it is (") for way in network.ways.values())
-    torch.testing.assert_close(run(None)[1], found, rtol=0, atol=0)  # it warns once
-    torch.testing.assert_close(found, run(False)[1], rtol=0, atol=0)
+        network, found = run(fuse)
+    assert set(network.ways.values()) == {"compiled (torch)"}
+    torch.testing.assert_close(run(fuse)[1], found, rtol=0, atol=0)  # it warns once
+    torch.testing.assert_close(found, run(False)[1])
     assert not cache.exists()
 
 
 @pytest.mark.usefixtures("no_compiler", "cache")
-def test_without_compiler_and_library_fuse_says_what_to_do():
-    message = "no C compiler was found; install one .* CC. fuse=True demands .*fuse=None"
+def test_without_compiler_and_library_native_code_says_what_to_do():
+    message = "backend=native cannot run: no C compiler was found; install one .* CC. Use backend="
     with pytest.raises(EngineError, match=message):
-        run(True)
+        run(True, "native")
 
 
 @needs_compiler
 def test_with_a_compiler_cells_are_compiled(cache):
     network, found = run(True)
-    assert set(network.ways.values()) == {"compiled"}
+    assert set(network.ways.values()) == {"compiled (native)"}
     torch.testing.assert_close(found, run(False)[1])
     assert is_whole(cache / NAME)

@@ -26,6 +26,8 @@ from graphfold.layers import (
     TreeRNNCell,
 )
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SIZE = 3
 KIND = (Column("kind", "int64", size=2),)
 ATOMS = Schema(

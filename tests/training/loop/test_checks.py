@@ -116,13 +116,13 @@ def test_training_and_verify_say_that_cells_are_compiled(
 ) -> None:
     folder = train(tmp_path / "run", *listops())
     out, err = capsys.readouterr()
-    assert lines(out) == ["cells: token, pair compiled"]
+    assert lines(out) == ["cells: token, pair compiled (native)"]
     assert out.index("\ncells: ") < out.index("\nepoch 1/2")
     assert "compiled" not in err
     assert run("verify", folder, "--policy", "depth", "--json", tmp_path / "v.json") == 0
-    assert lines(capsys.readouterr().out) == ["cells: token, pair compiled"]
+    assert lines(capsys.readouterr().out) == ["cells: token, pair compiled (native)"]
     rows = read_json(tmp_path / "v.json")["comparisons"]
-    assert {row["cells"] for row in rows} == {"token, pair compiled"}
+    assert {row["cells"] for row in rows} == {"token, pair compiled (native)"}
 
 
 @COMPILED
@@ -180,10 +180,10 @@ def test_a_model_shows_it(tmp_path: Path) -> None:
     model = make_model(config, data)[0]
     assert describe_ways(model) == ""
     model(model.plan(data.encoded("val")))
-    assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled" in repr(model)
-    model.network.ways |= {f"type {number}": "compiled" for number in range(9)}
+    assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled (native)" in repr(model)
+    model.network.ways |= {f"type {number}": "compiled (native)" for number in range(9)}
     model.network.ways["odd"] = "as it is (it is\n  odd)"
-    assert describe_ways(model) == "11 types compiled; odd as it is (it is odd)"
+    assert describe_ways(model) == "11 types compiled (native); odd as it is (it is odd)"
 
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:

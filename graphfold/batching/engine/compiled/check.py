@@ -21,7 +21,13 @@ from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.engine.compiled.trial import Part, Trial
 
 #: How far numbers may be from the cell's, relative to the largest of a tensor, or to one.
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
+TOLERANCE = {
+    torch.float64: 1e-11,
+    torch.float32: 1e-5,
+    # A few roundings apart: programs do not round where the cell does.
+    torch.float16: 1e-2,
+    torch.bfloat16: 5e-2,
+}
 #: How many nodes there are, and how many children each has at most.
 SIZES = ((1, 2), (2, 3), (7, 3), (7, 0), (40, 5))
 #: Fewer nodes may have so little variance that dividing by it leaves nothing but rounding.

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from graphfold._torch import is_transformed
 from graphfold.batching.backends.native import NativeBackend
+from graphfold.batching.backends.torch_memory import TorchBackend
 from graphfold.batching.cell import Cell
 from graphfold.batching.compiler.assembly import compile_cell
 from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.trace import Signature
-from graphfold.batching.compiler.values import Untraceable
+from graphfold.batching.compiler.values import Untraceable, Unwritable
 from graphfold.batching.engine.compiled.check import check
 from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
@@ -31,8 +32,10 @@ from graphfold.errors import EngineError
 MAX_KNOWN = 8
 
 
-#: What programs are written for.
-NATIVE_CODE = NativeBackend()
+#: What runs programs, in the order in which they are asked whether they can.
+BACKENDS: Mapping[str, Backend] = {own.name: own for own in (NativeBackend(), TorchBackend())}
+#: The first that can.
+AUTO = "auto"
 
 #: A cell that changes itself whenever it runs is traced anew so many times, and then no more.
 MAX_RETRIES = 3
@@ -45,6 +48,7 @@ class Known(NamedTuple):
     reason: str = ""
     watch: Watch | None = None  # None if no change could alter the result
     retries: int = 0  # how often in a row it was changed, and refused for the same reason
+    is_traced: bool = False  # whether another backend may have programs for it
 
 
 _KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDictionary()
@@ -55,6 +59,7 @@ _COMPILING = threading.RLock()
 def find_compiled(
     inputs: PassInputs,
     fuse: bool | None,
+    backend: str = AUTO,
     trial: type[Trial] = PassTrial,
     why_not: str | None = None,
 ) -> Mapping[int, CompiledCell] | str:
@@ -65,28 +70,60 @@ def find_compiled(
     Args:
         inputs: the pass.
         fuse: True if each cell has to be compiled, False if none shall be.
+        backend: what runs programs, of `BACKENDS`; or the first that can.
         trial: how programs are tried; of rounds of message passing, see `RoundsInputs.as_pass`,
             otherwise than of passes up and down.
         why_not: why the pass cannot be compiled whatever its cells are; None if it can.
 
     Raises:
-        EngineError: if a cell has to be compiled and cannot be.
+        EngineError: if a cell has to be compiled and cannot be, or if the backend cannot run here.
     """
-    reason = why_as_it_is(inputs.device, inputs.kernel, fuse)
+    reason = why_as_it_is(inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
         return reason or "no cell of the pass has fields"
+    names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values()))
     if why_not is not None:
-        names = dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values())
-        return refuse(", ".join(names), why_not, fuse)
+        return refuse(names, why_not, fuse)
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
-    missing = NATIVE_CODE.why_not(inputs.device, signatures.dtype)
+    refusals: list[_Refusal] = []  # by the backends before the one that runs
+    for candidate in BACKENDS.values() if backend == AUTO else [BACKENDS[backend]]:
+        missing = candidate.why_not(inputs.device, signatures.dtype)
+        if missing is not None and backend != AUTO:
+            raise EngineError(
+                f"backend={backend} cannot run: {missing}. Use backend={AUTO} "
+                f"(model.backend={AUTO})."
+            )
+        found: Mapping[int, CompiledCell] | _Refusal | str = _Refusal(names, missing or "")
+        if missing is None:
+            found = _compile_all(inputs, signatures, candidate, trial)
+        if not isinstance(found, _Refusal):
+            if inputs.device.type == "cpu":  # elsewhere nobody expects native code
+                for refusal in refusals:
+                    _say_slower(refusal.name, refusal.reason)
+            return found
+        refusals.append(found)
+        if not found.is_of_backend:
+            break
+    return refuse(refusals[-1].name, refusals[-1].reason, fuse)
+
+
+class _Refusal(NamedTuple):
+    """The reason why a cell has no programs of a backend."""
+
+    name: str
+    reason: str
+    is_of_backend: bool = True  # whether another backend may have programs
+
+
+def _compile_all(
+    inputs: PassInputs, signatures: _Signatures, backend: Backend, trial: type[Trial]
+) -> Mapping[int, CompiledCell] | _Refusal | str:
+    """The programs of all cells; or which cell has none; or why the pass is eager this time."""
     found: dict[int, CompiledCell] = {}
     for op_type, cell in inputs.cells.items():
-        if missing is not None:
-            return refuse(type(cell).__name__, missing, fuse)
-        known = _find(cell, signatures.of(op_type), NATIVE_CODE, trial)
+        known = _find(cell, signatures.of(op_type), backend, trial)
         if known.compiled is None:
-            return refuse(type(cell).__name__, known.reason, fuse)
+            return _Refusal(type(cell).__name__, known.reason, known.is_traced)
         needs_more = known.compiled.takes_means or known.compiled.lowered.assumes_more
         if needs_more and inputs.plan.count_rows(op_type) == 1:
             return "a node alone has no variance"  # the cell itself knows what to do then
@@ -94,11 +131,10 @@ def find_compiled(
     return found
 
 
-def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str | None:
+def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:
     """Why cells run as they are, whatever they do; None if they need not.
 
     Args:
-        device: of the batch.
         kernel: what adds up over children.
         fuse: see `find_compiled`.
 
@@ -108,9 +144,7 @@ def why_as_it_is(device: torch.device, kernel: Kernel, fuse: bool | None) -> str
     if fuse is False:
         return "fuse=False"
     reason = None
-    if device.type != "cpu":
-        reason = f"compiled cells run on CPUs, and the model is on '{device.type}'"
-    elif torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         reason = "autocast is on"
     elif kernel is not NATIVE:
         reason = "another kernel than 'native' is chosen for sums over children"
@@ -181,6 +215,7 @@ class _Signatures:
             shared=self._shared,
             written=self._written,
             differentiate=self._differentiate,
+            device=inputs.device,
             has_tables=table is not None,
             in_rounds=self._in_rounds,
         )
@@ -206,6 +241,7 @@ def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Tri
         except Unwatchable as reason:
             return Known(None, str(reason))
         before = watch.snapshot()
+        _require_on(cell, signature.device)
         try:
             compiled = compile_cell(cell, signature, backend)
             check(cell, compiled, signature, trial)
@@ -213,11 +249,33 @@ def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Tri
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")
         except Untraceable as reason:
             before.restore()
-            return Known(None, str(reason), watch)
+            return Known(None, str(reason), watch, is_traced=isinstance(reason, Unwritable))
         except BaseException:
             before.restore()
             raise
     return Known(compiled, "", watch)
+
+
+def _require_on(cell: Cell, device: torch.device) -> None:
+    """Raises EngineError if a parameter or buffer of a cell is somewhere else than the batch."""
+    for name, tensor in (*cell.named_parameters(), *cell.named_buffers()):
+        if tensor.device != device and tensor.dim():  # torch takes numbers from the CPU
+            raise EngineError(
+                f"{type(cell).__name__}.{name} is on {tensor.device}, but the batch is on "
+                f"{device}. Move the whole model: model.to('{device}')."
+            )
+
+
+def _say_slower(name: str, reason: str) -> None:
+    """Says why a cell is not run by native code."""
+    if (name, reason) not in _SAID:
+        _SAID.add((name, reason))
+        warnings.warn(
+            f"{name} does not run as native code: {reason}. It runs as operations of torch, group "
+            "by group, and slower; see docs/engine.md. backend=torch (model.backend=torch) accepts "
+            "that.",
+            stacklevel=2,
+        )
 
 
 def refuse(name: str, reason: str, fuse: bool | None) -> str:

@@ -44,6 +44,7 @@ class CompiledPass:
         self.cells = cells = {t: cell for t, cell in cells.items() if self.plan.count_rows(t)}
         self.without_cell = inputs.without_cell
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
+        self.device = inputs.device
         self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
         self.kind, self._called = inputs.kind, inputs.cells
         named: dict[Named, Tensor] = {}
@@ -153,12 +154,14 @@ class CompiledPass:
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         """Memory for a field, with the rows that no cell computes."""
-        state = torch.empty(self.num_rows, width, dtype=self.dtype)
+        state = self.empty(self.num_rows, width)
         absent = memory.shared.get(("absent", name))
-        if absent is None:
+        if absent is not None:
+            state[0] = absent
+        elif state.is_cpu:
             memset(state.data_ptr(), 0, width * self.dtype.itemsize)  # torch would take 10 us
         else:
-            state[0] = absent
+            state[0].zero_()
         if any(name in names for names in self.without_cell.values()):
             given = memory.shared.get(("given", name))
             for group in self.plan.groups:
@@ -179,7 +182,11 @@ class CompiledPass:
         else:
             assert space == TYPE_ROWS
             count = self.plan.count_rows(op_type)
-        return torch.empty(count, size, dtype=self.dtype)
+        return self.empty(count, size)
+
+    def empty(self, *shape: int) -> Tensor:
+        """Memory for numbers."""
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
         """Names what is asked of the results: of all rows, or of a few."""
@@ -204,13 +211,13 @@ class CompiledPass:
             found = memory.shared.get(("column_grad", name))
             return None if found is None else found.view(shape)
         if kind == "absent":
-            total = memory.pull(name, 0, torch.empty(1, *shape, dtype=self.dtype))
+            total = memory.pull(name, 0, self.empty(1, *shape))
             return (total + self._outside(memory, name, slice(0, 1)))[0]
         return self._of_given(name, shape, memory)
 
     def zeros(self, *shape: int) -> Tensor:
         """Memory that holds nothing, such as the gradient of what nothing is asked of."""
-        return torch.zeros(shape, dtype=self.dtype)
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor | None:
         """The gradient of a field of earlier passes; None if this one has not read it."""
@@ -223,10 +230,10 @@ class CompiledPass:
             return None
         total = self.zeros(*shape) if own is None else own
         if name not in self.fields:
-            return total + memory.pull(name, 0, torch.empty(shape, dtype=self.dtype))
+            return total + memory.pull(name, 0, self.empty(*shape))
         for group in self.plan.groups:
             if name in self.without_cell[group.op_type]:
-                rows = torch.empty(group.size, *shape[1:], dtype=self.dtype)
+                rows = self.empty(group.size, *shape[1:])
                 pulled = memory.pull(name, group.start, rows)
                 total[group.rows] += pulled + self._outside(memory, name, group.rows)
         return total

@@ -72,7 +72,7 @@ class _CompiledRounds(CompiledPass):
             memory.first_row["read", name] = row
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
-        state = torch.empty(self.num_rows, width, dtype=self.dtype)
+        state = self.empty(self.num_rows, width)
         for op_type, own in memory.own.items():
             if ("initial", name) in own:
                 state[self._rows(0, op_type)] = own["initial", name]
@@ -98,9 +98,9 @@ class _CompiledRounds(CompiledPass):
         op_type, (kind, name) = named
         if kind == "initial" and op_type is not None:
             first = self._unrolled.first[0][op_type]
-            return memory.pull(name, first, torch.empty(shape, dtype=self.dtype))
+            return memory.pull(name, first, self.empty(*shape))
         if kind == "given":
-            return memory.pull(name, self._given_at[name], torch.empty(shape, dtype=self.dtype))
+            return memory.pull(name, self._given_at[name], self.empty(*shape))
         return super().gradient(named, shape, memory)
 
     def _rows(self, number: int, op_type: int) -> slice:

@@ -77,7 +77,8 @@ class Trial(ABC):
 
     def numbers(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Made-up numbers of both signs."""
-        return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(dtype)
+        found = torch.randn(shape, generator=self._generator, dtype=torch.float64)
+        return found.to(self.signature.device, dtype)
 
     def _x(self) -> NodeInput:
         x = self._parts(self.signature.x, self.size)
@@ -93,12 +94,12 @@ class Trial(ABC):
 
     def _edges(self, tried: int, count: int) -> dict[str, Any]:
         """The columns of `count` edges, or the table of the type `tried` and its rows."""
-        has_tables = self.signature.has_tables
+        has_tables, device = self.signature.has_tables, self.signature.device
         found = self._parts(self.signature.edge, NUM_KINDS if has_tables else count)
         return {
             "edge": {} if has_tables else found,
             "tables": {tried: found} if has_tables else {},
-            "kind": torch.arange(count) % NUM_KINDS if has_tables else None,
+            "kind": torch.arange(count, device=device) % NUM_KINDS if has_tables else None,
         }
 
     def _parts(self, parts: Sequence[Part], count: int) -> dict[str, Tensor]:
@@ -107,7 +108,7 @@ class Trial(ABC):
 
     def _new(self, shape: Sequence[int], dtype: torch.dtype, wanted: bool) -> Tensor:
         if not dtype.is_floating_point:
-            return torch.zeros(shape, dtype=dtype)
+            return torch.zeros(shape, dtype=dtype, device=self.signature.device)
         made = self.numbers(shape, dtype).requires_grad_(wanted and self.signature.differentiate)
         self._given.append(made)
         return made
@@ -130,7 +131,9 @@ class PassTrial(Trial):
         op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
         nodes = CellInputs.of_nodes(op_type, 2)
         self._inputs = PassInputs(
-            plan=plan_pass(nodes, Edges.from_csr(ptr, child), op_type.copy()),
+            plan=plan_pass(nodes, Edges.from_csr(ptr, child), op_type.copy()).map_tensors(
+                lambda tensor: tensor.to(self.signature.device)
+            ),
             cells={_TRIED: cell},
             x={_TRIED: self._x()},
             given=self._states(num_sources + size + 1),
@@ -159,13 +162,11 @@ class RoundTrial(Trial):
     in_rounds = True
 
     def _make(self, most: int) -> None:
-        schedule = _schedule(self.size, most)
+        schedule = _schedule(self.size, most).to(self.signature.device)
         (plan,), (unrolled,) = schedule.passes, schedule.unrolled
         assert unrolled is not None
         states = {name: {0: rows} for name, rows in self._states(self.size).items()}
-        absent = {
-            n: torch.zeros(1, s[0].shape[1], dtype=self.signature.dtype) for n, s in states.items()
-        }
+        absent = {n: s[0].new_zeros(1, s[0].shape[1]) for n, s in states.items()}
         self._inputs = RoundsInputs(
             unrolled=unrolled,
             state=TypedFields(plan, states, absent),

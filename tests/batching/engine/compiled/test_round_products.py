@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, Network, Rounds
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SCHEMA = bond_schema(())
 SIZE = 3
 

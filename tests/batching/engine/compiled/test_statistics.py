@@ -16,6 +16,8 @@ from graphfold.dag import TypedDAG
 from graphfold.errors import EngineError
 from graphfold.layers import FingerprintCell, GCNCell, GINCell
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SCHEMA = bond_schema()
 SIZE = 4
 CELLS: dict[str, Callable[[], Cell]] = {
@@ -63,7 +65,7 @@ def check(cells: list[Cell], dag: TypedDAG, x: Tensor) -> None:
     ]
     networks = [network.to(x.dtype).train() for network in networks]
     ours, own = (train(network, dag, x, rounds) for network in networks)
-    assert networks[0].ways == {"atom": "compiled"}
+    assert networks[0].ways["atom"].startswith("compiled (")
     torch.testing.assert_close(ours, own, rtol=1e-9, atol=1e-9)
 
 

@@ -1,0 +1,144 @@
+"""GroupIndices: the rows that each group of a plan reads, and that read it, as torch takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
+
+#: First row of a group -> its part of something.
+Parts = Mapping[int, Tensor]
+
+
+class GroupIndices:
+    """The rows that the groups of a plan read, and that read them, cut up for all groups at once.
+
+    It is made once for each plan. Rows are counted from the first that a tensor has.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Any, Any] = {}
+
+    def parts(self, plan: PassSchedule, kind: str, first: int = 0) -> Any:
+        """First row of a group -> its part: indices, and for readers where those of each row begin.
+
+        Args:
+            plan: the plan, always the same.
+            kind: the name of one of the functions below.
+            first: the first row of the tensor that is read.
+        """
+        key = kind, first
+        if key not in self._found:
+            with torch.inference_mode(False):
+                self._found[key] = _INDICES[kind](plan, first)
+        return self._found[key]
+
+
+def _child_row(plan: PassSchedule, first: int) -> Parts:
+    return plan.split_edges(plan.child_row - first if first else plan.child_row)
+
+
+def _previous_row(plan: PassSchedule, first: int) -> Parts:
+    assert plan.previous_row is not None
+    return plan.split_rows(plan.previous_row - first)
+
+
+def _parent(plan: PassSchedule, _: int) -> Parts:
+    return plan.split_edges(plan.parent)
+
+
+def _edge_ptr(plan: PassSchedule, _: int) -> Parts:
+    return _local_pointers(plan, plan.child_ptr)
+
+
+def _edge_number(plan: PassSchedule, _: int) -> Parts:
+    """The numbers from 0 on."""
+    groups = plan.groups
+    numbers = torch.arange(max((g.num_edges for g in groups), default=0), device=plan.row.device)
+    by_count = {count: numbers[:count] for count in {group.num_edges for group in groups}}
+    return {group.start: by_count[group.num_edges] for group in groups}
+
+
+def _edge_count(plan: PassSchedule, _: int) -> Parts:
+    """The number of edges of each row."""
+    return plan.split_rows(torch.cat([plan.child_ptr[:1], plan.child_ptr.diff()]))
+
+
+def _reading_edges(plan: PassSchedule, _: int) -> Mapping[int, tuple[Tensor, Tensor]]:
+    """The edges that read each row."""
+    return _readers(plan, plan.reader_ptr, plan.reader_edge)
+
+
+def _reading_rows(plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
+    """The rows that read each row."""
+    return _readers(plan, plan.reader_ptr, plan.reader + (1 - first))
+
+
+def _following_rows(plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
+    """The rows that follow each in the next round."""
+    if plan.following is None:
+        return {}
+    ptr, row = plan.following
+    return _readers(plan, ptr, row + (1 - first))
+
+
+_INDICES: Mapping[str, Callable[[PassSchedule, int], Any]] = {
+    "child_row": _child_row,
+    "previous_row": _previous_row,
+    "parent": _parent,
+    "edge_ptr": _edge_ptr,
+    "edge_number": _edge_number,
+    "edge_count": _edge_count,
+    "edge_grad": _reading_edges,
+    "weighted_grad": _reading_rows,
+    "node_grad": _reading_rows,
+    "previous_grad": _following_rows,
+    "edge_weight": _reading_edges,
+}
+
+
+def _local_pointers(plan: PassSchedule, ptr: Tensor) -> Parts:
+    """First row of a group -> [size + 1] where what its rows have begins, counted in the group.
+
+    Args:
+        plan: the plan.
+        ptr: [num_rows + 1] where what each row has begins, row 1 first.
+    """
+    groups = sorted(plan.groups, key=lambda group: group.start)
+    counts = [group.size + 1 for group in groups]
+    total = sum(counts)
+    number = torch.repeat_interleave(
+        torch.arange(len(groups), device=ptr.device),
+        torch.tensor(counts, dtype=torch.int64, device=ptr.device),
+        output_size=total,
+    )
+    # Groups follow each other, and the end of one is the beginning of the next.
+    place = torch.arange(total, device=ptr.device) - number
+    start = torch.tensor([g.start - 1 for g in groups], dtype=torch.int64, device=ptr.device)
+    local = ptr[place] - ptr[start][number]
+    return dict(zip((g.start for g in groups), local.split_with_sizes(counts), strict=True))
+
+
+def _readers(
+    plan: PassSchedule, ptr: Tensor, reader: Tensor
+) -> Mapping[int, tuple[Tensor, Tensor]]:
+    """First row of a group -> its part of `reader`, and where those of each of its rows begin.
+
+    Groups that nothing reads are left out.
+    """
+    groups = sorted(plan.groups, key=lambda group: group.start)
+    bounds = ptr[torch.tensor([*(g.start for g in groups), plan.num_rows + 1])].tolist()
+    before = bounds[0] if bounds else 0
+    sizes = [stop - start for start, stop in pairwise(bounds)]
+    parts = reader[before : before + sum(sizes)].split_with_sizes(sizes)
+    pointers = _local_pointers(plan, ptr[1:])
+    return {
+        group.start: (part, pointers[group.start])
+        for group, part, size in zip(groups, parts, sizes, strict=True)
+        if size
+    }

@@ -1,0 +1,284 @@
+"""The torch backend: programs are functions of a group, made of torch's operations.
+
+It runs on every device and in every dtype that torch has, and needs no compiler. No autograd graph
+is kept: backward runs programs of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.backends.torch_indices import GroupIndices, Parts
+from graphfold.batching.backends.torch_program import Argument, Pulled, TorchProgram
+from graphfold.batching.backends.torch_writer import write_torch_program
+from graphfold.batching.compiler.backend import PULLED, Backend, Memory
+from graphfold.batching.compiler.program import (
+    ALL_EDGES,
+    ONE,
+    ROWS,
+    TYPE_EDGES,
+    Key,
+    Place,
+    Program,
+    Rows,
+    WeightGradient,
+)
+from graphfold.batching.compiler.values import Value
+from graphfold.batching.kernels.gather import gather_sum
+from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
+
+DEVICES = ("cpu", "cuda")
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+_KNOWN: WeakKeyDictionary[PassSchedule, GroupIndices] = WeakKeyDictionary()
+
+
+class TorchMemory(Memory):
+    """The memory of a pass that torch's operations run.
+
+    Args:
+        plan: of the pass.
+        dtype: of all numbers.
+        is_backward: whether groups run from the last to the first.
+    """
+
+    def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
+        super().__init__(plan, dtype)
+        self._is_backward, self._device = is_backward, plan.row.device
+        self._indices = _KNOWN.setdefault(plan, GroupIndices())
+        self._like = torch.empty(0, dtype=dtype, device=self._device)
+        self._rows: dict[Key | tuple[int, Key], Parts] = {}
+
+    def run(self, programs: Mapping[int, Program]) -> None:
+        calls = {}
+        for op_type, program in programs.items():
+            assert isinstance(program, TorchProgram)
+            calls[op_type] = program.run, self._arguments(op_type, program)
+        groups = self.plan.groups
+        for group in reversed(groups) if self._is_backward else groups:
+            if group.op_type in calls:
+                run, arguments = calls[group.op_type]
+                run(*next(arguments))
+
+    def count_sums(self, op_type: int) -> int:
+        return len(self.plan.groups_by_type[op_type])
+
+    def number_rows(self, rows: Tensor, num_rows: int) -> Tensor:
+        numbers = rows.new_full((num_rows,), -1)
+        numbers[rows] = torch.arange(len(rows), device=rows.device)
+        return numbers
+
+    def pull(self, field: str, first: int, total: Tensor) -> Tensor:
+        total.zero_()
+        plan, count = self.plan, total.shape[0]
+        for kind in PULLED:
+            if (kind, field) not in self.shared:
+                continue
+            values, weight = self._left(kind, field)
+            begun = self.first_row.get((kind, field), 0)
+            if kind == "previous_grad":
+                if plan.following is None:
+                    continue
+                ptr, reader = plan.following[0], plan.following[1] + (1 - begun)
+            elif kind == "edge_grad":
+                ptr, reader = plan.reader_ptr, plan.reader_edge
+            else:
+                ptr, reader = plan.reader_ptr, plan.reader + (1 - begun)
+            own = ptr[first : first + count + 1]
+            start, stop = own[[0, -1]].tolist()
+            weight = None if weight is None else weight[start:stop]
+            total += gather_sum(values, reader[start:stop], own - own[0], weight)
+        return total
+
+    def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
+        shape = self.own[op_type]["constant", str(product.weight)].shape
+        k, m = shape[::-1] if product.is_transposed else shape
+        grad, x = self._factor(op_type, product.grad, m), self._factor(op_type, product.x, k)
+        weight = torch.mm(grad.t(), x) if product.is_transposed else torch.mm(x.t(), grad)
+        return weight, None if product.bias is None else grad.sum(0)
+
+    def _factor(self, op_type: int, rows: Rows, width: int) -> Tensor:
+        """[num_rows, width] a factor of the gradient of a weight."""
+        if rows.parts:
+            first = self.first_row.get(rows.key, 0)
+            index = self.plan.type_child_row(op_type)
+            values = self.shared[rows.key].index_select(0, index - first if first else index)
+            return values.view(-1, width)
+        values = self._find(op_type, rows.key).flatten(1)
+        return values[:, rows.offset : rows.offset + width]
+
+    def _find(self, op_type: int, key: Key) -> Tensor:
+        own = self.own[op_type].get(key)
+        return self.shared[key] if own is None else own
+
+    # The arguments of programs.
+
+    def _arguments(self, op_type: int, program: TorchProgram) -> Iterator[tuple[Any, ...]]:
+        """The arguments of the function of a program, group by group."""
+        groups = self.plan.groups_by_type[op_type]
+        groups = groups[::-1] if self._is_backward else groups
+        columns = [self._column(op_type, argument, groups) for argument in program.arguments]
+        return zip([g.size for g in groups], [g.num_edges for g in groups], *columns, strict=False)
+
+    def _column(self, op_type: int, argument: Argument, groups: Sequence[Group]) -> Iterable[Any]:
+        """One of the arguments, for each of some groups of a type."""
+        kind, key = argument.kind, argument.key
+        if kind == "piece":
+            parts = self._pieces(op_type, key, argument.space, groups)
+            return [parts[group.start] for group in groups]
+        if kind in ("whole", "weight"):
+            return repeat(self._find(op_type, key))
+        if kind == "transposed":
+            return repeat(self._find(op_type, key).t())
+        if kind == "number":
+            return repeat(self._like.new_full((), argument.number))
+        if kind == "like":
+            return repeat(self._like)
+        if kind == "sums":
+            rows = self._find(op_type, key).unbind(0)
+            return rows[::-1] if self._is_backward else rows
+        if kind == "pulled":
+            return self._pulled(op_type, key[1], groups)
+        if kind == "kind":
+            parts = self.plan.split_edges(self.shared["kind", ""])
+        elif kind == "integer":
+            parts = self.plan.split_edges(self.shared[key].to(self.dtype))
+        elif kind == "edge_count":
+            whole = self._indices.parts(self.plan, kind)
+            return [whole[group.start].to(self.dtype) for group in groups]
+        else:
+            parts = self._indices.parts(self.plan, kind, self.first_row.get(key, 0))
+        return [parts[group.start] for group in groups]
+
+    def _pieces(
+        self, op_type: int, key: Key, space: int, groups: Sequence[Group]
+    ) -> Mapping[int, Tensor]:
+        """First row of a group -> its rows of a tensor."""
+        is_own = key in self.own[op_type]
+        tensor = self._find(op_type, key)
+        if space == ONE:
+            return dict.fromkeys((group.start for group in groups), tensor)
+        if space in (ROWS, ALL_EDGES):
+            named = (op_type, key) if is_own else key
+            first = self.first_row.get(named, 0)
+            if first or len(groups) == 1:
+                by_edge = space == ALL_EDGES
+                return {
+                    g.start: tensor[g.edges]
+                    if by_edge
+                    else tensor[g.start - first : g.stop - first]
+                    for g in groups
+                }
+            if named not in self._rows:
+                split = self.plan.split_rows if space == ROWS else self.plan.split_edges
+                self._rows[named] = split(tensor)
+            return self._rows[named]
+        if len(groups) == 1:
+            return {groups[0].start: tensor}
+        ordered = self.plan.groups_by_type[op_type]
+        sizes = [g.num_edges if space == TYPE_EDGES else g.size for g in ordered]
+        parts = tensor.split_with_sizes(sizes)
+        return dict(zip((group.start for group in ordered), parts, strict=True))
+
+    def _pulled(self, op_type: int, field: str, groups: Sequence[Group]) -> list[Pulled]:
+        """The parts of the gradient of a field, for the rows of some groups."""
+        left = []
+        for kind in PULLED:
+            if (kind, field) in self.shared:
+                first = self.first_row.get((kind, field), 0)
+                readers = self._indices.parts(self.plan, kind, first)
+                values, weight = self._left(kind, field)
+                weights = None if weight is None else self._split_weights(weight)
+                left.append((values, readers, weights))
+        outside = self._outside(op_type, field, groups)
+        return [
+            Pulled(
+                outside.get(group.start),
+                [
+                    (values, *readers[group.start], None if w is None else w[group.start])
+                    for values, readers, w in left
+                    if group.start in readers
+                ],
+            )
+            for group in groups
+        ]
+
+    def _left(self, kind: str, field: str) -> tuple[Tensor, Tensor | None]:
+        """The gradients that readers have left, and weights in the order of `reader_edge`."""
+        values = self.shared[kind, field]
+        if kind != "weighted_grad":
+            return values, None
+        weight = self.shared["edge_weight", field].view(-1)
+        return values, weight.index_select(0, self.plan.reader_edge)
+
+    def _split_weights(self, weight: Tensor) -> Parts:
+        """First row of a group -> the weights of the edges that read it."""
+        readers = self._indices.parts(self.plan, "edge_weight")
+        found, at = {}, int(self.plan.reader_ptr[1]) if len(readers) else 0
+        for start in sorted(readers):
+            count = readers[start][0].shape[0]
+            found[start] = weight[at : at + count]
+            at += count
+        return found
+
+    def _outside(self, op_type: int, field: str, groups: Sequence[Group]) -> Mapping[int, Tensor]:
+        """First row of a group -> the gradient of its rows from outside of the pass, if any."""
+        key = "outside", field
+        if key not in self.own[op_type] and key not in self.shared:
+            return {}
+        if ("outside_row", field) not in self.shared:
+            return self._pieces(op_type, key, ROWS, groups)
+        named = "dense", field
+        if named not in self._rows:
+            self._rows[named] = self._spread(self.shared[key], self.shared["outside_row", field])
+        return self._rows[named]
+
+    def _spread(self, values: Tensor, numbers: Tensor) -> Parts:
+        """First row of a group -> the gradient of its rows, zeros for those that have none.
+
+        Groups without any are left out; on a GPU, which would have to be waited for, none is.
+
+        Args:
+            values: [count, width] the gradients of some rows.
+            numbers: [num_rows] the number of each row among them, -1 for the others.
+        """
+        padded = torch.cat([values, values.new_zeros(1, values.shape[1])])
+        parts = self.plan.split_rows(padded.index_select(0, numbers.remainder(padded.shape[0])))
+        if not numbers.is_cpu:
+            return parts
+        ends = numbers.ge(0).cumsum(0)
+        groups = self.plan.groups
+        bounds = ends[torch.tensor([[g.start - 1, g.stop - 1] for g in groups])].tolist()
+        return {
+            g.start: parts[g.start]
+            for g, (before, after) in zip(groups, bounds, strict=True)
+            if after > before
+        }
+
+
+class TorchBackend(Backend):
+    """Programs are functions of torch's operations, called group by group."""
+
+    name = "torch"
+
+    def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        if device.type not in DEVICES:
+            return f"the backend 'torch' runs on {' and '.join(DEVICES)}, not on {device.type}"
+        if dtype not in DTYPES:
+            return f"the backend 'torch' computes {', '.join(map(str, DTYPES))}, not {dtype}"
+        return None
+
+    def write_program(
+        self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
+    ) -> TorchProgram:
+        return write_torch_program(dtype, values, places)
+
+    def memory(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> TorchMemory:
+        return TorchMemory(plan, dtype, is_backward)

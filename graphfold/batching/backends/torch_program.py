@@ -1,0 +1,81 @@
+"""TorchProgram: the function of a group that the torch backend runs, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from graphfold.batching.compiler.program import ONE, Key
+from graphfold.batching.kernels.gather import gather_sum
+
+
+class Argument(NamedTuple):
+    """An argument of the function of a program, given for each group.
+
+    Args:
+        kind: "piece", the rows of the group in a tensor; "whole", all of it; or what
+            `TorchMemory` makes of it, see `TorchMemory._column`.
+        key: the tensor.
+        space: of a piece, where its rows are counted from.
+        number: of a number.
+    """
+
+    kind: str
+    key: Key = ("", "")
+    space: int = ONE
+    number: float = 0.0
+
+
+@dataclass(frozen=True)
+class TorchProgram:
+    """The program of one direction of a cell.
+
+    Args:
+        run: computes a group: (number of nodes, number of edges, arguments ...).
+        arguments: what it is given.
+        keys: the tensors that these are, or are made of.
+    """
+
+    run: Callable[..., None]
+    arguments: tuple[Argument, ...]
+    keys: tuple[Key, ...]
+
+    @property
+    def read_constants(self) -> frozenset[Key]:
+        """The constants that are read number by number; weights are multiplied as they lie."""
+        read = {a.key for a in self.arguments if a.kind == "whole"}
+        return frozenset(key for key in read if key[0] == "constant")
+
+
+# What the function of a program calls besides torch.
+
+
+def max_rows(values: Tensor, parent: Tensor, num_nodes: int) -> Tensor:
+    """[num_nodes, width] the maximum over the edges of each node, 0 without edges."""
+    zeros = values.new_zeros(num_nodes, values.shape[1])
+    index = parent.view(-1, 1).expand_as(values)
+    return zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
+
+
+class Pulled(NamedTuple):
+    """The parts of the gradient of the rows of a group.
+
+    Args:
+        outside: [size, width] from outside of the pass, or None.
+        left: (values, rows of them, where those of each row of the group begin, weights or None).
+    """
+
+    outside: Tensor | None
+    left: Sequence[tuple[Tensor, Tensor, Tensor, Tensor | None]]
+
+
+def pull(pulled: Pulled, like: Tensor, num_nodes: int, width: int) -> Tensor:
+    """[num_nodes, width] the gradient of the rows of a group."""
+    total = pulled.outside
+    for values, index, ptr, weight in pulled.left:
+        own = gather_sum(values, index, ptr, weight)
+        total = own if total is None else own.add_(total)
+    return like.new_zeros(num_nodes, width) if total is None else total
