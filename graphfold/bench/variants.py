@@ -14,7 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from graphfold._torch import handling_operations
 from graphfold.batching import Batch, Network
+from graphfold.batching.compiler.recorder import gives_views
+from graphfold.batching.engine.compiled.choice import AUTO
 from graphfold.batching.native.library import why_missing
 from graphfold.bench.measure import EVERY_NODE, Row, Work, measure
 
@@ -169,13 +172,44 @@ class Contest(NamedTuple):
             works[name] = Work(partial(_run_all, floors, phase), ours.examples, computes)
         return works
 
+    def num_batches(self, name: str) -> int:
+        """The number of batches that a call of a variant goes through."""
+        return len(self.floors[name] if name in self.floors else self.variants[name].batches)
+
 
 def measure_variants(*contests: Contest) -> Iterator[Row]:
-    """The rows of training and inference; the variants of all contests take turns."""
+    """The rows of training and inference; the variants of all contests take turns.
+
+    `operations` are those of torch in a batch, see `count_operations`.
+    """
     for phase in ("train", "inference"):
-        yield from measure(
-            *((replace(one.setting, phase=phase), one.works(phase)) for one in contests)
-        )
+        works = [one.works(phase) for one in contests]
+        settings = [replace(one.setting, phase=phase) for one in contests]
+        counts = [
+            round(count_operations(work.function) / one.num_batches(name))
+            for one, by_name in zip(contests, works, strict=True)
+            for name, work in by_name.items()
+        ]
+        for row, count in zip(measure(*zip(settings, works, strict=True)), counts, strict=True):
+            yield replace(row, extra={**row.extra, "operations": count})
+
+
+def count_operations(function: Callable[[], object]) -> int:
+    """The number of torch's operations that a call needs, views left out: on a GPU, its kernels.
+
+    Native code of graphfold is none of them.
+    """
+    count = 0
+
+    def note(operation: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        nonlocal count
+        count += not gives_views(operation)
+        return operation(*args, **options)
+
+    function()  # the first call may compile cells
+    with handling_operations(note):
+        function()
+    return count
 
 
 def require_equal(variants: Mapping[str, Variant]) -> None:
@@ -200,38 +234,61 @@ def require_equal(variants: Mapping[str, Variant]) -> None:
                 )
 
 
+class Way(NamedTuple):
+    """The way that a network runs its cells; see `Network`."""
+
+    fuse: bool | None
+    backend: str = AUTO
+
+    @staticmethod
+    def of(network: Network) -> Way:
+        """The way that a network is set to."""
+        return Way(network.fuse, network.backend)
+
+    def set(self, network: Network) -> None:
+        """Sets a network to this way."""
+        if Way.of(network) != self:  # a module is slow to set
+            network.fuse, network.backend = self
+
+
+AS_IT_COMES = Way(None)
+
+
 def engine_forwards(network: Network, forward: Forward) -> dict[str, Forward]:
-    """The engine's variants: `graphfold`, `untraced` where that differs, and `cat_levels`."""
+    """The engine's variants: those of `ways_to_run`, and `cat_levels`."""
     found = {
-        name: with_engine(network, forward, fuse=fuse)
-        for name, fuse in fuse_settings(network).items()
+        name: with_engine(network, forward, way=way) for name, way in ways_to_run(network).items()
     }
     return {**found, "cat_levels": with_engine(network, forward, "autograd")}
 
 
 def with_engine(
-    network: Network, forward: Forward, engine: str = "fast", fuse: bool | None = None
+    network: Network, forward: Forward, engine: str = "fast", way: Way = AS_IT_COMES
 ) -> Forward:
     """A forward that first sets the engine of the network that it runs."""
 
     def run(batch: Any) -> Tensor:
-        if (network.engine, network.fuse) != (engine, fuse):  # a module is slow to set
-            network.engine, network.fuse = engine, fuse
+        if network.engine != engine:  # a module is slow to set
+            network.engine = engine
+        way.set(network)
         return forward(batch)
 
     return run
 
 
-def fuse_settings(network: Network) -> dict[str, bool | None]:
-    """Variant -> its `fuse`: `graphfold` with cells compiled, or an error; `untraced` without.
+def ways_to_run(network: Network) -> dict[str, Way]:
+    """Variant -> the way: `graphfold` with cells compiled, or an error; `untraced` without.
 
-    Where no cell can be compiled, or the network wants none, there is `graphfold` alone, as it is.
+    Where native code runs, `torch` is the other backend. Where the network wants no cell compiled
+    there is `graphfold` alone, as it is.
     """
+    if network.fuse is False:
+        return {"graphfold": Way.of(network)}
     like = next(iter(network.parameters()), torch.empty(0))
-    can_compile = like.device.type == "cpu" and why_missing(like.dtype) is None
-    if network.fuse is False or not can_compile:
-        return {"graphfold": network.fuse}
-    return {"graphfold": True, "untraced": False}
+    found = {"graphfold": Way(True), "untraced": Way(False)}
+    if like.device.type == "cpu" and why_missing(like.dtype) is None:
+        found["torch"] = Way(True, "torch")
+    return found
 
 
 def _run_all(floors: Sequence[ProductFloor], phase: str) -> None:

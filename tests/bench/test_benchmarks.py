@@ -64,6 +64,7 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         rows: Rows = json.loads(path.read_text())
         assert all(row.keys() >= KEYS for row in rows)
         assert all(row["examples_per_second"] > 0 for row in rows)
+        assert all(row["operations"] > 0 for row in rows if "operations" in row)
         assert all(row["ratio"] == 1 for row in rows if row["variant"] == "graphfold")
         return rows
 
@@ -73,7 +74,7 @@ def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 HAS_NATIVE = why_missing(torch.float32) is None
 
 #: The variants that are graphfold.
-OWN = ["graphfold", "untraced"] if HAS_NATIVE else ["graphfold"]
+OWN = ["graphfold", "untraced", *(["torch"] if HAS_NATIVE else [])]
 
 
 def variants(rows: Rows, **where: Any) -> list[str]:

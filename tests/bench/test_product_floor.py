@@ -144,7 +144,7 @@ def test_trees_and_sequences_have_the_products_of_their_plans(phase: str) -> Non
     assert flops(floor, phase) == count_flops(trees.work(phase).function)
     cell = NaryTreeLSTMCell(4, 4, arity=1)
     made = sequence.make_variants(cell, [[3, 1, 2]])
-    chains = made["untraced" if HAS_NATIVE else "graphfold"]
+    chains = made["untraced"]
     floor = sequence.product_floor(cell, chains.batches[0].batch)
     # No product hands on the gradient of a first token: it has no child.
     first_tokens = 2 * 3 * 4 * 16 if phase == "train" else 0

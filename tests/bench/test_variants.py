@@ -12,13 +12,12 @@ import torch
 from torch import nn
 from training.tiny_runs import MOLECULES, write_corpora
 
-from graphfold.batching.native.library import why_missing
 from graphfold.bench import variants
 from graphfold.bench.baselines.loops import TreeLSTMLoop
 from graphfold.bench.benchmarks import blocks, molecules, sequence, sst, treefc
 from graphfold.bench.experiment import load_data, load_experiment
 from graphfold.bench.measure import Settings
-from graphfold.bench.variants import Variant, fuse_settings, require_equal
+from graphfold.bench.variants import Variant, Way, count_operations, require_equal, ways_to_run
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
 
@@ -137,22 +136,33 @@ def test_a_step_of_training_leads_all_variants_to_the_same_weights(root: Path) -
         torch.testing.assert_close(weight, weights[0], rtol=1e-6, atol=1e-9)
 
 
-def test_cells_as_they_are_are_a_variant_where_others_are_compiled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_ways_to_run_cells_are_variants(monkeypatch: pytest.MonkeyPatch) -> None:
     network = treefc.TreeFC(3).network
-    both = {"graphfold": True, "untraced": False}
-    if why_missing(torch.float32) is None:
-        for fuse, want in ((True, both), (None, both), (False, {"graphfold": False})):
+    compiled = {"graphfold": Way(True), "untraced": Way(False)}
+    for missing, more in ((None, {"torch": Way(True, "torch")}), ("no C compiler", {})):
+        monkeypatch.setattr(variants, "why_missing", lambda dtype, missing=missing: missing)
+        for fuse in (True, None):
             network.fuse = fuse
-            assert fuse_settings(network) == want
-    monkeypatch.setattr(variants, "why_missing", lambda dtype: "no C compiler")
-    for fuse in (True, None, False):
-        network.fuse = fuse
-        assert fuse_settings(network) == {"graphfold": fuse}
-    network.to("meta")
-    monkeypatch.setattr(variants, "why_missing", lambda dtype: None)
-    assert fuse_settings(network) == {"graphfold": False}
+            assert ways_to_run(network) == compiled | more
+        network.fuse = False
+        assert ways_to_run(network) == {"graphfold": Way(False)}
+    Way(True, "torch").set(network)
+    assert (network.fuse, network.backend) == (True, "torch")
+
+
+def test_operations_are_counted_without_views() -> None:
+    x = torch.ones(3, 3, requires_grad=True)
+    assert count_operations(lambda: x.t().unsqueeze(0)) == 0
+    assert count_operations(lambda: torch.add(x, x.t())) == 1
+    # A product and a sum; ones, the product of either factor with them, and the sum of these.
+    assert count_operations(lambda: torch.autograd.grad((x * x).sum(), x)) == 6
+
+
+def test_the_torch_backend_needs_fewer_operations_than_cells_as_they_are() -> None:
+    made = treefc.make_variants(treefc.TreeFC(3), treefc.make_trees("random", 2))
+    for phase in ("train", "inference"):
+        counts = {name: count_operations(made[name].work(phase).function) for name in made}
+        assert counts["torch"] < 0.75 * counts["untraced"]
 
 
 def test_perfect_trees_are_batched_by_hand_as_well() -> None:

@@ -12,6 +12,7 @@ with equal surroundings are equal nodes. Variants, on the same weights:
 
 - `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
 - `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
+- `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `every_node`: graphfold with a plan that shares nothing;
 - `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed; not
   of `weave`, which it does not have;
@@ -55,10 +56,11 @@ from graphfold.bench.variants import (
     Product,
     ProductFloor,
     Variant,
-    fuse_settings,
+    Way,
     group_sizes,
     measure_variants,
     require_equal,
+    ways_to_run,
 )
 from graphfold.layers import GraphModel
 from graphfold.training.loop.optimisation import build_optimizer
@@ -158,10 +160,10 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
         )
 
     plans = {share: [experiment.plan(batch, share) for batch in batches] for share in (True, False)}
-    ways = [(name, EQUAL_ONCE, fuse) for name, fuse in fuse_settings(model.network).items()]
-    for name, computes, fuse in [*ways, ("every_node", EVERY_NODE, model.network.fuse)]:
+    ways = [(name, EQUAL_ONCE, way) for name, way in ways_to_run(model.network).items()]
+    for name, computes, way in [*ways, ("every_node", EVERY_NODE, Way.of(model.network))]:
         own = copy.deepcopy(model)
-        own.network.fuse = fuse
+        way.set(own.network)
         found[name] = variant(own, plans[computes == EQUAL_ONCE], computes)
     parts = Parts(copy.deepcopy(model).cpu())
     if not parts.has_rounds_alone:

@@ -8,6 +8,7 @@ by record. In one tree there is little to share, so every node is computed. Vari
 - `graphfold`: `model.predict([text])` of a bracketed tree: read into a graph, its words looked up,
   planned, computed, described node by node; cells compiled where there is a C compiler;
 - `untraced`: the same with the cells' own code (`model.fuse=false`);
+- `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `from_graph`: `model.predict_graphs(graph)` of a graph that exists already;
 - `planned`: the model alone, on a batch that exists already.
 
@@ -32,7 +33,7 @@ from graphfold.batching import Batch
 from graphfold.bench.benchmarks.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EVERY_NODE, Row, Settings, Work, make_rows, summarize
-from graphfold.bench.variants import fuse_settings
+from graphfold.bench.variants import AS_IT_COMES, Way, ways_to_run
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.readers.bracket_tree import BracketText
@@ -85,18 +86,18 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 def make_calls(experiment: Experiment) -> dict[str, Call]:
     """The variants, each with a model of its own."""
-    fuses = fuse_settings(experiment.model.network)
+    ways = ways_to_run(experiment.model.network)
     found: dict[str, Call] = {}
-    for name, fuse in fuses.items():
-        found[name] = partial(_from_text, load_saved(experiment, fuse))
-    found["from_graph"] = partial(_from_graph, load_saved(experiment, fuses["graphfold"]))
-    found["planned"] = partial(_planned, load_saved(experiment, fuses["graphfold"]))
+    for name, way in ways.items():
+        found[name] = partial(_from_text, load_saved(experiment, way))
+    found["from_graph"] = partial(_from_graph, load_saved(experiment, ways["graphfold"]))
+    found["planned"] = partial(_planned, load_saved(experiment, ways["graphfold"]))
     return found
 
 
 def read_examples(experiment: Experiment) -> list[Example]:
     """The first records of the test part."""
-    model, path = load_saved(experiment, None), Path(experiment.data.files[-1].path)
+    model, path = load_saved(experiment, AS_IT_COMES), Path(experiment.data.files[-1].path)
     found = []
     for record in islice(model.adapter.records(path), NUM_RECORDS):
         if not isinstance(record.content, BracketText):
@@ -109,7 +110,7 @@ def read_examples(experiment: Experiment) -> list[Example]:
     return found
 
 
-def load_saved(experiment: Experiment, fuse: bool | None) -> Predictor:
+def load_saved(experiment: Experiment, way: Way) -> Predictor:
     """The model as it is loaded from a checkpoint."""
     checkpoint = Checkpoint(
         config=dict(experiment.config),
@@ -122,7 +123,7 @@ def load_saved(experiment: Experiment, fuse: bool | None) -> Predictor:
         path = Path(folder) / "model.ckpt"
         path.write_bytes(checkpoint.encode())
         predictor = load(path)
-    predictor.trained.model.network.fuse = fuse
+    way.set(predictor.trained.model.network)
     return predictor
 
 

@@ -26,6 +26,7 @@ from graphfold.bench.benchmarks.predict import load_saved
 from graphfold.bench.benchmarks.reading import open_records
 from graphfold.bench.experiment import load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, EVERY_NODE, Row, Settings, Work, measure
+from graphfold.bench.variants import AS_IT_COMES
 from graphfold.datasets.storage.reading import available_cores
 from graphfold.inference.predict import predict_file
 from graphfold.inference.predictor import BATCH_SIZE, Predictor
@@ -55,7 +56,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         write_table(table, smiles)
         for hidden_size, batch_size in settings.sizes(HIDDEN_SIZES, (BATCH_SIZE,)):
             experiment = load_sized(own, (hidden_size, batch_size), settings, data)
-            predictor = load_saved(experiment, None)
+            predictor = load_saved(experiment, AS_IT_COMES)
             predictor.batch_size = batch_size
             works = {
                 name: Work(

@@ -8,6 +8,7 @@ the same weights:
 
 - `graphfold`: with the cell compiled, where there is a C compiler;
 - `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`);
+- `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `cat_levels`: the levels joined by `torch.cat` under autograd;
 - `packed_lstm`: `torch.nn.LSTM` over packed sequences, packed beforehand;
 - `one_by_one`: a loop over the tokens of the first batch;

@@ -10,6 +10,7 @@ the same weights:
 
 - `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
 - `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
+- `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `every_node`: graphfold with a plan that shares nothing;
 - `cat_levels`: the levels joined by `torch.cat` under autograd;
 - `one_by_one`: a loop over the nodes of the first batch, the classifier once for all of them;
@@ -35,6 +36,7 @@ from graphfold.bench.variants import (
     Product,
     ProductFloor,
     Variant,
+    Way,
     engine_forwards,
     group_sizes,
     measure_variants,
@@ -83,7 +85,7 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
     engine = engine_forwards(model.network, model)
     cat_levels = engine.pop("cat_levels")
     unshared = {
-        "every_node": with_engine(model.network, model, fuse=model.network.fuse),
+        "every_node": with_engine(model.network, model, way=Way.of(model.network)),
         "cat_levels": cat_levels,
     }
 

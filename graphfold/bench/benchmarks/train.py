@@ -4,6 +4,7 @@ Whole epochs with the model and the data of benchmark sst. Variants:
 
 - `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else;
 - `untraced`: the same with the cells' own code (`model.fuse=false`);
+- `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `with_loader`: the loop over the loader, which selects and plans each batch;
 - `graphfold_train`: the command's own epochs: callbacks, loader, logging, then the metrics of the
   validation part and the checkpoints.
@@ -30,7 +31,7 @@ from graphfold.batching import Batch
 from graphfold.bench.benchmarks.sst import HIDDEN_SIZES, OVERRIDES
 from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, Row, Settings, Work, make_rows, summarize
-from graphfold.bench.variants import fuse_settings
+from graphfold.bench.variants import ways_to_run
 from graphfold.recipe import start_run
 from graphfold.training.run.run_folder import RunFolder
 
@@ -65,20 +66,20 @@ def rows(settings: Settings) -> Iterator[Row]:
 def _loops(experiment: Experiment, epochs: range) -> dict[str, list[float]]:
     """Variant -> the seconds of its epochs alone, after one that does not count."""
     network = experiment.model.network
-    fuses = fuse_settings(network)
-    loops = {**fuses, "with_loader": fuses["graphfold"]}
+    ways = ways_to_run(network)
+    loops = {**ways, "with_loader": ways["graphfold"]}
     found: dict[str, list[float]] = {name: [] for name in loops}
     experiment.model.train()
-    for fuse in fuses.values():
-        network.fuse = fuse
+    for way in ways.values():
+        way.set(network)
         _epoch(experiment, experiment.loader())
     for epoch in epochs:
-        for number, (name, fuse) in enumerate(loops.items()):
-            network.fuse = fuse
+        for number, (name, way) in enumerate(loops.items()):
+            way.set(network)
             loader = experiment.loader(1 + len(loops) * epoch + number)
             batches = loader if name == "with_loader" else list(loader)
             found[name].append(_epoch(experiment, batches))
-    network.fuse = fuses["graphfold"]
+    ways["graphfold"].set(network)
     return found
 
 

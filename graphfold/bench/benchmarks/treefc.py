@@ -8,6 +8,7 @@ each other. Variants:
 
 - `graphfold`: with the cell compiled, where there is a C compiler;
 - `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`);
+- `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `cat_levels`: the levels joined by `torch.cat` under autograd;
 - `hand_batched` (identical trees only): the perfect tree written out as dense tensors;
 - `level_loop`: a loop over the levels, forward and backward written by hand for this very cell;

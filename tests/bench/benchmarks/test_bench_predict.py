@@ -10,6 +10,7 @@ from graphfold.batching.native.library import why_missing
 from graphfold.bench.benchmarks.predict import load_saved, make_calls, read_examples, require_equal
 from graphfold.bench.benchmarks.sst import OVERRIDES
 from graphfold.bench.experiment import Experiment, load_experiment
+from graphfold.bench.variants import Way
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +21,11 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
 
 
 def test_the_models_are_loaded_and_evaluate(experiment: Experiment) -> None:
-    predictor = load_saved(experiment, False)
+    predictor = load_saved(experiment, Way(False))
     assert predictor.trained.model.network.fuse is False
     assert not predictor.trained.model.training
     has_native = why_missing(torch.float32) is None
-    own = ["graphfold", "untraced"] if has_native else ["graphfold"]
+    own = ["graphfold", "untraced", *(["torch"] if has_native else [])]
     assert list(make_calls(experiment)) == [*own, "from_graph", "planned"]
 
 
