@@ -159,7 +159,7 @@ class NativeMemory(Memory):
 class NativeBackend(Backend):
     """Programs are lists of instructions, which a library of C code runs block by block."""
 
-    name = "native"
+    name, recomputes = "native", True
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
         if device.type != "cpu":

@@ -266,7 +266,7 @@ class TorchMemory(Memory):
 class TorchBackend(Backend):
     """Programs are functions of torch's operations, called group by group."""
 
-    name = "torch"
+    name, recomputes = "torch", False
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
         if device.type not in DEVICES:

@@ -23,7 +23,7 @@ from graphfold.batching.compiler.program import (
     Rows,
     WeightGradient,
 )
-from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
+from graphfold.batching.compiler.recomputation import costs_nothing, is_cheap, placed_before_readers
 from graphfold.batching.compiler.stages import lasting
 from graphfold.batching.compiler.trace import Signature, trace
 from graphfold.batching.compiler.values import (
@@ -79,8 +79,8 @@ def compile_cell(cell: Cell, signature: Signature, backend: Backend) -> Compiled
     if signature.differentiate:
         needed = _needed(signature, lowered)
         gradients = differentiate(lowered.values, lowered.outputs, needed, signature.arity)
-    assembly = _Assembly(lowered, gradients, places)
-    return assembly.build(backend, signature.dtype, signature.differentiate)
+    assembly = _Assembly(lowered, gradients, places, backend)
+    return assembly.build(signature.dtype, signature.differentiate)
 
 
 def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
@@ -122,9 +122,13 @@ class _Assembly:
     """Decides what lies where, so that forward, backward and the gradients of weights meet."""
 
     def __init__(
-        self, lowered: Lowered, gradients: Gradients, places: Mapping[Value, Place]
+        self,
+        lowered: Lowered,
+        gradients: Gradients,
+        places: Mapping[Value, Place],
+        backend: Backend,
     ) -> None:
-        self._lowered, self._gradients = lowered, gradients
+        self._lowered, self._gradients, self._backend = lowered, gradients, backend
         self._forward, self._backward = list(lowered.values), gradients.values
         self._forward_places = dict(places)
         self._own = set(gradients.values)
@@ -132,8 +136,8 @@ class _Assembly:
         self._places = {**places, **(of_groups := _group_places(gradients.values))}  # of backward
         self._buffers = _sizes(of_groups)
 
-    def build(self, backend: Backend, dtype: torch.dtype, with_backward: bool) -> CompiledCell:
-        """The programs, written by a backend."""
+    def build(self, dtype: torch.dtype, with_backward: bool) -> CompiledCell:
+        """The programs, written by the backend."""
         gradients, backward = self._gradients, None
         for (operation, name), view in gradients.sources.items():
             if operation in _GRADIENTS:
@@ -152,11 +156,11 @@ class _Assembly:
                 if value not in self._places:
                     key = "lasting", str(len(self._buffers))
                     self._place(value, key, _own_space(value.space), value.size)
-            backward = backend.write_program(dtype, own, self._places)
+            backward = self._backend.write_program(dtype, own, self._places)
         return CompiledCell(
             self._lowered,
-            backend,
-            backend.write_program(dtype, forward, self._forward_places),
+            self._backend,
+            self._backend.write_program(dtype, forward, self._forward_places),
             backward,
             self._kept,
             self._buffers,
@@ -208,11 +212,11 @@ class _Assembly:
             return Rows(("read", value.name), 0, value.size, of_edges, parts)
         space, place = _own_space(view.space), self._places.get(value)
         if view.space == value.space and (place or value not in self._own):
-            if place is None and not is_cheap(value) and value.operation != CONSTANT:
+            if place is None and not self._is_cheap(value) and value.operation != CONSTANT:
                 place = self._save(value)
             if place is not None and place.space == space:
                 return Rows(place.key, view.offset, view.row, of_edges)
-            if place is None and is_cheap(value) and view.is_all:  # computed again
+            if place is None and self._is_cheap(value) and view.is_all:  # computed again
                 self._place(value, key, space, value.size)
                 return Rows(key, 0, value.size, of_edges)
         self._put(view, key, space)
@@ -223,12 +227,15 @@ class _Assembly:
         read, again = {view.value for value in own for view in value.inputs}, []
         read |= self._places.keys() - self._forward_places.keys()
         for value in reversed(self._lowered.values):
-            if value in read and is_cheap(value) and value not in self._forward_places:
+            if value in read and self._is_cheap(value) and value not in self._forward_places:
                 read |= {view.value for view in value.inputs}
                 again.append(value)
             elif value in read and value not in self._places:
                 self._save(value)
         return again[::-1]
+
+    def _is_cheap(self, value: Value) -> bool:
+        return is_cheap(value) if self._backend.recomputes else costs_nothing(value)
 
     def _save(self, value: Value) -> Place:
         """Lets forward keep a value for backward."""

@@ -72,6 +72,9 @@ class Backend(ABC):
     """A way to run the programs of cells."""
 
     name: ClassVar[str]
+    #: Whether backward computes again what is as fast to compute as to read; otherwise, forward
+    #: keeps it.
+    recomputes: ClassVar[bool]
 
     @abstractmethod
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from graphfold.batching.compiler.values import EDGES, FETCHES, SOURCES, Value
 
+#: What is there before a pass begins.
+_NOTHING = ("count_edges", "integer", "fill")
 #: What is as fast to compute as to read,
-_CHEAP = (*FETCHES, "count_edges", "integer", "fill", "standardise")
+_CHEAP = (*_NOTHING, *FETCHES, "standardise")
 #: and for edges, of which there are many, what a few of these operations make of that.
 _CHEAP_OF_EDGES = ("add", "sub", "mul", "neg", "relu")
 _A_FEW = 3
@@ -19,6 +21,11 @@ def is_cheap(value: Value, depth: int = _A_FEW) -> bool:
         inputs = [view.value for view in value.inputs]
         return depth > 0 and all(v.operation in SOURCES or is_cheap(v, depth - 1) for v in inputs)
     return value.operation in _CHEAP
+
+
+def costs_nothing(value: Value) -> bool:
+    """True if a value is read where it lies, or is one number."""
+    return value.operation in _NOTHING
 
 
 def placed_before_readers(again: Sequence[Value], values: Sequence[Value]) -> list[Value]:
