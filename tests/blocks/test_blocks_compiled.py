@@ -231,13 +231,15 @@ def test_numbers_of_examples_are_read_in_the_dtype_of_the_model(dtype: torch.dty
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
-    model = td.compile(td.Scalar() >> neg(), engine="autograd", kernel="scatter", fuse=True)
+    options = {"engine": "autograd", "kernel": "scatter", "fuse": True, "backend": "torch"}
+    model = td.compile(td.Scalar() >> neg(), **options)
     schema = model.lower([1]).schema
     network = model._network_of(schema)
-    assert (network.engine, network.kernel, network.fuse) == ("autograd", "scatter", True)
-    model.engine, model.kernel, model.fuse = "fast", "native", None
+    assert {name: getattr(network, name) for name in options} == options
+    model.engine, model.kernel, model.fuse, model.backend = "fast", "native", None, "native"
     assert model._network_of(schema) is network
-    assert (network.engine, network.kernel, network.fuse) == ("fast", "native", None)
+    found = (network.engine, network.kernel, network.fuse, network.backend)
+    assert found == ("fast", "native", None, "native")
 
 
 def test_processes_lower_as_one_does() -> None:

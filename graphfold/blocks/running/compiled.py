@@ -240,7 +240,7 @@ class CompiledModel(nn.Module):
         names = [t.name for t in schema.types if t.name != EXAMPLE]
         if not self._network or self._network[0].schema != schema:
             cells = {name: self.node_types.cell(name) for name in names}
-            self._network[:] = [Network(schema, PASSES, [cells], self.engine)]
+            self._network[:] = [Network(schema, PASSES, [cells], self.engine, backend=self.backend)]
         network = self._network[0]
         network.engine, network.kernel = self.engine, self.kernel
         network.fuse, network.backend = self.fuse, self.backend
