@@ -16,7 +16,6 @@ from graphfold import layers
 from graphfold.batching import Cell, Down, Network
 from graphfold.dag import GraphBuilder, TypedDAG, select, split
 
-
 few = settings(max_examples=3)
 on_each_backend = pytest.mark.usefixtures("backend")
 all_cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
