@@ -2,10 +2,11 @@
 
 A mutant is the package with one small fault: an operator turned, a constant changed, a condition
 negated, or a statement dropped, at a place that the seed chooses. A mutant is killed if the tests
-fail. They run in a copy of the repository: first those of the mutant's own folder, then all others
-that `--tests` names, until one fails.
+fail, or need longer than `--limit` seconds. They run in a copy of the repository, until one fails:
+first the test files that name the mutant's module, then its folder's, then all that `--tests`
+names. All take half an hour for a mutant that lives; with `--near` they are left out.
 
-    python scripts/mutants.py /tmp/mutants --seed 1 --count 40 --tests tests
+    python scripts/mutants.py /tmp/mutants --seed 1 --count 40 --near
 
 Mutants that no test can tell from the code (a comment's worth of a change, a faster path that gives
 the same) are among the survivors, so the figure is compared with that of another version at the
@@ -20,6 +21,7 @@ import ast
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -131,25 +133,52 @@ def choose(seed: int, count: int) -> list[tuple[Mutant, str]]:
     return [draw.choice(by_line[place]) for place in places]
 
 
-def tests_of(mutant: Mutant, tests: list[str]) -> list[list[str]]:
-    """The rounds of tests: those that mirror the file's folder, then all."""
-    own = ROOT / "tests" / Path(mutant.path).parent.relative_to("graphfold")
+def tests_of(mutant: Mutant, tests: list[str], is_near: bool) -> list[list[str]]:
+    """The rounds of tests: files that name the module, those of the folder that mirrors its, all.
+
+    Args:
+        mutant: what they are for.
+        tests: all tests.
+        is_near: whether to leave all tests out.
+    """
+    root = ROOT / "tests"
+    module = ".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__")
+    name = re.compile(rf"{re.escape(module)}\b")
+    files = sorted(root.rglob("test_*.py"))
+    naming = [p for p in files if name.search(p.read_text(encoding="utf-8"))]
+    own = root / Path(mutant.path).parent.relative_to("graphfold")
     while not own.is_dir():
         own = own.parent
-    first = [] if own == ROOT / "tests" else [[str(own.relative_to(ROOT))]]
-    return [*first, tests]
+    near = [path for path in files if own in path.parents and path not in naming]
+    if own == root:
+        near = []
+    rounds = [[str(path.relative_to(ROOT)) for path in part] for part in (naming, near)]
+    return [part for part in (*rounds, [] if is_near else tests) if part]
 
 
-def run(mutant: Mutant, text: str, tests: list[str], workers: int) -> str:
+def run(
+    mutant: Mutant,
+    text: str,
+    tests: list[str],
+    workers: int,
+    is_near: bool = False,
+    limit: float | None = None,
+) -> str:
     """The end of a mutant in a copy of the repository: killed, or survived."""
     copy = Path(os.environ.get("TMPDIR", "/tmp")) / f"mutant-{os.getpid()}"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "demo", "runs"))
     try:
         (copy / mutant.path).write_text(text, encoding="utf-8")
-        for chosen in tests_of(mutant, tests):
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", str(workers), *chosen]
+        for chosen in tests_of(mutant, tests, is_near):
+            command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", str(workers)]
+            command += [*(["--dist", "loadfile"] if workers else []), *chosen]
             environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-            done = subprocess.run(command, cwd=copy, env=environment, capture_output=True)
+            try:
+                done = subprocess.run(
+                    command, cwd=copy, env=environment, capture_output=True, timeout=limit
+                )
+            except subprocess.TimeoutExpired:  # a loop that does not end
+                return "killed"
             if done.returncode not in (0, 5):  # 5: no test is there
                 return "killed"
         return "survived"
@@ -165,6 +194,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--tests", nargs="+", default=["tests"])
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--near", action="store_true", help="run the nearest tests alone")
+    parser.add_argument("--limit", type=float, default=7200, help="seconds for a round of tests")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     log = args.folder / "mutants.jsonl"
@@ -174,7 +205,7 @@ def main() -> int:
         if (mutant.path, mutant.line, mutant.after) in known:
             continue
         begin = time.monotonic()
-        end = run(mutant, text, args.tests, args.workers)
+        end = run(mutant, text, args.tests, args.workers, args.near, args.limit)
         ends.append({**asdict(mutant), "end": end, "seconds": round(time.monotonic() - begin)})
         with log.open("a") as file:
             file.write(json.dumps(ends[-1]) + "\n")

@@ -54,3 +54,28 @@ def test_a_mutant_is_killed_by_a_test_that_fails(script, monkeypatch, tmp_path) 
     found = {m.after: (m, t) for m, t in script.mutants_of(tmp_path / "graphfold" / "f.py")}
     ends = {after: script.run(*found[after], ["tests"], 0) for after in ("(a - 1)", "(a >= 2)")}
     assert ends == {"(a - 1)": "killed", "(a >= 2)": "survived"}
+
+
+def test_the_nearest_tests_come_first_and_may_be_all(script, tmp_path) -> None:
+    (tmp_path / "graphfold" / "a").mkdir()
+    (tmp_path / "graphfold" / "a" / "g.py").write_text("x = 1 + 1\n")
+    for name, text in {
+        "a/test_other.py": "import x",
+        "a/test_g.py": "from graphfold.a.g import x",
+        "test_far.py": "from graphfold.a.g import x",
+        "test_gg.py": "import graphfold.a.gg",
+    }.items():
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).write_text(text)
+    mutant, _ = next(script.mutants_of(tmp_path / "graphfold" / "a" / "g.py"))
+    near = [["tests/a/test_g.py", "tests/test_far.py"], ["tests/a/test_other.py"]]
+    assert script.tests_of(mutant, ["tests"], is_near=True) == near
+    assert script.tests_of(mutant, ["tests"], is_near=False) == [*near, ["tests"]]
+
+
+def test_a_mutant_that_does_not_end_is_killed(script, monkeypatch, tmp_path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_f.py").write_text("def test_f():\n    while True: pass\n")
+    monkeypatch.setenv("TMPDIR", str(tmp_path.parent))
+    mutant = next(script.mutants_of(tmp_path / "graphfold" / "f.py"))
+    assert script.run(*mutant, ["tests"], 0, limit=5) == "killed"
