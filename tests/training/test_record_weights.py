@@ -133,7 +133,14 @@ def test_a_whole_weight_is_the_record_so_often(head: str, step: TakeStep) -> Non
     both_agree(step("weighed", WEIGHED, *HEADS[head]), step("repeated", *HEADS[head]))
 
 
-@pytest.mark.parametrize("head", EACH)
+#: A number, a density, classes and bounds: each its own way to weigh. That every head counts
+#: weights at all is what `test_a_whole_weight_is_the_record_so_often` says.
+OF_ONE = ("mse", "evidential", "classes", "bounds")
+
+
+@pytest.mark.parametrize(
+    "head", [pytest.param(h, marks=[] if h in OF_ONE else [pytest.mark.slow]) for h in HEADS]
+)
 def test_weights_of_one_change_no_bit(head: str, step: TakeStep) -> None:
     moved, loss = step("ones", WEIGHED, *HEADS[head])
     again, loss_again = step("plain", *HEADS[head])
@@ -273,7 +280,14 @@ def fitted(home: Path) -> Callable[..., torch.Tensor]:
     return fit
 
 
-@pytest.mark.parametrize("kind", FITTED)
+#: "extra trees" and "boosted classes" go the ways of "forest" and "boosting".
+FEWER = [
+    pytest.param(k, marks=[pytest.mark.slow] if k in ("extra trees", "boosted classes") else [])
+    for k in FITTED
+]
+
+
+@pytest.mark.parametrize("kind", FEWER)
 def test_a_fitted_model_counts_a_record_as_often_as_its_weight_says(
     kind: str, fitted: Callable[..., torch.Tensor]
 ) -> None:
