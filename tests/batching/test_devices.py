@@ -39,6 +39,13 @@ CPU = "cpu"
 DEVICES = [CPU, pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
+@pytest.fixture(autouse=True)
+def _native_code_is_for_cpus(request: pytest.FixtureRequest, backend: str) -> None:
+    device = request.node.callspec.params.get("device", CPU)
+    if backend == "native" and device != CPU:
+        pytest.skip("native code runs on CPUs")
+
+
 class TopDownCell(Cell):
     """d = tanh(W h + U Σ_k d_k): its own state of the pass up, and that of the nodes above."""
 

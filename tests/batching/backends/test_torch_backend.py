@@ -38,6 +38,14 @@ def run(network: Network, dag: TypedDAG = DAG) -> dict[str, Tensor]:
     return states_and_gradients(network, dag, {n: x.to(dtype) for n, x in make_x(dag).items()})
 
 
+def dtype_network(kind: str) -> Network:
+    """Trees, or rounds, of cells that compute in any dtype."""
+    torch.manual_seed(0)
+    passes: list[Pass] = [Up()] if kind == "trees" else [rounds(2)]
+    make = (lambda: ChildSumTreeLSTMCell(SIZE, SIZE)) if kind == "trees" else lambda: GCNCell(SIZE)
+    return make_network(passes, [{name: make() for name in make_x(DAG)}], backend="torch")
+
+
 @pytest.mark.parametrize("kind", ["trees", "rounds"])
 def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
     network, found = networks()[kind], {}
@@ -60,10 +68,7 @@ def test_a_backend_that_is_not_there() -> None:
     ("dtype", "limit"), [(torch.float16, 2e-2), (torch.bfloat16, 1e-1), (torch.float32, 1e-4)]
 )
 def test_other_dtypes(kind: str, dtype: torch.dtype, limit: float) -> None:
-    torch.manual_seed(0)
-    passes: list[Pass] = [Up()] if kind == "trees" else [rounds(2)]
-    make = (lambda: ChildSumTreeLSTMCell(SIZE, SIZE)) if kind == "trees" else lambda: GCNCell(SIZE)
-    network = make_network(passes, [{name: make() for name in make_x(DAG)}], backend="torch")
+    network = dtype_network(kind)
     want = {name: value.detach() for name, value in run(network.double()).items()}
     found = {name: value.detach() for name, value in run(network.to(dtype)).items()}
     assert set(network.ways.values()) == {"compiled (torch)"}
@@ -114,6 +119,26 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.warns(UserWarning, match="Cell is not compiled: it is odder still"):
         run(network)
     assert all(way.startswith("as it is (") for way in network.ways.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["trees", "rounds"])
+@pytest.mark.parametrize(
+    ("dtype", "limit"), [(torch.float64, 1e-10), (torch.float32, 1e-4), (torch.bfloat16, 1e-1)]
+)
+def test_a_gpu_computes_what_the_cpu_does(kind: str, dtype: torch.dtype, limit: float) -> None:
+    network = dtype_network(kind)
+    want = {name: value.detach() for name, value in run(network.double()).items()}
+    network.to("cuda", dtype).backend = "auto"
+    batch = make_batch(DAG, network).to("cuda")
+    x = {name: value.detach().to("cuda", dtype) for name, value in make_x(DAG).items()}
+    states = network(batch, x)
+    assert set(network.ways.values()) == {"compiled (torch)"}
+    for name in states:
+        assert states[name].device.type == "cuda"
+        scale = max(float(want[name].abs().max()), 1.0)
+        found = states[name].detach().double().cpu()
+        torch.testing.assert_close(found, want[name], rtol=0, atol=limit * scale)
 
 
 def test_no_graph_of_autograd_is_kept() -> None:
