@@ -36,8 +36,8 @@ from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 DEVICES = ("cpu", "cuda")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
-
-_KNOWN: WeakKeyDictionary[PassSchedule, GroupIndices] = WeakKeyDictionary()
+#: Plan -> its indices, which forward and backward share, as long as the plan lives.
+_INDICES: WeakKeyDictionary[PassSchedule, GroupIndices] = WeakKeyDictionary()
 
 
 class TorchMemory(Memory):
@@ -52,7 +52,7 @@ class TorchMemory(Memory):
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
         super().__init__(plan, dtype)
         self._is_backward, self._device = is_backward, plan.row.device
-        self._indices = _KNOWN.setdefault(plan, GroupIndices())
+        self._indices = _INDICES.setdefault(plan, GroupIndices())
         self._like = torch.empty(0, dtype=dtype, device=self._device)
         self._rows: dict[Key | tuple[int, Key], Parts] = {}
 

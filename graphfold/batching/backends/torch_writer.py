@@ -41,16 +41,14 @@ from graphfold.batching.kernels.gather import gather_sum
 
 aten = torch.ops.aten
 
-_UNARY: Mapping[str, Callable[..., Tensor]] = {
-    name: getattr(torch, name)
-    for name in (
-        *("neg", "abs", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sigmoid"),
-        *("tanh", "erf", "sin", "cos", "sign"),
-    )
-}
-_BINARY: Mapping[str, Callable[..., Tensor]] = {
-    name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow", "maximum", "minimum")
-}
+#: Elementwise operations that torch calls the same.
+_UNARY = (
+    *("neg", "abs", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sigmoid"),
+    *("tanh", "erf", "sin", "cos", "sign"),
+)
+_BINARY = ("add", "sub", "mul", "div", "pow", "maximum", "minimum")
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_LOGICAL = ("logical_and", "logical_or", "logical_not")
 #: With a number as the second operand.
 _WITH_NUMBER: Mapping[str, Callable[..., Tensor]] = {
     **{name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow")},
@@ -63,12 +61,6 @@ _REVERSED: Mapping[str, Callable[..., Tensor]] = {
     "mul": torch.mul,
     "maximum": torch.clamp_min,
     "minimum": torch.clamp_max,
-}
-_COMPARISONS: Mapping[str, Callable[..., Tensor]] = {
-    name: getattr(torch, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
-}
-_LOGICAL: Mapping[str, Callable[..., Tensor]] = {
-    name: getattr(torch, name) for name in ("logical_and", "logical_or", "logical_not")
 }
 #: The derivatives that torch has functions for, and what these call their `out`.
 _SLOPES: Mapping[str, tuple[Any, Any]] = {
@@ -205,7 +197,9 @@ class _Writer:
         if name in _COMPARISONS or name in _LOGICAL:
             self._truth(value, name)
         elif name in _UNARY:
-            self._graph.compute(value, _UNARY[name], *self._operands(value, [True]), **options)
+            self._graph.compute(
+                value, getattr(torch, name), *self._operands(value, [True]), **options
+            )
         elif name == "relu":
             self._graph.compute(
                 value, torch.clamp_min, *self._operands(value, [True]), 0, **options
@@ -217,7 +211,7 @@ class _Writer:
             elif isinstance(x, float) and name in _REVERSED:
                 self._graph.compute(value, _REVERSED[name], y, x, **options)
             else:
-                self._graph.compute(value, _BINARY[name], self._number(x), y, **options)
+                self._graph.compute(value, getattr(torch, name), self._number(x), y, **options)
         elif name == "where":
             condition, x, y = self._operands(value, [False, True, True])
             args = self._number(condition), self._number(x), self._number(y)
@@ -249,10 +243,10 @@ class _Writer:
         """A truth value; in the memory of the pass it is one or zero."""
         if name in _COMPARISONS:
             x, y = self._operands(value, [True] * 2)
-            node = self._graph.call(_COMPARISONS[name], self._number(x), y)
+            node = self._graph.call(getattr(torch, name), self._number(x), y)
         else:
             operands = self._operands(value, [False] * len(value.inputs))
-            node = self._graph.call(_LOGICAL[name], *map(self._number, operands))
+            node = self._graph.call(getattr(torch, name), *map(self._number, operands))
         if not all(map(is_in_order, value.inputs)):
             node = self._graph.method("contiguous", node)
         self._graph.store(value, node)
