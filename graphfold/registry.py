@@ -35,6 +35,7 @@ class Registry:
             part is any function or class.
         is_instance: whether parts are instances of `base`, not classes derived from it.
         entry_point: the group of entry points by which another package adds parts.
+        advice: how a user makes such a part.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Registry:
     base: str | None = None
     is_instance: bool = False
     entry_point: str | None = None
+    advice: str = "Name another."
 
     def names(self) -> dict[str, str]:
         """Name -> path of every part that is installed, graphfold's own last."""
@@ -64,9 +66,10 @@ class Registry:
         """
         names = self.names()
         if name not in names and not {".", ":"} & {*name}:
+            listed = f"one of {', '.join(sorted(names))}, or " if names else ""
             raise ConfigError(
-                f"there is no {self.kind} '{name}'.{did_you_mean(name, names)} Use one of "
-                f"{', '.join(sorted(names))}, or the dotted path of {self._a_part()}."
+                f"there is no {self.kind} '{name}'.{did_you_mean(name, names)} Use {listed}the "
+                f"dotted path of {self._a_part()}."
             )
         place = setting or f"{self.kind} '{name}'"
         part = import_part(names.get(name, name), place)
@@ -106,7 +109,8 @@ class Registry:
             return None if callable(part) else f"a {name} is there. Name {self._a_part()}."
         base = import_part(self.base, self.kind)
         if self.is_instance:
-            return None if isinstance(part, base) else f"no {base.__name__} is there, but {name}."
+            fault = f"no {base.__name__} is there, but {name}. {self.advice}"
+            return None if isinstance(part, base) else fault
         if not (isinstance(part, type) and issubclass(part, base)):
             return f"{name} does not derive from {base.__name__}. Name {self._a_part()}."
         if inspect.isabstract(part):
@@ -263,6 +267,8 @@ METRICS = {
         home=f"graphfold.metrics.{task}",
         base="graphfold.metrics.base:Metric",
         is_instance=True,
+        advice="Decorate a function with @graphfold.metrics.metric(task=..., "
+        "higher_is_better=...).",
     )
     for task in ("regression", "binary", "multiclass", "interval", "deviation", "sets")
 }

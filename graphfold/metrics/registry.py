@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from importlib import import_module
+from dataclasses import replace
 from typing import Any
 
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError
 from graphfold.metrics.base import Metric
-from graphfold.registry import METRICS
+from graphfold.registry import METRICS, Registry
 
 #: The tasks of the metrics here; each has a module of that name.
 TASKS = tuple(METRICS)
@@ -29,14 +28,25 @@ def find_metric(name: str, task: str | None = None) -> Metric:
     Raises:
         ConfigError: if there is none, or it is for another task.
     """
-    known = builtin_metrics(task) if task else {k: m for t in TASKS for k, m in _items(t)}
-    found = known[name] if name in known else _import(name, known)
-    if task and found.task != task:
-        raise ConfigError(
-            f"metric '{name}' is for {found.task} predictions, but the head's are {task}. Choose "
-            f"one for {task}: {', '.join(known) or 'none is built in'}."
-        )
-    return found
+    homes = [home for home in TASKS if name in builtin_metrics(home)]
+    if homes and task in (None, *homes):
+        return builtin_metrics(task or homes[-1])[name]
+    if not homes:
+        found: Metric = _metrics_for(task).find(name)
+        homes = [found.task]
+        if task in (None, found.task):
+            return found
+    raise ConfigError(
+        f"metric '{name}' is for {' and '.join(homes)} predictions, but the head's are {task}. "
+        f"Choose one for {task}: {', '.join(builtin_metrics(str(task))) or 'none is built in'}."
+    )
+
+
+def _metrics_for(task: str | None) -> Registry:
+    """The metrics of a task, or of all tasks, with others at their dotted paths."""
+    tasks = TASKS if task is None else [task] if task in METRICS else []
+    paths = {name: path for own in tasks for name, path in METRICS[own].names().items()}
+    return replace(METRICS[TASKS[0]], kind="metric", home=None, paths=paths)
 
 
 def metric_names(value: Any) -> list[str] | None:
@@ -60,31 +70,3 @@ def third_party_metrics(value: Any) -> list[str]:
     """The names in the config key `metrics` that lead out of graphfold."""
     paths = [name for name in metric_names(value) or () if "." in name]
     return [path for path in paths if not path.startswith("graphfold.metrics.")]
-
-
-def _items(task: str) -> Iterable[tuple[str, Metric]]:
-    return builtin_metrics(task).items()
-
-
-def _import(path: str, known: Iterable[str]) -> Metric:
-    module_name, _, name = path.rpartition(".")
-    if not module_name:
-        elsewhere = [task for task in TASKS if path in builtin_metrics(task)]
-        there = f" It is one for {' and '.join(elsewhere)} predictions." if elsewhere else ""
-        raise ConfigError(
-            f"there is no metric '{path}' here.{there}{did_you_mean(path, known)} There are: "
-            f"{', '.join(known) or 'none'}. Another one is named by its dotted path."
-        )
-    try:
-        found = getattr(import_module(module_name), name, None)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"metric '{path}': cannot import '{module_name}' ({error}). Correct the path."
-        ) from error
-    if not isinstance(found, Metric):
-        what = "nothing" if found is None else f"a {type(found).__name__}"
-        raise ConfigError(
-            f"metric '{path}': {what} is there, no metric. Decorate a function with "
-            "@graphfold.metrics.metric(task=..., higher_is_better=...)."
-        )
-    return found

@@ -173,7 +173,7 @@ def test_a_metric_is_computed_and_chooses_the_checkpoint(
     ("setting", "message"),
     [
         ("metrics=[own_metric.largest_error]", "is for regression predictions, but the head's"),
-        ("metrics=[own_metric.smallest_error]", "nothing is there, no metric. Decorate"),
+        ("metrics=[own_metric.smallest_error]", "own_metric has no 'smallest_error'"),
         ("metrics=[acuracy]", "Did you mean 'accuracy'?"),
         ("monitor=3", "monitor is 3, but it must be a string or null"),
         ("model.head=null", "model.head is None, but it is a class with its options"),

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.check_config import check_config, check_whole, flatten
+from graphfold.training.config.check_config import check_config, flatten
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
@@ -164,7 +164,6 @@ def finish(
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
     config = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
     check_config(config)
-    check_whole(config)
     if trusted is not None:
         config["data"]["cache_dir"] = None  # a stranger does not say where files are written
         _refuse_untrusted(config, trusted)

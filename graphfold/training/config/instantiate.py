@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from graphfold.errors import ConfigError, GraphfoldError, did_you_mean
-from graphfold.options import describe, fits
+from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.options import option_faults
+from graphfold.registry import import_part
 
-_TARGETS = (type, types.FunctionType)
-
-_PLAIN = (int, float, bool, str, type(None))
+#: The keys of a node that are no arguments, as Hydra has them; lists and mappings are always plain.
+KEYS = ("_target_", "_partial_", "_convert_")
 
 
 def instantiate(node: Any, place: str = "") -> Any:
@@ -37,7 +36,7 @@ def instantiate(node: Any, place: str = "") -> Any:
     values = {
         key: instantiate(value, f"{place}.{key}".lstrip("."))
         for key, value in node.items()
-        if key not in ("_target_", "_partial_")
+        if key not in KEYS
     }
     if "_target_" not in node:
         return values
@@ -63,27 +62,20 @@ def call(target: Callable[..., Any], place: str, **arguments: Any) -> Any:
         raise ConfigError(f"{place}: {name} refuses its arguments: {fault}.") from error
 
 
-def find_target(path: str, place: str) -> Callable[..., Any]:
+def find_target(path: Any, place: str) -> Callable[..., Any]:
     """The class or function at a dotted path.
 
     Raises:
         ConfigError: if there is none; the message suggests the likely name.
     """
-    module_name, _, name = str(path).rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"{place}._target_: cannot import '{module_name}' ({error}). Correct the path."
-        ) from error
-    target = getattr(module, name, None)
-    if not isinstance(target, _TARGETS):
-        names = [key for key in dir(module) if isinstance(getattr(module, key, None), _TARGETS)]
-        raise ConfigError(
-            f"{place}._target_: no class '{name}' in {module_name}.{did_you_mean(name, names)}"
-        )
-    found: Callable[..., Any] = target
-    return found
+    setting = f"{place}._target_"
+    if ":" in str(path):
+        raise ConfigError(f"{setting}: '{path}' has a colon. Write package.module.name.")
+    target = import_part(str(path), setting)
+    if not isinstance(target, type | types.FunctionType):
+        kind = type(target).__name__
+        raise ConfigError(f"{setting}: '{path}' is a {kind}. Name a class, or a Python function.")
+    return target
 
 
 def check_targets(node: Any, place: str = "") -> list[str]:
@@ -109,38 +101,7 @@ def _check_target(item: Mapping[str, Any], place: str) -> list[str]:
         target = find_target(item["_target_"], place)
     except ConfigError as error:
         return [error.message]
-    parameters = inspect.signature(target).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(target).parameters.values()):
         return []
-    faults = []
-    hints = _hints(target)
-    given = {key: value for key, value in item.items() if key not in ("_target_", "_partial_")}
-    for key, value in given.items():
-        if key not in parameters:
-            faults.append(
-                f"no key '{place}.{key}': {target.__name__} takes {', '.join(parameters)}."
-                f"{did_you_mean(key, parameters)}"
-            )
-        elif key in hints and not isinstance(value, dict) and not fits(value, hints[key]):
-            faults.append(
-                f"{place}.{key} is {value!r}, but it takes {describe(hints[key])}. Correct it."
-            )
-    return faults
-
-
-def _hints(target: Callable[..., Any]) -> dict[str, Any]:
-    """The types of the arguments; none where a name is only known to type checkers."""
-    try:
-        called = vars(target)["__init__"] if isinstance(target, type) else target
-        hints = get_type_hints(called)
-        return {name: _plain_part(hint) for name, hint in hints.items()}
-    except (KeyError, NameError, TypeError):
-        return {}
-
-
-def _plain_part(hint: Any) -> Any:
-    """Of `float | Tensor` the part that a config can hold; other hints as they are."""
-    if get_origin(hint) not in (Union, types.UnionType):
-        return hint
-    plain = [part for part in get_args(hint) if part in _PLAIN or get_origin(part) is Literal]
-    return Union[tuple(plain)] if any(part is not type(None) for part in plain) else hint  # noqa: UP007
+    options = {key: value for key, value in item.items() if key not in KEYS}
+    return option_faults(f"{place} ({target.__name__})", target, options, place)

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.options import is_number
+from graphfold.options import Rule, is_number, rule_faults
+
+#: The keys of a stage in a config.
+_STAGE = {
+    "epochs": Rule(int, least=1, needed=True),
+    "freeze": Rule(list[str], optional=True),
+    "lr": Rule(float, least=0, optional=True),
+}
 
 
 @dataclass(frozen=True)
@@ -48,19 +55,25 @@ def count_epochs(stages: Any) -> int | None:
 
 
 def stage_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    """The faults of `freeze` and `stages` in a config."""
-    freeze, stages = config.get("freeze"), config.get("stages")
-    if freeze is not None and not _are_names(freeze):
-        yield f"freeze is {freeze!r}, but it must be a list of names, such as [encoder, network]."
+    """The faults of `stages` in a config."""
+    stages = config.get("stages")
     if stages is None:
         return
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not stages:
         yield f"stages is {stages!r}, but it must be a list such as [{{epochs: 5}}] or null."
         return
-    if freeze:
+    if config.get("freeze"):
         yield "freeze and stages are both given. Write freeze in those stages where it holds."
     for number, item in enumerate(stages):
-        yield from _faults_of(item, f"stages[{number}]")
+        place = f"stages[{number}]"
+        if not isinstance(item, Mapping):
+            yield f"{place} is {item!r}, but it must be a mapping such as {{epochs: 5}}."
+            continue
+        for key in item:
+            if key not in _STAGE:
+                hint = did_you_mean(str(key), _STAGE)
+                yield f"{place} has no key '{key}'.{hint} It takes {', '.join(_STAGE)}."
+        yield from rule_faults(_STAGE, item, place)
 
 
 def factor_faults(config: Mapping[str, Any]) -> Iterator[str]:
@@ -83,28 +96,3 @@ def refuse_epochs(total: int, given: object) -> None:
             f"trainer.max_epochs is {given}, but the stages have {total} epochs together. Leave "
             "trainer.max_epochs out."
         )
-
-
-_KEYS = ("epochs", "freeze", "lr")
-
-
-def _faults_of(item: Any, place: str) -> Iterator[str]:
-    if not isinstance(item, Mapping):
-        yield f"{place} is {item!r}, but it must be a mapping such as {{epochs: 5}}."
-        return
-    for key in item:
-        if key not in _KEYS:
-            hint = did_you_mean(str(key), _KEYS)
-            yield f"{place} has no key '{key}'.{hint} It takes {', '.join(_KEYS)}."
-    epochs, lr = item.get("epochs"), item.get("lr")
-    if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
-        yield f"{place}.epochs is {epochs!r}, but it must be a whole number from 1 on."
-    if lr is not None and not (is_number(lr) and lr >= 0):
-        yield f"{place}.lr is {lr!r}, but it must be a number from 0 on or null."
-    if item.get("freeze") is not None and not _are_names(item["freeze"]):
-        yield f"{place}.freeze is {item['freeze']!r}, but it must be a list of names."
-
-
-def _are_names(value: Any) -> bool:
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    return is_list and all(isinstance(name, str) for name in value)

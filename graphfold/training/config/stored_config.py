@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.training.config.check_config import check_config, check_whole
+from graphfold.training.config.check_config import check_config
 from graphfold.training.config.from_lightning import with_own_loop
 
 #: So many values may a YAML file have.
@@ -63,7 +63,6 @@ def checked_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: naming the key that is absent or has no such value.
     """
-    check_whole(config)
     check_config(config)
     return upgraded(config)
 

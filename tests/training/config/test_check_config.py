@@ -7,7 +7,22 @@ from typing import Any
 import pytest
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.check_config import RULES, Rule, check_config, flatten
+from graphfold.options import Rule
+from graphfold.training.config.check_config import RULES, check_config, flatten
+from graphfold.training.config.compose import compose
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    """A config without a fault."""
+    return compose([]).config
+
+
+def check(whole: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Checks a config with other values, those of sections beside theirs."""
+    sections = ("data", "model")
+    inner = {key: {**whole[key], **changes[key]} for key in sections if key in changes}
+    check_config({**whole, **changes, **inner})
 
 
 @pytest.mark.parametrize(
@@ -37,8 +52,16 @@ def test_rule(rule: Rule, value: Any, fault: str | None) -> None:
     assert (found is None) if fault is None else (found is not None and fault in found)
 
 
-def test_a_config_without_a_key_has_no_fault_of_it() -> None:
-    check_config({"seed": 1, "data": {"batch_size": 3}})
+@pytest.mark.parametrize("key", ["seed", "trainer", "trainer.devices", "monitor", "ensemble"])
+def test_only_the_keys_that_every_run_has_are_needed(key: str, whole: dict[str, Any]) -> None:
+    section, _, name = key.rpartition(".")
+    lacking = {k: v for k, v in (whole[section] if section else whole).items() if k != name}
+    config = {**whole, section: lacking} if section else lacking
+    if key == "ensemble":
+        check_config(config)
+        return
+    with pytest.raises(ConfigError, match=f"^there is no key '{key}' in the config.$"):
+        check_config(config)
 
 
 @pytest.mark.parametrize(
@@ -47,26 +70,28 @@ def test_a_config_without_a_key_has_no_fault_of_it() -> None:
         ({"needs": 2}, "needs is 2, but it must be a list"),
         ({"data": {"max_vocabulary": -1}}, "max_vocabulary is -1, but it must be .* from 1 on"),
         ({"needs": [[]]}, r"\[\] has no value"),
+        ({"freeze": 3}, "freeze is 3, but it must be a list of strings or null"),
+        ({"freeze": ["a", 3]}, "freeze is .* but it must be a list of strings or null"),
         ({"stages": [{"epochs": 1, "lr": float("nan")}]}, r"stages\[0\].lr is nan"),
         ({"lr_factors": {"encoder": float("inf")}}, "lr_factors is {'encoder': inf}"),
     ],
 )
-def test_values_of_the_wrong_kind(config: dict[str, Any], fault: str) -> None:
+def test_values_of_the_wrong_kind(
+    config: dict[str, Any], fault: str, whole: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError, match=fault):
-        check_config(config)
+        check(whole, config)
 
 
-def test_every_fault_is_named() -> None:
+def test_every_fault_is_named(whole: dict[str, Any]) -> None:
     config = {"seed": -1, "data": {"path": "???", "batch_size": "x", "split": "random"}}
     with pytest.raises(ConfigError) as caught:
-        check_config(config)
+        check(whole, config)
     lines = caught.value.message.splitlines()
     assert [line.split(" ")[0] for line in lines] == ["data.path", "seed", "data.batch_size"]
 
 
 def test_rules_are_about_keys_that_exist() -> None:
-    from graphfold.training.config.compose import compose
-
     known = {
         *dict(flatten(compose([]).config)),
         *dict(flatten(compose(["data=smiles", "data.path=x", "data.target_columns=[a]"]).config)),
@@ -75,13 +100,14 @@ def test_rules_are_about_keys_that_exist() -> None:
     }
     known |= {f"tune.{key}" for key in ("trials", "startup_trials", "prune", "warmup_epochs")}
     known |= {"model.needs_data", "model.data_defaults"}  # mappings, and so no leaves
+    known |= {*compose([]).config, *(key.rpartition(".")[0] for key in known)}
     assert set(RULES) <= known
 
 
-def test_a_needed_key_without_a_value_is_a_fault() -> None:
-    check_config({"needs": ["data.vectors"], "data": {"vectors": "v.txt"}})
+def test_a_needed_key_without_a_value_is_a_fault(whole: dict[str, Any]) -> None:
+    check(whole, {"needs": ["data.vectors"], "data": {"vectors": "v.txt"}})
     with pytest.raises(ConfigError, match=r"data.vectors has no value, which this run needs"):
-        check_config({"needs": ["data.vectors"], "data": {"vectors": None}})
+        check(whole, {"needs": ["data.vectors"], "data": {"vectors": None}})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +122,9 @@ def test_a_needed_key_without_a_value_is_a_fault() -> None:
         ({"ensemble": 10**9}, "ensemble is 1000000000, but it must be 10,000 at most"),
     ],
 )
-def test_values_that_are_no_leaf_or_no_text_are_told(config: dict[str, Any], message: str) -> None:
+def test_values_that_are_no_leaf_or_no_text_are_told(
+    config: dict[str, Any], message: str, whole: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError) as error:
-        check_config(config)
+        check(whole, config)
     assert message in error.value.message

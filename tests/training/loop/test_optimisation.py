@@ -296,7 +296,6 @@ def test_more_epochs_go_to_the_last_stage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"freeze": 3}, "freeze is 3, but it must be a list of names"),
         ({"stages": [{"epoch": 3}]}, "stages[0] has no key 'epoch'. Did you mean 'epochs'?"),
         ({"stages": [{"epochs": 0}]}, "stages[0].epochs is 0, but it must be a whole number"),
         ({"stages": [{"epochs": 1, "lr": "x"}]}, "stages[0].lr is 'x', but it must be a number"),
