@@ -27,6 +27,6 @@ def test_the_blocks_run_and_print_what_they_promise(
         for block in blocks:
             exec(compile(block, "python.md", "exec"), namespace)
     promised = re.findall(r"print\(.*\)  # (.*)$", PAGE, re.MULTILINE)
-    assert len(promised) == 9
+    assert len(promised) == 10
     assert set(promised) <= set(printed.getvalue().splitlines())  # between lines of the training
     assert Path("runs/solubility/report.html").is_file()

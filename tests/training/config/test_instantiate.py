@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import random
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import hydra
 import pytest
 import torch
+from omegaconf import DictConfig, OmegaConf
+from training.tiny_runs import bracket_tree, write_corpora, write_molecules
 
 from graphfold.errors import ConfigError
 from graphfold.layers import GCNCell
-from graphfold.training.config.instantiate import (
-    check_targets,
-    instantiate,
-)
+from graphfold.training.config.compose import compose
+from graphfold.training.config.instantiate import check_targets, instantiate
+from graphfold.training.process.process import member_seed, seed_generators
+from graphfold.training.run.initial_weights import make_model
 
 
 def test_nested_targets_are_built_innermost_first() -> None:
@@ -68,6 +75,61 @@ def test_faults_of_all_targets_are_found_without_building() -> None:
     assert "a (Adam) has no option 'weight_decai'. Did you mean 'weight_decay'?" in faults
     assert "b[0]._target_: torch.nn has no 'Nothing'" in faults
     assert "c.hidden_size is 1.5, but it takes a whole number" in faults
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data=smiles", "model=gcn", "callbacks=[average,early_stopping]"],
+        ["data=smiles", "model=dmpnn", "lr_scheduler=cosine"],
+        ["data=smiles", "model=committee"],
+        ["data=brackets", "model=binary_tree_lstm", "optimizer=sgd"],
+        ["experiment=sst_blocks", "data.root={folder}/corpora"],
+    ],
+)
+def test_hydras_own_instantiate_builds_the_same_parts(words: list[str], tmp_path: Path) -> None:
+    if "data=smiles" in words:
+        path = write_molecules(tmp_path / "m.csv")
+        words = [*words, f"data.path={path}", "data.target_columns=[c]"]
+    elif "data=brackets" in words:
+        trees = "".join(f"{bracket_tree(random.Random(i))}\n" for i in range(30))
+        (tmp_path / "trees.txt").write_text(trees)
+        words = [*words, f"data.path={tmp_path}/trees.txt", "data.num_classes=5"]
+    else:
+        write_corpora(tmp_path / "corpora")
+        words = [word.format(folder=tmp_path) for word in words]
+    config = compose([*words, f"data.cache_dir={tmp_path}/cache"]).config
+    data = hydra.utils.instantiate(config["data"], _target_="graphfold.datasets.DataModule")
+    data.prepare()
+    model, complete = make_model(config, data)
+
+    seed_generators(member_seed(config["seed"], 0))
+    parts = OmegaConf.create(complete)
+    make = hydra.utils.instantiate(parts.model, _partial_=True, _convert_="all")
+    same = make(schema=data.spec.schema, scalers=data.spec.scalers or None)
+    assert type(same) is type(model)
+    assert str(same) == str(model)
+    assert same.state_dict().keys() == model.state_dict().keys()
+    for name, value in model.state_dict().items():
+        assert torch.equal(same.state_dict()[name], value), name
+    for group in ("optimizer", "lr_scheduler", "trainer", "callbacks", "logger"):
+        theirs, ours = hydra.utils.instantiate(parts[group]), instantiate(complete[group])
+        assert describe(theirs) == describe(ours)
+
+
+def describe(part: Any) -> Any:
+    """An object by its class and attributes, or what it calls with which arguments."""
+    if isinstance(part, partial):
+        return part.func, part.args, part.keywords
+    if isinstance(part, dict | DictConfig):
+        return {key: describe(value) for key, value in part.items()}
+    return type(part), getattr(part, "__dict__", part)
+
+
+def test_a_conversion_that_hydra_is_asked_for_is_what_is_done_anyway() -> None:
+    node = {"_target_": "torch.nn.Linear", "in_features": 2, "out_features": 3}
+    assert check_targets({**node, "_convert_": "all"}, "x") == []
+    assert instantiate({**node, "_convert_": "all"}, "x").weight.shape == (3, 2)
 
 
 def test_a_cell_of_ones_own_is_built_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
