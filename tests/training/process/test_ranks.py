@@ -134,6 +134,8 @@ def test_a_signal_ends_a_run_that_can_be_continued(name: str, tmp_path: Path) ->
     folder = tmp_path / "run"
     words = [*listops("trainer.max_epochs=1000"), "logger=none", "data.num_workers=0"]
     words += [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={folder}"]
+    # A shell has its programs in the background ignore SIGINT, and theirs inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "graphfold", "train", *words],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -141,6 +143,7 @@ def test_a_signal_ends_a_run_that_can_be_continued(name: str, tmp_path: Path) ->
         stderr=subprocess.PIPE,
         text=True,
     )
+    signal.signal(signal.SIGINT, before)
     last = folder / "checkpoints" / "last.ckpt"
     while not last.exists():
         assert process.poll() is None
