@@ -187,7 +187,7 @@ def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> No
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert [how for _, how in lines] == ["compiled (native)"] * 2
     assert all(Path(path).is_relative_to(wheel) for path, _ in lines)
     assert not list(tmp_path.iterdir())

@@ -95,9 +95,13 @@ def build(real: str, instructions: str, folder: Path) -> Path:
     """
     command = compiler()
     if command is None:
+        named = os.environ.get("CC")
         raise BuildError(
-            "no C compiler was found; install one (gcc or clang), or name it in the environment "
-            "variable CC"
+            f"no C compiler was found: there is no '{named}', which the environment variable CC "
+            "names; correct or unset it"
+            if named
+            else "no C compiler was found; install one (gcc or clang), or name it in the "
+            "environment variable CC"
         )
     name = library_name(real, instructions)
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,12 +184,12 @@ def _first_error(text: str) -> str:
 
 
 def compiler() -> list[str] | None:
-    """The command of the C compiler: that of the environment variable CC, cc, gcc or clang."""
+    """The command of the C compiler: that which the environment variable CC names, if it names one,
+    else cc, gcc or clang; None where it is not there.
+    """
     given = shlex.split(os.environ.get("CC", ""))
-    for command in (given, ["cc"], ["gcc"], ["clang"]):
-        if command and shutil.which(command[0]):
-            return command
-    return None
+    candidates = [given] if given else [["cc"], ["gcc"], ["clang"]]
+    return next((command for command in candidates if shutil.which(command[0])), None)
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

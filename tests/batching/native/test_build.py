@@ -212,6 +212,12 @@ def test_which_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "clang -m64")
     assert module.compiler() == ["clang", "-m64"]
     monkeypatch.setenv("CC", "/nonexistent")
+    assert module.compiler() is None
+    with pytest.raises(
+        BuildError, match="found: there is no '/nonexistent', which the .* variable CC"
+    ):
+        build("float", PLAIN, tmp_path)
+    monkeypatch.setenv("CC", "")
     assert module.compiler() == ["gcc"]
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(BuildError, match="no C compiler was found; install one .* variable CC"):
