@@ -134,7 +134,7 @@ def choose(seed: int, count: int) -> list[tuple[Mutant, str]]:
 
 
 def tests_of(mutant: Mutant, tests: list[str], is_near: bool) -> list[list[str]]:
-    """The rounds of tests: files that name the module, those of the folder that mirrors its, all.
+    """The rounds of tests: files that name the module or have its name, its folder's, all.
 
     Args:
         mutant: what they are for.
@@ -143,9 +143,14 @@ def tests_of(mutant: Mutant, tests: list[str], is_near: bool) -> list[list[str]]
     """
     root = ROOT / "tests"
     module = ".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__")
-    name = re.compile(rf"{re.escape(module)}\b")
+    package, _, stem = module.rpartition(".")
+    name = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import .*\b{stem}\b")
     files = sorted(root.rglob("test_*.py"))
-    naming = [p for p in files if name.search(p.read_text(encoding="utf-8"))]
+    naming = [
+        path
+        for path in files
+        if path.stem == f"test_{stem}" or name.search(path.read_text(encoding="utf-8"))
+    ]
     own = root / Path(mutant.path).parent.relative_to("graphfold")
     while not own.is_dir():
         own = own.parent

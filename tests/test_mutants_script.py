@@ -61,14 +61,18 @@ def test_the_nearest_tests_come_first_and_may_be_all(script, tmp_path) -> None:
     (tmp_path / "graphfold" / "a" / "g.py").write_text("x = 1 + 1\n")
     for name, text in {
         "a/test_other.py": "import x",
-        "a/test_g.py": "from graphfold.a.g import x",
+        "a/test_g.py": "import graphfold",
         "test_far.py": "from graphfold.a.g import x",
+        "test_package.py": "from graphfold.a import f, g",
         "test_gg.py": "import graphfold.a.gg",
     }.items():
         (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tests" / name).write_text(text)
     mutant, _ = next(script.mutants_of(tmp_path / "graphfold" / "a" / "g.py"))
-    near = [["tests/a/test_g.py", "tests/test_far.py"], ["tests/a/test_other.py"]]
+    near = [
+        ["tests/a/test_g.py", "tests/test_far.py", "tests/test_package.py"],
+        ["tests/a/test_other.py"],
+    ]
     assert script.tests_of(mutant, ["tests"], is_near=True) == near
     assert script.tests_of(mutant, ["tests"], is_near=False) == [*near, ["tests"]]
 
