@@ -252,11 +252,13 @@ class RowRun:
         x = self.inputs.of_type(op_type)
         if type(cell).before is Cell.before:
             return x
-        for parameter in cell.parameters():  # the first of them
-            require_device(parameter, self.batch, f"the parameter of {type(cell).__name__}")
-            break
-        with NativeLinear():
-            found: NodeInput = cell.before(x)
+        try:
+            with NativeLinear():
+                found: NodeInput = cell.before(x)
+        except RuntimeError:  # torch does not say whose parameter is on another device
+            for parameter in cell.parameters():
+                require_device(parameter, self.batch, f"the parameter of {type(cell).__name__}")
+            raise
         return as_many(found, self.inputs.num_sources(op_type), cell, "before")
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:

@@ -188,7 +188,9 @@ class GraphBuilder:
             GraphError: if the inputs have a cycle.
             SchemaError: if a value does not fit its column.
         """
-        if self._whole and not self._done:
+        if not self._whole:
+            return assemble(self.schema, self._done, self.file)
+        if not self._done:
             return collate(self._whole)
         return collate([*self._whole, assemble(self.schema, self._done, self.file)])
 

@@ -81,9 +81,8 @@ def find_compiled(
     reason = why_as_it_is(inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
         return reason or "no cell of the pass has fields"
-    names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values()))
     if why_not is not None:
-        return refuse(names, why_not, fuse)
+        return refuse(_names(inputs), why_not, fuse)
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
     refusals: list[_Refusal] = []  # by the backends before the one that runs
     for candidate in BACKENDS.values() if backend == AUTO else [BACKENDS[backend]]:
@@ -93,9 +92,11 @@ def find_compiled(
                 f"backend={backend} cannot run: {missing}. Use backend={AUTO} "
                 f"(model.backend={AUTO})."
             )
-        found: Mapping[int, CompiledCell] | _Refusal | str = _Refusal(names, missing or "")
-        if missing is None:
-            found = _compile_all(inputs, signatures, candidate, trial)
+        found = (
+            _compile_all(inputs, signatures, candidate, trial)
+            if missing is None
+            else _Refusal(_names(inputs), missing)
+        )
         if not isinstance(found, _Refusal):
             if inputs.device.type == "cpu":  # elsewhere nobody expects native code
                 for refusal in refusals:
@@ -105,6 +106,11 @@ def find_compiled(
         if not found.is_of_backend:
             break
     return refuse(refusals[-1].name, refusals[-1].reason, fuse)
+
+
+def _names(inputs: PassInputs) -> str:
+    """The classes of the cells of a pass."""
+    return ", ".join(dict.fromkeys(type(cell).__name__ for cell in inputs.cells.values()))
 
 
 class _Refusal(NamedTuple):
