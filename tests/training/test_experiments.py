@@ -150,7 +150,7 @@ def test_experiment_trains(
     parts = {"test"} if experiment in WITHOUT_VAL else {"val", "test"}
     assert {key.split("/")[0] for key in metrics} == parts
     out, err = capsys.readouterr()
-    line = r"^fitted \w+Model" if experiment in FITTED else r"^cells: .* compiled$"
+    line = r"^fitted \w+Model" if experiment in FITTED else r"^cells: .* compiled \(native\)$"
     assert re.findall(line, out, flags=re.MULTILINE)
     assert "is not compiled" not in err
 
