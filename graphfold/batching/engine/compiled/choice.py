@@ -276,10 +276,11 @@ def _say_slower(name: str, reason: str) -> None:
     """Says why a cell is not run by native code."""
     if (name, reason) not in _SAID:
         _SAID.add((name, reason))
+        verb = "do" if ", " in name else "does"
         warnings.warn(
-            f"{name} does not run as native code: {reason}. It runs as operations of torch, group "
-            "by group, and slower; see docs/engine.md. backend=torch (model.backend=torch) accepts "
-            "that.",
+            f"{name} {verb} not run as native code: {reason}. It runs as operations of torch, "
+            "group by group, and slower; see docs/engine.md. backend=torch (model.backend=torch) "
+            "accepts that.",
             stacklevel=2,
         )
 
