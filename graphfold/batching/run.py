@@ -94,8 +94,11 @@ class RunInputs:
         is_of_sources = sources is not None and _num_rows(x) == self.num_sources(op_type)
         num_rows = self.num_sources(op_type) if is_of_sources else self.num_nodes(op_type)
         check_rows(x, num_rows, name, "x['{owner}']", OF_NODES)
+        device = self.batch.dag.op_type.device
         for part, value in parts(x):
-            require_device(value, self.batch, f"x['{name}']" + (f"['{part}']" if part else ""))
+            if value.device != device:
+                part_name = f"['{part}']" if part else ""
+                require_device(value, self.batch, f"x['{name}']{part_name}")
         return x if sources is None or is_of_sources else select(x, sources[op_type].node)
 
     def nodes(self, op_type: int) -> Tensor:

@@ -86,7 +86,7 @@ def find_compiled(
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
     refusals: list[_Refusal] = []  # by the backends before the one that runs
     for candidate in BACKENDS.values() if backend == AUTO else [BACKENDS[backend]]:
-        missing = candidate.why_not(inputs.device, signatures.dtype)
+        missing = candidate.why_not(signatures.device, signatures.dtype)
         if missing is not None and backend != AUTO:
             raise EngineError(
                 f"backend={backend} cannot run: {missing}. Use backend={AUTO} "
@@ -98,7 +98,7 @@ def find_compiled(
             else _Refusal(_names(inputs), missing)
         )
         if not isinstance(found, _Refusal):
-            if inputs.device.type == "cpu":  # elsewhere nobody expects native code
+            if refusals and signatures.device.type == "cpu":  # elsewhere nobody expects native code
                 for refusal in refusals:
                     _say_slower(refusal.name, refusal.reason)
             return found
@@ -199,7 +199,7 @@ class _Signatures:
 
     def __init__(self, inputs: PassInputs, differentiate: bool, in_rounds: bool) -> None:
         self._inputs, self._differentiate, self._in_rounds = inputs, differentiate, in_rounds
-        self.dtype = inputs.dtype(next(iter(inputs.fields)))
+        self.dtype, self.device = inputs.dtype(next(iter(inputs.fields))), inputs.device
         widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
         self._fields, self._written = tuple(widths.items()), frozenset(inputs.fields)
         self._given = tuple(
@@ -221,7 +221,7 @@ class _Signatures:
             shared=self._shared,
             written=self._written,
             differentiate=self._differentiate,
-            device=inputs.device,
+            device=self.device,
             has_tables=table is not None,
             in_rounds=self._in_rounds,
         )
