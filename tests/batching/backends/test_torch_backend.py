@@ -201,7 +201,7 @@ def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
         "train", *listops("trainer.max_epochs=1", "logger=none", f"hydra.run.dir={folder}")
     )
     assert "cells: token, pair compiled (torch)" in trained.stdout
-    warning = "NaryTreeLSTMCell does not run as native code: no C compiler was found: there is no"
+    warning = "NaryTreeLSTMCell do not run as native code: no C compiler was found: there is no"
     assert trained.stderr.count(warning) == 1
     told = tmp_path / "verify.json"
     graphfold("verify", folder, "--policy", "depth", "--json", told)
