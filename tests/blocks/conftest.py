@@ -14,4 +14,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings(r"ignore:\w+Cell is not compiled"))
-            item.add_marker(pytest.mark.filterwarnings("ignore:.*Cell does not run as native code"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:.*Cell do(es)? not run as native code")
+            )

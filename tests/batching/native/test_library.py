@@ -208,7 +208,7 @@ def run(fuse: bool | None, backend: str = "auto") -> tuple[Network, torch.Tensor
 @pytest.mark.parametrize("fuse", [None, True])
 def test_without_compiler_and_library_torch_runs_the_programs(cache, fuse):
     message = (
-        "(LeafCell|TreeRNNCell) does not run as native code: no C compiler was found: there is "
+        "(LeafCell|TreeRNNCell) do(es)? not run as native code: no C compiler was found: there is "
         r"no '/nonexistent', which the environment variable CC names; correct or unset it\. "
         "It runs as operations of"
     )
