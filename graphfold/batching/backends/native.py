@@ -22,19 +22,12 @@ FEW_TO_PACK = 1 << 27
 
 
 class NativeMemory(Memory):
-    """The memory of a pass that native code runs; it holds addresses of tensors.
-
-    Args:
-        plan: of the pass.
-        dtype: of all numbers.
-        is_backward: whether groups run from the last to the first.
-    """
+    """The memory of a pass that native code runs; it holds addresses of tensors."""
 
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
-        super().__init__(plan, dtype)
+        super().__init__(plan, dtype, is_backward)
         self._library, self._num_threads = load(dtype), torch.get_num_threads()
         self._links = plan.backward_links if is_backward else plan.forward_links
-        self._is_backward = is_backward
         self._weights: dict[Any, tuple[Tensor, array[int]]] = {}
 
     def run(self, programs: Mapping[int, Program]) -> None:
@@ -59,7 +52,7 @@ class NativeMemory(Memory):
         is_done = self._library.run_pass(
             plan.group_table.data_ptr(),
             len(plan.groups),
-            self._is_backward,
+            self.is_backward,
             numbers.buffer_info()[0],
             self._links.table.data_ptr(),
             self._num_threads,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -131,12 +131,7 @@ class GroupGraph:
             stretch: the dimensions that keep their size.
             real: whether it is a tensor of numbers; otherwise, of truth values.
         """
-        shape = tuple(
-            1 if is_stretched and dim not in stretch else size
-            for dim, (size, is_stretched) in enumerate(
-                zip(view.shape, stretched_dims(view), strict=True)
-            )
-        )
+        shape = own_sizes(view, stretch)
         key = (view.value, view.space, shape, view.steps, view.offset, view.row)
         if key not in self._views:
             self._views[key] = self._arranged(view, shape)
@@ -279,6 +274,14 @@ class GroupGraph:
             self.method("copy_", out, node)
             self.tensors[value] = out
 
+    def new(self, method: str, value: Value, *args: Any) -> fx.Node:
+        """Memory of its own for a value, by `new_full` or another such method of a tensor."""
+        shape = (self.count(value.space), *value.shape)
+        node = self.method(method, self.argument("like"), shape, *args)
+        self.tensors[value] = node
+        self.scratch.add(value)
+        return node
+
     def target(self, value: Value) -> fx.Node | None:
         """The memory of the pass where a value belongs, or None."""
         return self.piece(value) if value in self._places else None
@@ -319,6 +322,14 @@ def _find_cuts(values: Sequence[Value]) -> Mapping[Value, list[tuple[int, int]]]
 def stretched_dims(view: View) -> list[bool]:
     """For each dimension, whether all of it is the same number."""
     return [step == 0 and size > 1 for size, step in zip(view.shape, view.steps, strict=True)]
+
+
+def own_sizes(view: View, stretch: Collection[int] = ()) -> tuple[int, ...]:
+    """The sizes of a view; those of stretched dimensions are 1, but for some of them."""
+    dims = enumerate(zip(view.shape, stretched_dims(view), strict=True))
+    return tuple(
+        1 if is_stretched and dim not in stretch else size for dim, (size, is_stretched) in dims
+    )
 
 
 def size_in(view: View, dim: int, num_dims: int) -> int:

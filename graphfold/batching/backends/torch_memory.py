@@ -41,19 +41,12 @@ _INDICES: WeakKeyDictionary[PassSchedule, GroupIndices] = WeakKeyDictionary()
 
 
 class TorchMemory(Memory):
-    """The memory of a pass that torch's operations run.
-
-    Args:
-        plan: of the pass.
-        dtype: of all numbers.
-        is_backward: whether groups run from the last to the first.
-    """
+    """The memory of a pass that torch's operations run."""
 
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
-        super().__init__(plan, dtype)
-        self._is_backward, self._device = is_backward, plan.row.device
+        super().__init__(plan, dtype, is_backward)
         self._indices = _INDICES.setdefault(plan, GroupIndices())
-        self._like = torch.empty(0, dtype=dtype, device=self._device)
+        self._like = torch.empty(0, dtype=dtype, device=plan.row.device)
         self._rows: dict[Key | tuple[int, Key], Parts] = {}
 
     def run(self, programs: Mapping[int, Program]) -> None:
@@ -62,7 +55,7 @@ class TorchMemory(Memory):
             assert isinstance(program, TorchProgram)
             calls[op_type] = program.run, self._arguments(op_type, program)
         groups = self.plan.groups
-        for group in reversed(groups) if self._is_backward else groups:
+        for group in reversed(groups) if self.is_backward else groups:
             if group.op_type in calls:
                 run, arguments = calls[group.op_type]
                 run(*next(arguments))
@@ -123,7 +116,7 @@ class TorchMemory(Memory):
     def _arguments(self, op_type: int, program: TorchProgram) -> Iterator[tuple[Any, ...]]:
         """The arguments of the function of a program, group by group."""
         groups = self.plan.groups_by_type[op_type]
-        groups = groups[::-1] if self._is_backward else groups
+        groups = groups[::-1] if self.is_backward else groups
         columns = [self._column(op_type, argument, groups) for argument in program.arguments]
         return zip([g.size for g in groups], [g.num_edges for g in groups], *columns, strict=False)
 
@@ -143,7 +136,7 @@ class TorchMemory(Memory):
             return repeat(self._like)
         if kind == "sums":
             rows = self._find(op_type, key).unbind(0)
-            return rows[::-1] if self._is_backward else rows
+            return rows[::-1] if self.is_backward else rows
         if kind == "pulled":
             return self._pulled(op_type, key[1], groups)
         if kind == "kind":

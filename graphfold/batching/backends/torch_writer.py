@@ -21,6 +21,7 @@ from graphfold.batching.backends.torch_graph import (
     covers,
     is_in_order,
     is_plain,
+    own_sizes,
     size_in,
     stretched_dims,
 )
@@ -171,16 +172,8 @@ class _Writer:
                 continue
             node = self._graph.view(view, real=is_real)
             if lacking and view.space == value.space:
-                own = [
-                    size if dim in lacking or not is_stretched else 1
-                    for dim, (size, is_stretched) in enumerate(
-                        zip(view.shape, stretched_dims(view), strict=True)
-                    )
-                ]
-                node, lacking = (
-                    self._graph.method("expand", node, self._graph.count(view.space), *own),
-                    set(),
-                )
+                sizes = self._graph.count(view.space), *own_sizes(view, lacking)
+                node, lacking = self._graph.method("expand", node, *sizes), set()
             found.append(node)
         return found
 
@@ -281,12 +274,7 @@ class _Writer:
         if view.value.operation == CONSTANT and not view.value.name:
             out, number = self._graph.target(value), float(view.value.number)
             if out is None:
-                like, shape = (
-                    self._graph.argument("like"),
-                    (self._graph.count(value.space), *value.shape),
-                )
-                self._graph.tensors[value] = self._graph.method("new_full", like, shape, number)
-                self._graph.scratch.add(value)
+                self._graph.new("new_full", value, number)
             else:
                 self._graph.method("fill_", out, number)
                 self._graph.tensors[value] = out
@@ -342,8 +330,8 @@ class _Writer:
         self._graph.store(value, self._shaped(node, value), is_scratch=True)
 
     def _flat_rows(self, view: View) -> fx.Node:
-        """[number of rows, size] the numbers of a view, which lie side by side."""
-        node = self._graph.view(view)
+        """[number of rows, size] the numbers of a view, those of stretched dimensions repeated."""
+        node = self._graph.stretched(self._graph.view(view), view)
         if len(view.shape) == 1:
             return node
         return self._graph.method(
@@ -436,12 +424,7 @@ class _Writer:
         else:
             out = self._graph.target(value)
             if out is None:
-                like, shape = (
-                    self._graph.argument("like"),
-                    (self._graph.count(value.space), *value.shape),
-                )
-                out = self._graph.method("new_empty", like, shape)
-                self._graph.scratch.add(value)
+                out = self._graph.new("new_empty", value)
             self._graph.tensors[value] = out
             if names is None:
                 self._graph.method("zero_", out)
@@ -460,7 +443,7 @@ class _Writer:
         if spaces != {value.space} or any(cut is None for cut, _, _ in cuts):
             return False
         cuts.sort(key=lambda cut: cut[0] or (0, 0))
-        flat = [self._stretched_rows(grad) for _, _, grad in cuts]
+        flat = [self._flat_rows(grad) for _, _, grad in cuts]
         if len(value.shape) == 1:
             self._graph.compute(value, torch.cat, flat, 1)
         else:
@@ -468,15 +451,6 @@ class _Writer:
                 value, self._shaped(self._graph.call(torch.cat, flat, 1), value), is_scratch=True
             )
         return True
-
-    def _stretched_rows(self, view: View) -> fx.Node:
-        """[number of rows, size] the numbers of a view, those of stretched dimensions repeated."""
-        node = self._graph.stretched(self._graph.view(view), view)
-        if len(view.shape) == 1:
-            return node
-        return self._graph.method(
-            "reshape", node, self._graph.count(view.space), math.prod(view.shape)
-        )
 
     def _reduced(self, grad: View, region: View) -> fx.Node:
         """A gradient, added up along the dimensions that its region stretches."""
@@ -495,10 +469,7 @@ class _Writer:
         sums = self._graph.argument("sums", ("accumulated", value.name))
         dims = [0, *(dim + 1 for dim, stretched in enumerate(stretched_dims(region)) if stretched)]
         node = self._graph.stretched(self._graph.view(grad), grad)
-        shape = tuple(
-            1 if stretched else size
-            for size, stretched in zip(region.shape, stretched_dims(region), strict=True)
-        )
+        shape = own_sizes(region)
         if region.offset == 0 and is_plain(region, shape) and math.prod(shape) == constant.size:
             total = self._graph.call(torch.sum, node, dims)
             self._graph.method("add_", sums, self._graph.method("reshape", total, constant.size))
@@ -513,7 +484,7 @@ class _Writer:
         self._graph.method("add_", target, total)
 
     def _look_up_add(self, value: Value) -> None:
-        grad = self._stretched_rows(value.inputs[0])
+        grad = self._flat_rows(value.inputs[0])
         sums = self._graph.argument("sums", ("table_grad", value.name))
         table = self._graph.method("view", sums, -1, value.size)
         self._graph.method("index_add_", table, 0, self._graph.argument("kind"), grad)

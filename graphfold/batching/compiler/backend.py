@@ -28,6 +28,7 @@ class Memory(ABC):
     Args:
         plan: of the pass.
         dtype: of all numbers.
+        is_backward: whether groups run from the last to the first.
 
     Attributes:
         shared: what all types read and write.
@@ -35,8 +36,8 @@ class Memory(ABC):
         first_row: of what does not begin with row 0, the row that it begins with.
     """
 
-    def __init__(self, plan: PassSchedule, dtype: torch.dtype) -> None:
-        self.plan, self.dtype = plan, dtype
+    def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
+        self.plan, self.dtype, self.is_backward = plan, dtype, is_backward
         self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
         self.own: dict[int, dict[Key, Tensor]] = {}
         self.first_row: dict[Key | tuple[int, Key], int] = {}
