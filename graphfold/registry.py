@@ -65,6 +65,11 @@ class Registry:
             ConfigError: if there is no such name, module or attribute, or it is no such part.
         """
         names = self.names()
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"{setting or self.kind}={name!r} names no {self.kind}. Set {setting or 'it'} to "
+                f"one of {', '.join(sorted(names))}, or to the dotted path of {self._a_part()}."
+            )
         if name not in names and not {".", ":"} & {*name}:
             listed = f"one of {', '.join(sorted(names))}, or " if names else ""
             raise ConfigError(

@@ -207,9 +207,7 @@ def _sweep(job: TrainingJob, sources: Sources, all_folds: bool) -> int:
         except Exception as fault:
             error = fault
         failed = report_sweep(plan.folder)
-        if (
-            error is not None and not failed
-        ):  # else it is the first run's that failed, which told it
+        if error is not None and not failed:  # a run that failed has told it
             raise error
     return 1 if failed else 0
 

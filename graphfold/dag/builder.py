@@ -188,11 +188,10 @@ class GraphBuilder:
             GraphError: if the inputs have a cycle.
             SchemaError: if a value does not fit its column.
         """
-        if not self._whole:
-            return assemble(self.schema, self._done, self.file)
-        if not self._done:
-            return collate(self._whole)
-        return collate([*self._whole, assemble(self.schema, self._done, self.file)])
+        parts = [*self._whole]
+        if self._done or not parts:
+            parts.append(assemble(self.schema, self._done, self.file))
+        return parts[0] if len(parts) == 1 else collate(parts)
 
     def _append(self, space: str, count: int, values: Mapping[str, Any]) -> None:
         """Adds `count` rows to a space."""

@@ -17,7 +17,7 @@ from rdkit import Chem
 
 from graphfold.dag import Column
 from graphfold.datasets.molecules.facts import Facts
-from graphfold.errors import ConfigError, RecordError
+from graphfold.errors import RecordError
 from graphfold.registry import FEATURE_SETS
 
 #: An atom or a bond.
@@ -222,10 +222,5 @@ def find_features(name: str, taken: frozenset[str] = frozenset()) -> FeatureSet:
     Raises:
         ConfigError: with the nearest name if there is none, or if it is no name.
     """
-    if not isinstance(name, str):
-        raise ConfigError(
-            f"data.features={name!r} names no feature set. Set data.features to one of "
-            f"{', '.join(FEATURE_SETS.paths)}, or to the dotted path of your own."
-        )
     found: FeatureSet = FEATURE_SETS.find(name, "data.features")
     return replace(found, name=name, taken=taken)
