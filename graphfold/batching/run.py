@@ -48,7 +48,7 @@ OF_NODES = "one for each node of type '{owner}', in node order. Encode this batc
 OF_EDGES = "one for each edge. Build the graph with a value for every edge."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class RunInputs:
     """The inputs of a forward; see `Network`."""
 

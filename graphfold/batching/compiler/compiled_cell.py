@@ -65,6 +65,7 @@ class CompiledCell:
         """True if it takes means over all nodes of a group."""
         return any(kind == "group" for kind, _ in self.kept)
 
-    def reads_integers(self, name: str) -> bool:
-        """True if it asks for "child_count" or "position" of its children."""
-        return (name, "") in self.forward.keys
+    @cached_property
+    def reads_integers(self) -> frozenset[str]:
+        """Integers of its children that it asks for: "child_count", "position"."""
+        return frozenset({"child_count", "position"} & {name for name, _ in self.forward.keys})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -19,9 +18,15 @@ from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.errors import EngineError, ShapeError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen, which would take longer, and every pass makes one
 class PassInputs:
-    """A plan, the cells, and all tensors that the cells may read."""
+    """A plan, the cells, and all tensors that the cells may read.
+
+    Attributes:
+        fields: the fields that the pass writes, name -> width; the other given ones stay as they
+            are.
+        without_cell: op type -> the written fields that its nodes have from before, or not at all.
+    """
 
     plan: PassSchedule
     cells: Mapping[int, Cell]  # op type -> cell; a type without one keeps its given state
@@ -34,23 +39,15 @@ class PassInputs:
     tables: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)  # see before_edges
     kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
 
-    @cached_property
-    def fields(self) -> dict[str, int]:
-        """The fields that the pass writes, name -> width; the other given ones stay as they are."""
-        widths: dict[str, int] = {}
+    def __post_init__(self) -> None:
+        self.fields: dict[str, int] = {}
         for cell in self.cells.values():
-            widths |= cell.fields
-        return widths
-
-    @cached_property
-    def without_cell(self) -> dict[int, list[str]]:
-        """op type -> the written fields that its nodes have from before, or not at all."""
-        found = {}
+            self.fields |= cell.fields
+        self.without_cell: dict[int, list[str]] = {}
         for op_type in self.plan.groups_by_type:
-            cell = self.cells.get(op_type)
-            own = cell.fields if cell is not None else {}
-            found[op_type] = [name for name in self.fields if name not in own]
-        return found
+            own = self.cells[op_type].fields if op_type in self.cells else {}
+            self.without_cell[op_type] = [name for name in self.fields if name not in own]
+        self._dtype = cell_dtype(self.cells.values(), self.x.values())
 
     def dtype(self, field: str) -> torch.dtype:
         """The dtype of a field: as given, else that of the cells' parameters or inputs.
@@ -58,10 +55,6 @@ class PassInputs:
         Under autocast a cell may return a narrower dtype; the field keeps this one.
         """
         return self.given[field].dtype if field in self.given else self._dtype
-
-    @cached_property
-    def _dtype(self) -> torch.dtype:
-        return cell_dtype(self.cells.values(), self.x.values())
 
     @property
     def device(self) -> torch.device:
@@ -89,7 +82,7 @@ def parts(x: NodeInput) -> list[tuple[str, Tensor]]:
 def cell_dtype(cells: Iterable[Cell], x: Iterable[NodeInput]) -> torch.dtype:
     """The dtype that cells compute in: the first float one of their parameters, else inputs."""
     for cell in cells:
-        for module in modules_of(cell):
+        for module in modules_of(cell) if cell._modules else (cell,):
             for parameter in module._parameters.values():
                 if parameter is not None and parameter.is_floating_point():
                     return parameter.dtype

@@ -212,18 +212,18 @@ class _Signatures:
         """The signature of the cell of a type."""
         inputs, table = self._inputs, self._inputs.tables.get(op_type)
         return Signature(
-            dtype=self.dtype,
-            arity=None if self._in_rounds else inputs.cells[op_type].arity,
-            x=self._kinds(parts(inputs.x[op_type]), 1),
-            edge=self._edge if table is None else self._kinds(table.items(), 1),
-            fields=self._fields,
-            given=self._given,
-            shared=self._shared,
-            written=self._written,
-            differentiate=self._differentiate,
-            device=self.device,
+            self.dtype,
+            None if self._in_rounds else inputs.cells[op_type].arity,
+            self._kinds(parts(inputs.x[op_type]), 1),
+            self._edge if table is None else self._kinds(table.items(), 1),
+            self._fields,
+            self._given,
+            self._shared,
+            self._differentiate,
+            self._written,
             has_tables=table is not None,
             in_rounds=self._in_rounds,
+            device=self.device,
         )
 
     def _kinds(

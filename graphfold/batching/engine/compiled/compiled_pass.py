@@ -131,10 +131,11 @@ class CompiledPass:
             cell = None if op_type is None else self.cells.get(op_type)
             is_read = cell is None or key[0] != "constant" or key in cell.read_constants
             own[key] = tensor.contiguous() if is_read else tensor  # weights are packed as they lie
-        if any(cell.reads_integers("child_count") for cell in self.cells.values()):
-            memory.shared["child_count", ""] = self.plan.child_counts
-        if any(cell.reads_integers("position") for cell in self.cells.values()):
-            memory.shared["position", ""] = self.plan.child_positions
+        for cell in self.cells.values():
+            if "child_count" in cell.reads_integers:
+                memory.shared["child_count", ""] = self.plan.child_counts
+            if "position" in cell.reads_integers:
+                memory.shared["position", ""] = self.plan.child_positions
         if self.plan.previous_row is not None:
             memory.shared["previous_row", ""] = self.plan.previous_row
         if self.kind is not None:
