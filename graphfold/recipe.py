@@ -394,7 +394,7 @@ def finish(
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     missed = missed_coverage(trained.model.head, rows)
     write_report(folder, trained, data, rows, metrics, history, missed)
-    positive = describe_positive(trained.model.head, data.source.spec.make().class_names)
+    positive = describe_positive(trained.model.head)
     print("\n".join([metrics_table(metrics), *missed, *([positive] if positive else [])]))
     print(f"report: {folder.report}", flush=True)
     return metrics

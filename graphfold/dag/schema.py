@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +28,10 @@ MISSING = -1
 Role: TypeAlias = Literal["input", "weight", "note"]
 ROLES = ("input", "weight", "note")
 
+#: What a target may be read for; see `Column`.
+Task: TypeAlias = Literal["regression", "classification"]
+TASKS = ("regression", "classification")
+
 #: The graph feature that says how many records a record counts for in training.
 RECORD_WEIGHT = "record_weight"
 
@@ -49,16 +53,21 @@ class Column:
         dtype: a key of `DTYPES`.
         shape: the shape of one row; () for a number.
         unit: the unit of the values, such as "kcal/mol"; None for a pure number or a code.
-        size: for integer columns that hold codes, how many there are (0 .. size-1).
+        size: for integer columns that hold codes, how many there are (0 .. size-1); None for as
+            many as there are `names`, if there are any.
         role: what a feature of whole graphs is for: "input", which is scaled and read by models,
             "weight", how many records the graph counts for in training, or "note", which no model
             reads. None for the usual: floats and counts (uint8) are inputs, others are notes.
-
         ordered: of codes: whether they are grades of one thing, such as sentiments from 0, very
             negative, to 4, and no names.
+        names: of codes: what each stands for, in order, such as ("no", "yes"); of a target they
+            are the names of its classes, in which predictions are told. Empty if they have none.
+        task: of a target, what its reader was told to predict; None where nobody said so. Yes or
+            no as a "classification" of whole graphs is judged by areas, as assays are.
 
     Raises:
-        SchemaError: if there is no such dtype or role, or a weight is no single float.
+        SchemaError: if there is no such dtype, role or task, a weight is no single float, or there
+            are not as many names as codes.
     """
 
     name: str
@@ -68,9 +77,14 @@ class Column:
     size: int | None = None
     role: Role | None = None
     ordered: bool = False
+    names: tuple[str, ...] = ()
+    task: Task | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "names", tuple(self.names))
+        if self.names and self.size is None:
+            object.__setattr__(self, "size", len(self.names))
         if self.dtype not in DTYPES:
             raise SchemaError(
                 f"column '{self.name}' has the dtype '{self.dtype}'. Use one of "
@@ -79,6 +93,15 @@ class Column:
         if self.role not in (None, *ROLES):
             raise SchemaError(
                 f"column '{self.name}' has the role '{self.role}'. Use one of {', '.join(ROLES)}."
+            )
+        if self.task not in (None, *TASKS):
+            raise SchemaError(
+                f"column '{self.name}' has the task '{self.task}'. Use one of {', '.join(TASKS)}."
+            )
+        if self.names and (self.torch_dtype.is_floating_point or len(self.names) != self.size):
+            raise SchemaError(
+                f"column '{self.name}' has {len(self.names)} names for {self.size} codes of "
+                f"{self.dtype}. Give a column of integers one name for each code."
             )
         if self.role == "weight" and (self.shape or not self.torch_dtype.is_floating_point):
             raise SchemaError(
@@ -96,6 +119,11 @@ class Column:
     def torch_dtype(self) -> torch.dtype:
         """The dtype of the tensor that holds the column."""
         return DTYPES[self.dtype]
+
+    @property
+    def classes(self) -> Sequence[Any]:
+        """The classes of a target: their names, else 0, 1 and so on; empty for numbers."""
+        return self.names or range(2 if self.dtype == "bool" else self.size or 0)
 
     @property
     def missing(self) -> float | int:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -74,7 +73,6 @@ class Adapter(ABC):
         schema: what every graph of this adapter consists of.
         libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
             are rebuilt when it changes.
-        class_names: target -> the names of its classes, where they have names.
         words: the node type and the string feature that are the words of sentences, if there are
             any: what vectors, characters and encoders are for.
         reads_tables: whether records are rows and come with their cells, so that predictions are
@@ -90,7 +88,6 @@ class Adapter(ABC):
 
     schema: Schema
     libraries: tuple[str, ...] = ()
-    class_names: Mapping[str, Sequence[str]] = MappingProxyType({})
     words: tuple[str, str] | None = None
     reads_tables: bool = False
     expands_folders: bool = False

@@ -119,7 +119,8 @@ class DataModule:
         else:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
-            self.spec = self.locate(FeatureSpec.from_dict(state["spec"]))
+            spec = FeatureSpec.from_dict(state["spec"]).with_classes_of(dag.schema)
+            self.spec = self.locate(spec)
             self.spec.check_targets(dag.schema)
         self._dags = dag, self.spec.encode(dag, self.cache_dir)
         self._is_prepared = True

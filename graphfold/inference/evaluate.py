@@ -37,7 +37,7 @@ from graphfold.training.console import (
     metrics_table,
 )
 from graphfold.training.process.process import prepare_process
-from graphfold.training.run.checkpoint import SCHEMA_NUMBER, Checkpoint
+from graphfold.training.run.checkpoint import DEVIATIONS, Checkpoint
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
 from graphfold.training.scoring import (
@@ -66,8 +66,9 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
     settings = CalibrationSettings.of(checkpoint.config)
     if settings.method == "none":
         return None
-    if checkpoint.calibration or checkpoint.schema_number < SCHEMA_NUMBER:
-        checkpoint = replace(checkpoint, calibration={}, schema_number=SCHEMA_NUMBER)
+    if checkpoint.calibration or checkpoint.schema_number < DEVIATIONS:
+        number = max(checkpoint.schema_number, DEVIATIONS)
+        checkpoint = replace(checkpoint, calibration={}, schema_number=number)
         write_bytes(path, checkpoint.encode())
     trained = TrainedModel.load(path, trusted)
     rows = trained.score(data, "val")
@@ -290,12 +291,12 @@ def _evaluate(
     if say is not None:
         say(describe_data(data))
     classes, confusions = {}, {}
-    head, names = trained.model.head, data.source.spec.make().class_names
+    head = trained.model.head
     if per_class:
-        classes = {part: class_metrics(head, of, names) for part, of in rows.items()}
-        confusions = {part: confusion_counts(head, of, names) for part, of in rows.items()}
+        classes = {part: class_metrics(head, of) for part, of in rows.items()}
+        confusions = {part: confusion_counts(head, of) for part, of in rows.items()}
     missed = missed_coverage(head, rows)
-    found = _Evaluation(metrics, classes, confusions, describe_positive(head, names), missed)
+    found = _Evaluation(metrics, classes, confusions, describe_positive(head), missed)
     warn_of_undefined(found.flat())
     return found
 

@@ -21,7 +21,7 @@ from graphfold.files import whole_file
 from graphfold.inference.prediction import MOST_CLASSES, node_texts
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.head import ClassNames, TargetPrediction
+from graphfold.layers.heads.head import TargetPrediction
 
 #: The columns of both files that say where a record comes from.
 PLACE = ("part", "file", "line", "record")
@@ -63,15 +63,14 @@ def write_predictions(
         head: what predicts.
         rows: part -> its predictions and targets.
     """
-    names = data.source.spec.make().class_names
     with _table(path) as table:
         described = _descriptions(head, select(data.raw, []))
-        table.writerow([*PLACE, *described, *_header(head, names)])
+        table.writerow([*PLACE, *described, *_header(head)])
         for part, own in rows.items():
             numbers = data.split.part(part)
             places = _places(data, numbers)
             columns = _descriptions(head, select(data.raw, numbers)).values()
-            for row, graph, cells in _cells(head, own, names):
+            for row, graph, cells in _cells(head, own):
                 what = [column[row] for column in columns]
                 table.writerow([part, *places[graph], *what, *cells])
 
@@ -118,11 +117,11 @@ def _descriptions(head: Head, dag: TypedDAG) -> dict[str, list[Any]]:
     return columns
 
 
-def _header(head: Head, names: ClassNames) -> list[str]:
+def _header(head: Head) -> list[str]:
     header = []
     for column in head.columns:
-        known = [f"prob_{label}" for label in _labels(head, column, names) or ()]
-        if _labels(head, column, names) is None:
+        known = [f"prob_{label}" for label in _labels(head, column) or ()]
+        if _labels(head, column) is None:
             known = ["prob"]
         header += [
             f"{column.name}_{what}" for what in ("measured", "pred", *known, *head.extra_columns)
@@ -130,27 +129,27 @@ def _header(head: Head, names: ClassNames) -> list[str]:
     return header
 
 
-def _labels(head: Head, column: Column, names: ClassNames) -> list[Any] | None:
+def _labels(head: Head, column: Column) -> list[Any] | None:
     """The classes whose probabilities have a column; None for that of the predicted one alone."""
-    labels = list(head.labels(column, names))
+    labels = list(head.labels(column))
     return labels if len(labels) <= MOST_CLASSES else None
 
 
-def _cells(head: Head, rows: EvalRows, names: ClassNames) -> Iterator[tuple[int, int, list[Any]]]:
+def _cells(head: Head, rows: EvalRows) -> Iterator[tuple[int, int, list[Any]]]:
     """Row, graph and cells of each row that has a line."""
     shown = torch.arange(len(rows.graph))
     if head.level != "graph":
         shown = shown[head.is_measured(rows.target)]
     extra = tuple(head.extra_columns)
-    wanted = [(column.name, _labels(head, column, names), extra) for column in head.columns]
+    wanted = [(column.name, _labels(head, column), extra) for column in head.columns]
     for chunk in torch.split(shown, _CHUNK):
         prediction, target = rows.prediction[chunk], rows.target[chunk]
         known = zip(
             chunk.tolist(),
             rows.graph[chunk].tolist(),
             head.values(prediction).isfinite().flatten(1).all(1).tolist(),
-            head.measured_values(target, names),
-            head.predictions(prediction, names),
+            head.measured_values(target),
+            head.predictions(prediction),
             strict=True,
         )
         is_float32 = target.dtype == torch.float32

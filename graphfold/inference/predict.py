@@ -420,7 +420,7 @@ def _texts(answers: Answers) -> Iterator[tuple[str, bool | None]]:
 def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The input's columns, then the predictions, the contributions, and the reason."""
     predictor, explainer = answers.predictor, answers.explainer
-    predicted = predictor.trained.model.head.columns_of(predictor.adapter.class_names)
+    predicted = predictor.trained.model.head.table_columns
     explained = [] if explainer is None else explainer.columns
     has_header = answers.skip > 0
     for record, prediction, found in answers.all():

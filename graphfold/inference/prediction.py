@@ -19,7 +19,7 @@ from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError
 from graphfold.layers import Head
-from graphfold.layers.heads.head import ClassNames, TargetPrediction
+from graphfold.layers.heads.head import TargetPrediction
 
 #: Classes whose probabilities are told of each node; of more classes, the likeliest.
 MOST_CLASSES = 50
@@ -64,7 +64,7 @@ class Prediction:
         return {**result, "reason": self.reason}
 
     def cells(self, count: int) -> list[Any]:
-        """The cells of the columns `Head.columns_of`; of nodes each is a list of their values.
+        """The cells of the columns `Head.table_columns`; of nodes each is a list of their values.
 
         Args:
             count: how many columns there are; all are None where there is no prediction.
@@ -98,7 +98,7 @@ def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
 
 
 def describe(
-    dag: TypedDAG, head: Head, decoded: Tensor, names: ClassNames, added: Tensor | None = None
+    dag: TypedDAG, head: Head, decoded: Tensor, added: Tensor | None = None
 ) -> Iterator[Prediction]:
     """One prediction for each graph, made when it is asked for.
 
@@ -109,7 +109,6 @@ def describe(
         dag: the graphs as read, with their strings.
         head: what predicted.
         decoded: what `head.decode` gave, on the CPU.
-        names: the names of classes.
         added: [num_nodes] bool, the nodes that reading added, see `Adapter.added_nodes`; None for
             none.
     """
@@ -117,7 +116,7 @@ def describe(
     failed = _failed(dag, head, decoded)
     added_in = {} if added is None else _numbers_within_graphs(dag, added)
     if head.level == "graph":
-        rows = head.predictions(decoded, names)
+        rows = head.predictions(decoded)
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
             if graph in failed:
                 yield Prediction(line, _NOT_FINITE)
@@ -135,7 +134,7 @@ def describe(
         if graph in failed:
             yield Prediction(line, _NOT_FINITE)
             continue
-        found = head.predictions(decoded[mine], names)
+        found = head.predictions(decoded[mine])
         nodes = all_nodes[mine]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = found[nodes.index(roots[0])] if len(roots) == 1 else {}

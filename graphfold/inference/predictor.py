@@ -147,7 +147,7 @@ class Predictor:
         ]
         if frame is None:
             return [answer.to_dict() for answer in answers]
-        predicted = self.trained.model.head.columns_of(self.adapter.class_names)
+        predicted = self.trained.model.head.table_columns
         names = free_names([*predicted, "reason"], [*frame.columns])
         cells = [[*answer.cells(len(predicted)), answer.reason] for answer in answers]
         columns = zip(*cells, strict=True) if cells else [()] * len(names)
@@ -195,8 +195,7 @@ class Predictor:
         (prediction,) = self.predict_graphs(result.dag)
         if prediction.reason:
             raise RecordError(prediction.reason)
-        head = self.trained.model.head
-        return draw_graph(result.dag, prediction, head, self.adapter.class_names)
+        return draw_graph(result.dag, prediction, self.trained.model.head)
 
     def records(self, path: Path) -> Iterator[Record]:
         """The records of a file; with a parser, those of its sentences."""
@@ -293,8 +292,7 @@ class Predictor:
             decoded = self.compute(
                 self.plan(dag), lambda batch: head.decode(self.trained.model(batch))
             )
-        added = self.adapter.added_nodes(dag)
-        return describe(dag, head, decoded, self.adapter.class_names, added)
+        return describe(dag, head, decoded, self.adapter.added_nodes(dag))
 
     def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
         """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""

@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.head import ClassNames
 from graphfold.layers.heads.plots import BLUE, GREY, ORANGE
 from graphfold.training.scoring import Metrics
 
@@ -50,10 +49,10 @@ def draw_curves(history: Sequence[Metrics], monitor: str) -> str:
         return _to_svg(figure)
 
 
-def draw_predictions(head: Head, rows: EvalRows, names: ClassNames) -> str | None:
+def draw_predictions(head: Head, rows: EvalRows) -> str | None:
     """The head's picture of predictions against targets; None if it has none."""
     with matplotlib.rc_context(_STYLE):
-        figure = head.plot(rows, names)
+        figure = head.plot(rows)
         return None if figure is None else _to_svg(figure)
 
 

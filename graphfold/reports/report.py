@@ -93,20 +93,20 @@ def write_report(
 
 def _positive(trained: TrainedModel, data: DataModule) -> Iterator[str]:
     """The classes that metrics of yes or no are about."""
-    told = describe_positive(trained.model.head, data.source.spec.make().class_names)
+    told = describe_positive(trained.model.head)
     if told is not None:
         yield f"<p class='note'>{escape(told)}</p>"
 
 
 def _of_test(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Iterator[str]:
     """The sections about the test part."""
-    head, names = trained.model.head, data.source.spec.make().class_names
-    figure = draw_predictions(head, rows, names)
+    head = trained.model.head
+    figure = draw_predictions(head, rows)
     if figure:
         yield _section("Predictions on test", _card(figure))
     if head.confusion(rows.prediction, rows.target):
-        yield _section("Classes of test", _table_of(class_metrics(head, rows, names)))
-        for target, counts in confusion_counts(head, rows, names).items():
+        yield _section("Classes of test", _table_of(class_metrics(head, rows)))
+        for target, counts in confusion_counts(head, rows).items():
             title = f"{target} of test: true classes in rows, predicted ones in columns"
             yield _section(title, _confusion(counts))
     worst = draw_worst(trained, data, rows)

@@ -19,7 +19,6 @@ from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.head import ClassNames
 from graphfold.training.run.trained import TrainedModel
 
 #: How many are drawn, and how many words a tree that is drawn may have.
@@ -45,9 +44,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     figures = []
     for graph, loss in enumerate(losses.tolist()):
         dag = select(raw, [graph])
-        drawing, caption = _draw(
-            dag, predictions[graph], trained.model.head, predictor.adapter.class_names
-        )
+        drawing, caption = _draw(dag, predictions[graph], trained.model.head)
         if explained:
             drawing = explained[graph]
         caption = escape(f"{caption} · loss {loss:.3g}")
@@ -103,9 +100,9 @@ def _num_words(dag: TypedDAG) -> Tensor:
     return count
 
 
-def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) -> tuple[str, str]:
+def _draw(dag: TypedDAG, prediction: Prediction, head: Head) -> tuple[str, str]:
     """One graph and the words under it."""
-    measured = head.measured_values(head.target_rows(dag), names)
+    measured = head.measured_values(head.target_rows(dag))
     file, line = dag.place(0)
     caption = f"{file.rpartition('/')[2]}:{line}"
     if head.level == "graph":
@@ -114,4 +111,4 @@ def _draw(dag: TypedDAG, prediction: Prediction, head: Head, names: ClassNames) 
             caption += f", measured {shown(measured[0].get(target, 'nothing'))}"
     target = head.targets[0]
     wanted = [shown(row[target]) if target in row else None for row in measured]
-    return draw_graph(dag, prediction, head, names, wanted).svg, caption
+    return draw_graph(dag, prediction, head, wanted).svg, caption

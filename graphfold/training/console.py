@@ -8,7 +8,7 @@ from heapq import nlargest
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.scalers import missing_inputs
 from graphfold.errors import LeftOut, count_of
-from graphfold.layers.heads.head import ClassNames, Head
+from graphfold.layers.heads.head import Head
 
 #: How many bad records are shown before "and N more".
 _SHOWN = 3
@@ -50,11 +50,11 @@ def metrics_table(metrics: Mapping[str, float | None]) -> str:
     return format_table(by_part(metrics))
 
 
-def describe_positive(head: Head, names: ClassNames) -> str | None:
+def describe_positive(head: Head) -> str | None:
     """The classes that areas, F1 and recall are about; None where no answer is yes or no."""
     if head.task != "binary":
         return None
-    labels = {column.name: head.labels(column, names) for column in head.columns}
+    labels = {column.name: head.labels(column) for column in head.columns}
     positive = {name: str(both[1]) for name, both in labels.items() if len(both) == 2}
     if len({*positive.values()}) == 1:
         return f"positive class: {next(iter(positive.values()))}"

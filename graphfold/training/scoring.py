@@ -20,7 +20,6 @@ from graphfold.dag import select
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, join
-from graphfold.layers.heads.head import ClassNames
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
@@ -131,7 +130,7 @@ def lower_is_better(monitor: str, metrics: Iterable[Metric]) -> bool:
     return name == "loss" or any(m.name == name and not m.higher_is_better for m in metrics)
 
 
-def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Metrics]:
+def class_metrics(head: Head, rows: EvalRows) -> dict[str, Metrics]:
     """Precision, recall, F1 and support of every class.
 
     Returns:
@@ -140,7 +139,7 @@ def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Me
     Raises:
         ConfigError: if the head predicts no classes.
     """
-    tables = _confusions(head, rows, names)
+    tables = _confusions(head, rows)
     if not tables:
         raise ConfigError("the run predicts no classes, so there are no metrics of classes.")
     scores: dict[str, Metrics] = {}
@@ -153,9 +152,7 @@ def class_metrics(head: Head, rows: EvalRows, names: ClassNames) -> dict[str, Me
     return scores
 
 
-def confusion_counts(
-    head: Head, rows: EvalRows, names: ClassNames
-) -> dict[str, dict[str, Metrics]]:
+def confusion_counts(head: Head, rows: EvalRows) -> dict[str, dict[str, Metrics]]:
     """The confusion matrix of each target with classes.
 
     Returns:
@@ -163,7 +160,7 @@ def confusion_counts(
         predicted.
     """
     counts: dict[str, dict[str, Metrics]] = {}
-    for target, labels, table in _confusions(head, rows, names):
+    for target, labels, table in _confusions(head, rows):
         found = (table.sum(0) + table.sum(1)).nonzero().flatten().tolist()
         counts[target] = {
             str(labels[predicted]): {
@@ -174,13 +171,11 @@ def confusion_counts(
     return counts
 
 
-def _confusions(
-    head: Head, rows: EvalRows, names: ClassNames
-) -> list[tuple[str, Sequence[object], Tensor]]:
+def _confusions(head: Head, rows: EvalRows) -> list[tuple[str, Sequence[object], Tensor]]:
     """Target, names of its classes and confusion matrix, of each target with classes."""
     tables = head.confusion(rows.prediction, rows.target)
     columns = {column.name: column for column in head.columns}
-    return [(name, head.labels(columns[name], names), table) for name, table in tables.items()]
+    return [(name, head.labels(columns[name]), table) for name, table in tables.items()]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

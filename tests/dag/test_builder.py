@@ -17,7 +17,7 @@ SCHEMA = Schema(
     ),
     inputs=EdgeType("inputs", (Column("role", "string"),)),
     relations=(EdgeType("next", (Column("gap", "int64"),)),),
-    node_targets=(Column("label", "int64", size=5),),
+    node_targets=(Column("label", "int64", names=tuple("abcde"), task="classification"),),
     graph_features=(Column("text", "string"),),
     graph_targets=(Column("score", unit="stars"),),
 )
@@ -206,6 +206,23 @@ def test_schema_contradictions_are_errors():
         Schema((NodeType("a", inputs=("b",)),))
     with pytest.raises(SchemaError, match="dtype 'float16'"):
         Column("x", "float16")
+    with pytest.raises(SchemaError, match="has 2 names for 3 codes of int64"):
+        Column("x", "int64", size=3, names=("no", "yes"))
+    with pytest.raises(SchemaError, match="has 2 names for 2 codes of float32. Give a column of"):
+        Column("x", names=("no", "yes"))
+    with pytest.raises(SchemaError, match="the task 'clas'. Use one of regression, classification"):
+        Column("x", task="clas")
+
+
+def test_classes_are_told_by_name_else_by_code():
+    named = Column("x", "int64", names=["no", "yes"])
+    assert (named.size, [*named.classes]) == (2, ["no", "yes"])
+    for column, classes in {
+        Column("x", "int64", size=3): [0, 1, 2],
+        Column("x", "bool"): [0, 1],
+        Column("x"): [],
+    }.items():
+        assert [*column.classes] == classes
 
 
 def test_schema_survives_json():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from sklearn import metrics as reference
@@ -186,7 +188,10 @@ def test_every_class_has_its_scores() -> None:
     classes, target = (torch.randint(0, 5, (80,), generator=rng) for _ in range(2))
     target[target == 3] = -1  # never measured, and so without a recall
     part = rows(torch.eye(5)[classes], target, list(range(80)), [True] * 80)
-    found = class_metrics(head(), part, {"label": ["--", "-", "0", "+", "++"]})
+    (column,) = SENTIMENT.node_targets
+    marks = replace(SENTIMENT, node_targets=(replace(column, names=("--", "-", "0", "+", "++")),))
+    named = ClassificationHead(3, marks, "node")
+    found = class_metrics(named, part)
     known = target >= 0
     wanted = reference.precision_recall_fscore_support(
         target[known], classes[known], labels=range(5), zero_division=0
@@ -197,7 +202,7 @@ def test_every_class_has_its_scores() -> None:
         assert got == pytest.approx(values.tolist())
     assert found["recall"]["+"] is None
     assert found["support"]["+"] == 0
-    counts = confusion_counts(head(), part, {"label": ["--", "-", "0", "+", "++"]})["label"]
+    counts = confusion_counts(named, part)["label"]
     wanted = reference.confusion_matrix(target[known], classes[known], labels=range(5))
     assert [list(counts[name].values()) for name in counts] == wanted.T.tolist()
 
@@ -205,10 +210,10 @@ def test_every_class_has_its_scores() -> None:
 def test_several_targets_have_classes_of_their_own() -> None:
     target = torch.tensor([[1.0, 0.0], [0.0, float("nan")]])
     part = rows(torch.tensor([[0.9, 0.2], [0.6, 0.1]]), target, [0, 1], [True] * 2)
-    found = class_metrics(MultiLabelHead(3, ASSAYS), part, {})
+    found = class_metrics(MultiLabelHead(3, ASSAYS), part)
     assert found["precision"] == {"a/0": None, "a/1": 0.5, "b/0": 1.0, "b/1": None}
     assert found["support"] == {"a/0": 1, "a/1": 1, "b/0": 1, "b/1": 0}
-    counts = confusion_counts(MultiLabelHead(3, ASSAYS), part, {})
+    counts = confusion_counts(MultiLabelHead(3, ASSAYS), part)
     assert counts["a"] == {"0": {"0": 0, "1": 0}, "1": {"0": 1, "1": 1}}
     assert counts["b"] == {"0": {"0": 1}}
 
@@ -216,7 +221,7 @@ def test_several_targets_have_classes_of_their_own() -> None:
 def test_numbers_have_no_classes() -> None:
     part = rows(torch.zeros(1, 2), torch.zeros(1, 2), [0], [True])
     with pytest.raises(ConfigError, match="predicts no classes"):
-        class_metrics(RegressionHead(3, VALUES), part, {})
+        class_metrics(RegressionHead(3, VALUES), part)
 
 
 def test_undefined_metrics_are_named_in_a_warning() -> None:

@@ -66,13 +66,13 @@ class IntervalHead(Head):
         known = self.is_measured(targets)
         return {self.targets[0]: (prediction[known], targets[known, 0])}
 
-    def predictions(self, prediction, names):
+    def predictions(self, prediction):
         return [
             {self.targets[0]: TargetPrediction(middle, extra={"low": low, "high": high})}
             for middle, low, high in prediction.tolist()
         ]
 
-    def plot(self, rows, names):
+    def plot(self, rows):
         figure = Figure()
         figure.subplots().set_title("a picture of intervals")
         return figure

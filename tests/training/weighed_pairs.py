@@ -19,7 +19,6 @@ NAME = "training.weighed_pairs.WeighedPairs"
 class WeighedPairs(Adapter):
     """Reads what `PairsAdapter` does; the number in id.txt is the weight of the pair."""
 
-    class_names = PairsAdapter.class_names
     words = PairsAdapter.words
 
     def __init__(self) -> None:

@@ -253,6 +253,46 @@ class FeatureSpec:
         """The same, with the encoder of the words in this folder; see `WordFeatures.at`."""
         return self if self.words is None else replace(self, words=self.words.at(encoder))
 
+    def with_classes_of(self, schema: Schema) -> FeatureSpec:
+        """The same; targets without names of classes, or a task, get those of the same data.
+
+        Specs of earlier versions have neither.
+        """
+        others = {(level, column.name): column for level, column in _targets(schema)}
+
+        def complete(level: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+            pairs = [(column, others.get((level, column.name), column)) for column in columns]
+            return tuple(
+                replace(own, names=own.names or other.names, task=own.task or other.task)
+                if own.size == other.size
+                else own
+                for own, other in pairs
+            )
+
+        source = replace(
+            self.source,
+            graph_targets=complete("graph", self.source.graph_targets),
+            node_targets=complete("node", self.source.node_targets),
+        )
+        return replace(self, source=source)
+
+    def check_classes(self, schema: Schema) -> None:
+        """Refuses an adapter that gives the classes of a target other codes than training did.
+
+        Raises:
+            ConfigError: naming the target, and both orders.
+        """
+        others = {(level, column.name): column for level, column in _targets(schema)}
+        for level, column in _targets(self.source):
+            other = others.get((level, column.name), column)
+            if other.names != column.names:
+                was, now = (", ".join(map(str, c.classes[:20])) for c in (column, other))
+                raise ConfigError(
+                    f"the classes of '{column.name}' would be {now}, but they cannot be changed "
+                    f"for a trained model, which has them in the order {was}. Leave out the "
+                    "setting that changes them, or train again."
+                )
+
     def check_targets(self, schema: Schema) -> None:
         """Refuses data without the targets that the spec was fitted to.
 

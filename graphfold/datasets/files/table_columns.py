@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from graphfold.dag import Column
-from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, bound_column
+from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, TASKS, Task, bound_column
 from graphfold.datasets.readers.json_documents import finite_number
 from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
 
@@ -73,8 +73,6 @@ MISSING_CELLS = frozenset({"", "NaN", "nan", "NA", "None"})
 #: A model has weights for every class.
 MOST_CLASSES = 100_000
 
-Task = Literal["regression", "classification"]
-
 # What Python's float() would also take, such as "1_000", is other text here.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -103,10 +101,10 @@ class TableTarget:
     bounded: bool = False
 
     def __post_init__(self) -> None:
-        if self.task not in get_args(Task):
+        if self.task not in TASKS:
             raise ConfigError(
-                f"there is no task '{self.task}'.{did_you_mean(self.task, get_args(Task))} "
-                f"Use one of {', '.join(get_args(Task))}."
+                f"there is no task '{self.task}'.{did_you_mean(self.task, TASKS)} Use one of "
+                f"{', '.join(TASKS)}."
             )
         is_count = self.num_classes is None or 2 <= self.num_classes <= MOST_CLASSES
         if not is_count or (self.num_classes is not None and self.task == "regression"):
@@ -127,11 +125,11 @@ class TableTarget:
 
     @property
     def column(self) -> Column:
-        """The column of the schema: float32, or int64 codes of the classes."""
+        """The column of the schema: float32, or int64 codes of the classes with their names."""
         if self.task == "regression":
-            return Column(self.name, "float32", unit=self.unit)
-        size = len(self.class_names) or self.num_classes or 2
-        return Column(self.name, "int64", unit=self.unit, size=size)
+            return Column(self.name, "float32", unit=self.unit, task=self.task)
+        size, names = len(self.class_names) or self.num_classes or 2, self.class_names
+        return Column(self.name, "int64", unit=self.unit, size=size, names=names, task=self.task)
 
     @property
     def features(self) -> tuple[Column, ...]:

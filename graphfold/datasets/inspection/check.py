@@ -156,7 +156,7 @@ def _card(
         **_repeats(files, packed),
         "notes": [note for corpus in packed for note in adapter.notes(corpus.dag)],
         "description": adapter.description(),
-        **describe_graphs([corpus.dag for corpus in packed], adapter.class_names),
+        **describe_graphs([corpus.dag for corpus in packed]),
     }
 
 

@@ -20,14 +20,8 @@ from graphfold.errors import shortened
 MOST_FREQUENT = 12
 
 
-def describe_graphs(
-    dags: Sequence[TypedDAG], class_names: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, Any]:
+def describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
     """Counts over all graphs of `dags`, whose schemas may differ.
-
-    Args:
-        dags: the graphs.
-        class_names: target -> the names of its classes.
 
     Returns:
         Plain values: `node_types` (type -> nodes), `inputs`, `relations` (relation -> edges),
@@ -60,15 +54,13 @@ def describe_graphs(
         "vocabularies": {name: len(counts) for name, counts in words.items()},
         "frequent": {name: _most_frequent(counts) for name, counts in words.items()},
         "targets": {
-            name: describe_target(column, torch.cat(values), (class_names or {}).get(name, ()))
+            name: describe_target(column, torch.cat(values))
             for name, (column, values) in targets.items()
         },
     }
 
 
-def describe_target(
-    column: Column, values: Tensor, class_names: Sequence[str] = ()
-) -> dict[str, Any]:
+def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
     """Counts the measured values of a target, and describes their distribution.
 
     Returns:
@@ -86,8 +78,8 @@ def describe_target(
     if not values.is_floating_point():
         codes, counts = torch.unique(found, return_counts=True)
         facts["counts"] = dict(zip(map(str, codes.tolist()), counts.tolist(), strict=True))
-        named = {"classes": {str(code): name for code, name in enumerate(class_names)}}
-        return facts | named if class_names else facts
+        named = {"classes": {str(code): name for code, name in enumerate(column.names)}}
+        return facts | named if column.names else facts
     numbers = found.double()
     names = ("mean", "std", "min", "max")
     if not len(numbers):

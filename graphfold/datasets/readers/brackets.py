@@ -272,10 +272,13 @@ class BracketsAdapter(Adapter):
         self.reads_targets = True
         self.names = _names(num_classes, labels, label_names, classes)
         self.codes = None if self.names is None else _codes(self.names, classes)
-        if self.names and not self.is_numbered:
-            self.class_names = {"label": self.names}
-        is_grade = self.is_numbered or (classes is not None and _are_numbers(classes))
-        self.schema = _schema(self.names, 2 if binarize else None, sequence, is_grade)
+        target: tuple[Column, ...] = ()
+        if self.names is not None:
+            is_grade = self.is_numbered or (classes is not None and _are_numbers(classes))
+            shown = () if self.is_numbered else self.names
+            size = len(self.names)
+            target = (Column("label", "int64", size=size, ordered=is_grade, names=shown),)
+        self.schema = _schema(target, 2 if binarize else None, sequence)
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
@@ -484,11 +487,9 @@ def _are_numbers(classes: Mapping[str, Sequence[str | int]]) -> bool:
     return all(str(label).isdecimal() for labels in classes.values() for label in labels)
 
 
-def _schema(
-    names: tuple[str, ...] | None, arity: int | None, sequence: bool, is_grade: bool
-) -> Schema:
-    target = () if names is None else (Column("label", "int64", size=len(names), ordered=is_grade),)
-    label = () if names is not None else (Column("label", "string"),)
+def _schema(target: tuple[Column, ...], arity: int | None, sequence: bool) -> Schema:
+    """The schema; labels that are no targets are features of the nodes."""
+    label = () if target else (Column("label", "string"),)
     return Schema(
         types=(
             NodeType("word", arity=0, features=(Column("form", "string"), *label)),

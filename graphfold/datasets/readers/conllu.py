@@ -206,7 +206,6 @@ class ConlluAdapter(Adapter):
         self.position = position
         self.labels = UPOS if target == "upos" else (*(labels or ()), OTHER_LABEL)
         self.is_open = target != "upos" and labels is None
-        self.class_names = {target: self.labels}
         self._codes = {label: code for code, label in enumerate(self.labels)}
         self.words = ("word", "form") if "form" in self.features else None
         self.schema = self._make_schema()
@@ -343,7 +342,7 @@ class ConlluAdapter(Adapter):
             types=types if self.is_enhanced else types[:1],
             inputs=EdgeType("inputs", features=of_inputs),
             relations=relations if self.is_enhanced else relations[:1],
-            node_targets=(Column(self.target, "int64", size=len(self.labels)),),
+            node_targets=(Column(self.target, "int64", names=self.labels),),
             graph_features=(Column("text", "string"),),
         )
 

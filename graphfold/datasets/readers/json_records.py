@@ -95,8 +95,6 @@ class JsonAdapter(Adapter):
             graph_features=(Column(UNSEEN, "int64"),),
             graph_targets=self._targets(unit),
         )
-        if self.target is not None and self.classes:
-            self.class_names = {self.target.name: self.classes}
 
     def _named(self, names: Sequence[str]) -> list[str]:
         """The classes in their order, if they are known."""
@@ -119,8 +117,9 @@ class JsonAdapter(Adapter):
         if self.target is None:
             return ()
         if self.task == "regression" or (self.task is None and not self.classes):
-            return (Column(self.target.name, unit=unit),)
-        return (Column(self.target.name, "int64", size=len(self.classes) or None),)
+            return (Column(self.target.name, unit=unit, task=self.task),)
+        names = tuple(self.classes)
+        return (Column(self.target.name, "int64", names=names, task="classification"),)
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record per JSON value, `content` being the value."""

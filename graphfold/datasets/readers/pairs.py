@@ -63,7 +63,6 @@ class PairsAdapter(Adapter):
         across: add the relation `across`, from every word of each sentence to all of the other.
     """
 
-    class_names = {"entailment": ENTAILMENT}
     words = ("word", "form")
 
     def __init__(self, across: bool = False) -> None:
@@ -79,7 +78,7 @@ class PairsAdapter(Adapter):
             ),
             graph_targets=(
                 Column("relatedness", "float32", unit="score 1-5"),
-                Column("entailment", "int64", size=len(ENTAILMENT)),
+                Column("entailment", "int64", names=ENTAILMENT),
             ),
         )
 

@@ -368,8 +368,7 @@ class PythonAdapter(Adapter):
         self.is_open = target == "name" and names is None
         self.names = tuple(names or ())
         self.needs_target = True
-        self.class_names = {target: ROLES if target == "role" else self.names}
-        column = Column(target, "int64", size=len(self.class_names[target]) or None)
+        column = Column(target, "int64", names=ROLES if target == "role" else self.names)
         form = (Column("form", "string"),)
         self.schema = Schema(
             types=(

@@ -146,7 +146,7 @@ class SmilesAdapter(Adapter):
         for name in listed:
             if num_classes in (None, 2) and positive_of(positive, name) == "0":
                 cells.setdefault(name, ("1", "0"))
-        self.class_names = cells
+        self.classes = cells  # target -> the names of its classes
 
         def target(name: str) -> TableTarget:
             unit, own = (units or {}).get(name), cells.get(name, ())
@@ -221,15 +221,15 @@ class SmilesAdapter(Adapter):
         """
         if self.open_targets is not None:
             tables = map(self.open_table, paths)
-            names = self.open_targets.find(tables, self.columns, self.class_names)
+            names = self.open_targets.find(tables, self.columns, self.classes)
             refuse_unknown_targets(self.positive, names)
             return {"target_columns": names}
         found = self.columns.class_names(map(self.open_table, paths))
         for target in self.columns.targets:
-            if target.name not in self.class_names:
+            if target.name not in self.classes:
                 numbers = [str(code) for code in range(target.num_classes or 2)]
                 positive_last(found.get(target.name, numbers), self.positive, target.name)
-        return {"class_names": {**self.class_names, **found}} if found else {}
+        return {"class_names": {**self.classes, **found}} if found else {}
 
     def notes(self, dag: TypedDAG) -> list[str]:
         """The number of molecules with dummy atoms, which are read as atoms of no element."""

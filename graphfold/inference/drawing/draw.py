@@ -140,7 +140,7 @@ def _page(
     answers = predictor.walk(path, partial(_draw_graphs, predictor), skip, limit)
     head = predictor.trained.model.head
     if not skip:
-        colours = colours_of(head, predictor.adapter.class_names)
+        colours = colours_of(head)
         yield page_head(Path(title).name, f"{title} · {', '.join(head.targets)}", colours), None
     for number, (_, answer) in enumerate(answers, start=skip + 1):
         name = f"{number:05d}"
@@ -164,9 +164,9 @@ def _draw_one(
 ) -> tuple[int, Drawing] | Unread:
     if prediction.reason:
         return Unread(prediction.line, prediction.reason)
-    head, names = predictor.trained.model.head, predictor.adapter.class_names
+    head = predictor.trained.model.head
     try:
-        return prediction.line, draw_graph(dag, prediction, head, names)
+        return prediction.line, draw_graph(dag, prediction, head)
     except RecordError as error:
         return Unread(prediction.line, error.fault)
 

@@ -16,7 +16,6 @@ from graphfold.inference.drawing.svg import Box, document, stack
 from graphfold.inference.drawing.tree_drawing import draw_tree
 from graphfold.inference.prediction import Prediction, node_words
 from graphfold.layers import Head
-from graphfold.layers.heads.head import ClassNames
 
 #: The target of a word that says what it is to its head, which is drawn on the arc.
 RELATION = "deprel"
@@ -56,7 +55,6 @@ def draw_graph(
     dag: TypedDAG,
     prediction: Prediction,
     head: Head,
-    names: ClassNames,
     wanted: Sequence[str | None] | None = None,
 ) -> Drawing:
     """A picture of one graph: a molecule, dependency trees as arcs, anything else as a tree.
@@ -65,7 +63,6 @@ def draw_graph(
         dag: one graph as read, with its strings.
         prediction: what was predicted of it.
         head: what predicted it.
-        names: the names of classes.
         wanted: the measured value of each row of the head as text, None where unknown; it is drawn
             where it differs.
 
@@ -73,7 +70,7 @@ def draw_graph(
         RecordError: if RDKit cannot draw a molecule.
     """
     told = told_of_graph(prediction.targets)
-    colours = colours_of(head, names)
+    colours = colours_of(head)
     marks = node_marks(dag, prediction, head.level, colours, wanted)
     if is_molecule(dag):
         return Drawing(_draw_molecule(dag, marks), text_of(dag), told)

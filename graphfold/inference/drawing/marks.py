@@ -20,7 +20,7 @@ from graphfold.inference.drawing.svg import (
 )
 from graphfold.inference.prediction import Prediction, plain_prediction
 from graphfold.layers import Head
-from graphfold.layers.heads.head import ClassNames, TargetPrediction
+from graphfold.layers.heads.head import TargetPrediction
 
 #: Classes whose probabilities a tooltip lists.
 _LISTED = 8
@@ -45,9 +45,9 @@ class Mark:
     wanted_colour: str = UNKNOWN
 
 
-def colours_of(head: Head, names: ClassNames) -> dict[str, str]:
+def colours_of(head: Head) -> dict[str, str]:
     """Class -> colour, of the first target; empty if it has no classes."""
-    labels = head.labels(head.columns[0], names)
+    labels = head.labels(head.columns[0])
     return class_colours(labels) if labels else {}
 
 

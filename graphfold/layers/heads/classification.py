@@ -13,7 +13,6 @@ from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
 from graphfold.layers.heads.head import (
-    ClassNames,
     Head,
     Predictions,
     TargetPrediction,
@@ -143,27 +142,27 @@ class ClassHead(Head):
             for name, (probabilities, classes) in inputs.items()
         }
 
-    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
-        return names.get(column.name, range(self.num_classes))
+    def labels(self, column: Column) -> Sequence[Any]:
+        return column.classes
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
-        labels, name = self.labels(self.columns[0], names), self.targets[0]
+    def predictions(self, prediction: Tensor) -> Predictions:
+        labels, name = self.labels(self.columns[0]), self.targets[0]
         best = prediction.argmax(1).tolist()
         return [
             {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=False)))}
             for b, p in zip(best, seven_digits(prediction), strict=True)
         ]
 
-    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
-        labels, name = self.labels(self.columns[0], names), self.targets[0]
+    def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
+        labels, name = self.labels(self.columns[0]), self.targets[0]
         return [{name: labels[code]} if code >= 0 else {} for code in targets.tolist()]
 
-    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+    def plot(self, rows: EvalRows) -> Figure | None:
         """The confusion matrix."""
         from graphfold.layers.heads.plots import confusion_plot
 
         (table,) = self.confusion(rows.prediction, rows.target).values()
-        return confusion_plot(table, self.labels(self.columns[0], names))
+        return confusion_plot(table, self.labels(self.columns[0]))
 
 
 class ClassificationHead(ClassHead):
@@ -233,7 +232,7 @@ class PairClassificationHead(ClassHead):
     pairs = True
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         return pairs
 
     def __init__(
@@ -308,9 +307,9 @@ class MultiLabelHead(Head):
         return ("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc", "ece")
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         # Yes or no of molecules is judged by ROC-AUC, as the field does, even for a single target.
-        is_assay = task == "classification" or len(columns) > 1
+        is_assay = len(columns) > 1 or columns[0].task == "classification"
         is_binary = all(column.size == 2 for column in columns)
         return not pairs and level == "graph" and is_assay and is_binary
 
@@ -347,11 +346,11 @@ class MultiLabelHead(Head):
             for name, (p, classes) in inputs.items()
         }
 
-    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
-        return names.get(column.name, (0, 1))
+    def labels(self, column: Column) -> Sequence[Any]:
+        return column.classes
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
-        labels = {column.name: self.labels(column, names) for column in self.columns}
+    def predictions(self, prediction: Tensor) -> Predictions:
+        labels = {column.name: self.labels(column) for column in self.columns}
         positive = prediction.double()
         rows = seven_digits(torch.stack([1 - positive, positive], -1))
         return [
@@ -359,12 +358,12 @@ class MultiLabelHead(Head):
             for row in rows
         ]
 
-    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
-        labels = {column.name: self.labels(column, names) for column in self.columns}
-        rows = super().measured_values(targets, names)
+    def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
+        labels = {column.name: self.labels(column) for column in self.columns}
+        rows = super().measured_values(targets)
         return [{n: labels[n][int(value)] for n, value in row.items()} for row in rows]
 
-    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+    def plot(self, rows: EvalRows) -> Figure | None:
         """Histograms of the probabilities in either class."""
         from graphfold.layers.heads.plots import probability_plots
 

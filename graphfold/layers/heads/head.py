@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: target -> the names of its classes, where they have names.
-ClassNames: TypeAlias = Mapping[str, Sequence[str]]
-
-
 @dataclass  # one is made for every node, and a frozen one takes twice as long
 class TargetPrediction:
     """One target of one row.
@@ -193,12 +189,12 @@ class Head(nn.Module, ABC):
         prediction = model.head.decode(raw)         # [num_rows, ...]
         model.head.metric_inputs(prediction, targets)  # for the metrics of its `task`
         model.head.confusion(prediction, targets)      # where it predicts classes
-        model.head.plot(rows, class_names)             # a figure, or None
+        model.head.plot(rows)                          # a figure, or None
 
     and prediction
 
-        model.head.predictions(prediction, class_names)  # a TargetPrediction per row and target
-        model.head.columns_of(class_names)               # the names of a table's columns
+        model.head.predictions(prediction)  # a TargetPrediction per row and target
+        model.head.table_columns            # the names of a table's columns
 
     A subclass has to write `refuses`, `forward`, `losses` and `decode`. The other methods are as
     they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN. A head
@@ -280,14 +276,13 @@ class Head(nn.Module, ABC):
         return tuple(task for task, names in _JUDGED.items() if {*names} <= {*self.parts})
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         """True if `auto` shall take it for some targets; asked in the order of `registry.HEADS`.
 
         Args:
             columns: all targets of the level.
             level: what has targets, "graph" or "node".
             pairs: whether a row is a pair.
-            task: the adapter's option of that name, "regression" or "classification".
         """
         return False
 
@@ -387,11 +382,12 @@ class Head(nn.Module, ABC):
         """target -> [num_classes, num_classes] (see `confusion_matrix`); empty without classes."""
         return {}
 
-    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
-        """The classes of a target, by name where they have one; empty if it has none."""
+    def labels(self, column: Column) -> Sequence[Any]:
+        """The classes of a target that it predicts, see `Column.classes`; empty for numbers."""
         return ()
 
-    def columns_of(self, names: ClassNames) -> list[str]:
+    @property
+    def table_columns(self) -> list[str]:
         """The columns of a table of predictions.
 
         TARGET_pred, TARGET_prob_CLASS and TARGET_EXTRA, target by target; `predictions` fills them.
@@ -399,11 +395,11 @@ class Head(nn.Module, ABC):
         columns = []
         for column in self.columns:
             columns.append(f"{column.name}_pred")
-            columns += [f"{column.name}_prob_{label}" for label in self.labels(column, names)]
+            columns += [f"{column.name}_prob_{label}" for label in self.labels(column)]
             columns += [f"{column.name}_{extra}" for extra in self.extra_columns]
         return columns
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+    def predictions(self, prediction: Tensor) -> Predictions:
         """Turns the output of `decode` into one `TargetPrediction` per row and target."""
         if len(self.parts) == 1:
             prediction = prediction.unsqueeze(-1)
@@ -416,7 +412,7 @@ class Head(nn.Module, ABC):
             for row in prediction.tolist()
         ]
 
-    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+    def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
         """The measured values of each row, by target, in the form of `predictions`."""
         known = self.measured(targets).tolist()
         return [
@@ -424,7 +420,7 @@ class Head(nn.Module, ABC):
             for values, is_known in zip(targets.tolist(), known, strict=True)
         ]
 
-    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+    def plot(self, rows: EvalRows) -> Figure | None:
         """A picture of predictions against targets for the report; None of nothing."""
         from graphfold.layers.heads.plots import scatter_plots  # loads matplotlib
 

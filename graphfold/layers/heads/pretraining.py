@@ -11,7 +11,6 @@ from torch import Tensor
 from graphfold.dag import Column, Schema
 from graphfold.errors import ConfigError
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.head import ClassNames
 from graphfold.layers.heads.regression import RegressionHead
 
 if TYPE_CHECKING:
@@ -67,10 +66,10 @@ class PretrainingHead(RegressionHead):
         self.clip = clip
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         return False
 
-    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+    def plot(self, rows: EvalRows) -> Figure | None:
         """Nothing: so many pictures help nobody."""
         return None
 

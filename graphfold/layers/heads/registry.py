@@ -42,7 +42,7 @@ LOSSES: dict[str, type[NumberHead]] = {
 
 
 def choose_head(
-    columns: Sequence[Column], level: str, pairs: bool, task: str | None, loss: str | None = None
+    columns: Sequence[Column], level: str, pairs: bool, loss: str | None = None
 ) -> type[Head]:
     """The first head that suits some targets, else the last, which says what is wrong with them.
 
@@ -50,20 +50,19 @@ def choose_head(
         columns: all targets of the level.
         level: what has targets, "graph" or "node".
         pairs: whether a row is a pair.
-        task: the adapter's option of that name, "regression" or "classification".
         loss: the loss that it has to have; None for any.
 
     Raises:
         ConfigError: if there is no such loss, or it is not for such targets.
     """
     if loss is None:
-        return next((head for head in HEADS if head.suits(columns, level, pairs, task)), HEADS[-1])
+        return next((head for head in HEADS if head.suits(columns, level, pairs)), HEADS[-1])
     if loss not in LOSSES:
         raise ConfigError(
             f"model.head.loss is '{loss}'.{did_you_mean(loss, LOSSES)} Use one of "
             f"{', '.join(LOSSES)}."
         )
-    if not LOSSES[loss].suits(columns, level, pairs, task):
+    if not LOSSES[loss].suits(columns, level, pairs):
         names = ", ".join(f"'{column.name}'" for column in columns)
         raise ConfigError(
             f"model.head.loss={loss} is for numbers, which {names} are not. Leave it out: classes "

@@ -18,7 +18,6 @@ from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.errors import ConfigError, DataError, did_you_mean
 from graphfold.layers.heads.head import (
-    ClassNames,
     Head,
     Predictions,
     TargetPrediction,
@@ -113,7 +112,7 @@ class NumberHead(Head):
         return "loss" if self.outputs > 1 else None
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         return not pairs and all(column.torch_dtype.is_floating_point for column in columns)
 
     @classmethod
@@ -175,14 +174,14 @@ class NumberHead(Head):
         """All parts but the first, and whether the prediction stands at a limit."""
         return (*self.parts[1:], *(["limit"] if self.has_limits else []))
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+    def predictions(self, prediction: Tensor) -> Predictions:
         """As for all numbers; "limit" is "low" or "high" where the prediction was cut off, or None.
 
         A prediction there says only that the model computes a number beyond: nothing like it was in
         the training part.
         """
         if not self.has_limits:
-            return super().predictions(prediction, names)
+            return super().predictions(prediction)
         sides = self._sides(self.values(prediction)).tolist()
         if len(self.parts) == 1:
             prediction = prediction.unsqueeze(-1)
@@ -224,9 +223,9 @@ class NumberHead(Head):
         values, bound = _split(targets)
         return values, ~values.isnan() & (bound != ABOVE) & (bound != BELOW)
 
-    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
+    def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
         values, bound = _split(targets)
-        rows = super().measured_values(values, names)
+        rows = super().measured_values(values)
         signs = {ABOVE: ">", BELOW: "<"}
         for row, bounds in zip(rows, bound.tolist(), strict=True):
             for name, sign in zip(self.targets, bounds, strict=True):
@@ -362,7 +361,7 @@ class LogRegressionHead(NumberHead):
         return ("q_error", "q_error_90", "q_error_95", "mae", "rmse", "spearman")
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         return False  # whether errors are ratios, only the user can say
 
     def standardise(self, values: Tensor) -> Tensor:

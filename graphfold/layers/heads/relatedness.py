@@ -70,7 +70,7 @@ class RelatednessHead(Head):
         return ("pearson", "spearman", "rmse", "mae", "mse", "r2")
 
     @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool, task: str | None) -> bool:
+    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
         return pairs and any(column.torch_dtype.is_floating_point for column in columns)
 
     @classmethod

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold.layers.heads.eval_rows import MetricInputs
-from graphfold.layers.heads.head import ClassNames, Head, Predictions
+from graphfold.layers.heads.head import Head, Predictions
 from graphfold.layers.uncertainty.conformal import (
     SET_SCORES,
     apply_isotonic,
@@ -144,8 +144,8 @@ class CalibratedClassHead(OuterHead):
             found[name] = (self._sets_of(probabilities[rows], number), classes[rows])
         return found
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
-        found = super().predictions(prediction, names)
+    def predictions(self, prediction: Tensor) -> Predictions:
+        found = super().predictions(prediction)
         if not self.sets:
             return found
         by_class = _by_class(self.inner, prediction)
@@ -155,7 +155,7 @@ class CalibratedClassHead(OuterHead):
                 for row in found:
                     row[column.name] = row[column.name].with_extra({"set": None})
                 continue
-            labels = [str(label) for label in self.labels(column, names)]
+            labels = [str(label) for label in self.labels(column)]
             for row, members in zip(found, self._sets_of(by_class[:, number], number), strict=True):
                 chosen = [x for x, is_in in zip(labels, members.tolist(), strict=True) if is_in]
                 told = row[column.name]

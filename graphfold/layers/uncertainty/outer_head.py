@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from graphfold.dag import Column, TypedDAG
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
-from graphfold.layers.heads.head import ClassNames, Head, Predictions
+from graphfold.layers.heads.head import Head, Predictions
 from graphfold.layers.heads.regression import LIMITS
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ class OuterHead(Head):
     def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
         return self.inner.confusion(self.inner_part(prediction), targets)
 
-    def labels(self, column: Column, names: ClassNames) -> Sequence[Any]:
-        return self.inner.labels(column, names)
+    def labels(self, column: Column) -> Sequence[Any]:
+        return self.inner.labels(column)
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
-        found = self.inner.predictions(self.inner_part(prediction), names)
+    def predictions(self, prediction: Tensor) -> Predictions:
+        found = self.inner.predictions(self.inner_part(prediction))
         added = self.parts[len(self.inner.parts) :]
         if not added:
             return found
@@ -128,13 +128,13 @@ class OuterHead(Head):
             for row, own in zip(found, more, strict=True)
         ]
 
-    def measured_values(self, targets: Tensor, names: ClassNames) -> list[dict[str, Any]]:
-        return self.inner.measured_values(targets, names)
+    def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
+        return self.inner.measured_values(targets)
 
-    def plot(self, rows: EvalRows, names: ClassNames) -> Figure | None:
+    def plot(self, rows: EvalRows) -> Figure | None:
         if self.task == "regression":
-            return super().plot(rows, names)
-        return self.inner.plot(replace(rows, prediction=self.inner_part(rows.prediction)), names)
+            return super().plot(rows)
+        return self.inner.plot(replace(rows, prediction=self.inner_part(rows.prediction)))
 
     def _of_targets(self, prediction: Tensor) -> Tensor:
         """[num_rows, num_targets, num_parts]; of several classes the parts of the likeliest."""
@@ -196,9 +196,9 @@ class EnsembleHead(OuterHead):
         """The same of numbers that are not cut off."""
         return self._mixture(self._each(raw, "decode_unlimited"), raw)
 
-    def predictions(self, prediction: Tensor, names: ClassNames) -> Predictions:
+    def predictions(self, prediction: Tensor) -> Predictions:
         """As the inner head, with the added parts; "limit" is "low", "high" or None."""
-        found = super().predictions(prediction, names)
+        found = super().predictions(prediction)
         if not self.has_limits:
             return found
         return [

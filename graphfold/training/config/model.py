@@ -42,7 +42,6 @@ def complete_model_config(
     config: Mapping[str, Any],
     schema: Schema,
     dag: TypedDAG,
-    task: str | None = None,
     vector_size: int | None = None,
 ) -> dict[str, Any]:
     """The config of a model with types in place of roles, and what the data decides for auto.
@@ -55,7 +54,6 @@ def complete_model_config(
         config: the config of the model.
         schema: the schema of the graphs.
         dag: graphs of the training part, to see how many outputs they have.
-        task: the adapter's option of that name, "regression" or "classification".
         vector_size: the width of the vectors that words begin with, which the encoder takes; None
             without such vectors.
 
@@ -84,7 +82,7 @@ def complete_model_config(
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-    return {**own, "head": _complete_head(config["head"], schema, dag, is_pair, task)}
+    return {**own, "head": _complete_head(config["head"], schema, dag, is_pair)}
 
 
 def shared_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,7 +108,7 @@ def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) ->
 
 
 def _complete_head(
-    given: Mapping[str, Any], schema: Schema, dag: TypedDAG, is_pair: bool, task: str | None
+    given: Mapping[str, Any], schema: Schema, dag: TypedDAG, is_pair: bool
 ) -> dict[str, Any]:
     """The head, with the class that fits the targets for auto."""
     head = dict(given)
@@ -119,7 +117,7 @@ def _complete_head(
         if not targets:
             raise ConfigError("the data has no target to learn from. Set the adapter's targets.")
         level = "graph" if schema.graph_targets else "node"
-        chosen = choose_head(targets, level, is_pair, task, head.get("loss"))
+        chosen = choose_head(targets, level, is_pair, head.get("loss"))
         head["_target_"] = f"{_LAYERS}.{chosen.__name__}"
         if "loss" in head and chosen is not RegressionHead:
             del head["loss"]  # the head has no other

@@ -267,12 +267,14 @@ def _check_same_run(
         config: the config of the run.
         member: which member it is to be; None for all of them.
     """
-    specs = [FeatureSpec.from_dict(found.spec).to_dict() for found in (checkpoint, first)]
+    one, other = (FeatureSpec.from_dict(found.spec) for found in (checkpoint, first))
+    # An earlier version, which wrote no names of classes, may have begun the run.
+    one, other = one.with_classes_of(other.source), other.with_classes_of(one.source)
     splits = [Split.from_dict(found.split) for found in (checkpoint, first)]
     parts = [[split.part(name).tolist() for name in split.sizes()] for split in splits]
     stored = checkpoint.config.get("seed")
     number = checkpoint.progress.get("member", member)  # earlier versions did not write it
-    if specs[0] != specs[1] or parts[0] != parts[1]:
+    if one.to_dict() != other.to_dict() or parts[0] != parts[1]:
         fault = "the data or the split of another run"
     elif stored != config["seed"]:
         fault = f"seed {stored}, and config.yaml seed {config['seed']}"

@@ -35,9 +35,14 @@ from graphfold.training.config.trust import named_packages
 FORMAT = "graphfold checkpoint"
 
 #: Grows when a reader of older files has to do something about them.
-#: From 2 on, deviations of ensembles have one less than their members in the divisor, and
+SCHEMA_NUMBER = 3
+
+#: From this number on, deviations of ensembles have one less than their members in the divisor, and
 #: calibration holds `std_scale`, intervals in the space that is learned, and `score` of sets.
-SCHEMA_NUMBER = 2
+DEVIATIONS = 2
+
+#: From this number on, the columns of targets hold the names of their classes, and the task.
+NAMES = 3
 
 #: Stands before the SHA-256 of the rest of the file, both in the comment that a ZIP file may have.
 _MARK = b"graphfold sha256\n"

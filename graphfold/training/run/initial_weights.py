@@ -69,7 +69,6 @@ def make_model(
         config["model"],
         data.spec.schema,
         data.encoded("train"),
-        data.source.spec.options.get("task"),
         None if data.spec.words is None else data.spec.words.vector_size,
     )
     model = build_model(model_config, data.spec.schema, data.spec.scalers)

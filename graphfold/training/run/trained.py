@@ -23,7 +23,7 @@ from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.checks import choose_sharing
-from graphfold.training.run.checkpoint import Checkpoint, with_places
+from graphfold.training.run.checkpoint import DEVIATIONS, NAMES, Checkpoint, with_places
 from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring import HeadMetrics, Metrics, score
 from graphfold.training.trainer import autocast, parameter_dtype
@@ -57,6 +57,9 @@ class TrainedModel:
         checkpoint = replace(checkpoint, config=config)
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
+            if checkpoint.schema_number < NAMES:  # the options of the adapter have them
+                adapter = DataModule(**config["data"]).source.spec.make()
+                spec = spec.with_classes_of(adapter.schema)
             device = choose_device(config["trainer"])
             with SizeLimit(checkpoint.state_dict, path):
                 model = build_ensemble(config, spec.schema, spec.scalers)
@@ -105,13 +108,9 @@ class TrainedModel:
                     f"data.{name} cannot be changed for a trained model, which keeps what training "
                     "made of it. Leave it out, or train again."
                 )
-        for name in ("class_names", "positive"):
-            if name in settings and settings[name] != config.get(name):
-                raise ConfigError(
-                    f"data.{name} cannot be changed for a trained model, whose classes have their "
-                    "order from training. Leave it out, or train again."
-                )
-        return DataModule(**{**config, **settings})
+        data = DataModule(**{**config, **settings})
+        self.spec.check_classes(data.source.spec.make().schema)
+        return data
 
     def score(self, data: DataModule, part: str) -> EvalRows:
         """All predictions for a part, from the batches that training scores it with."""
@@ -137,7 +136,7 @@ class TrainedModel:
 
 def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:
     """The model with its dropout samples and its calibration, where the run has them."""
-    correction = 1 if checkpoint.schema_number > 1 else 0
+    correction = 1 if checkpoint.schema_number >= DEVIATIONS else 0
     if isinstance(model, Ensemble):
         model.correction = correction
     samples = int(checkpoint.config.get("dropout_samples") or 0)

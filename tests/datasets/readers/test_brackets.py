@@ -376,7 +376,7 @@ def test_labelled_trees_are_read_alike_for_prediction(texts, tmp_path_factory):
     adapter = BracketsAdapter(labels="target", **adapter.infer_options([path]))
     dag = read(adapter, path).dag
     assert difference(dag, read(adapter.without_targets(), path).dag) is None
-    names = adapter.class_names["label"]
+    names = adapter.schema.node_targets[0].names
     assert list(names) == sorted(names)
     shown = [names[code] for code in dag.node_targets["label"].tolist()]
     whole = read(BracketsAdapter(), path).dag
@@ -484,8 +484,8 @@ def test_labels_are_merged_to_classes(tmp_path):
     path = tmp_path / "trees.txt"
     path.write_text("(3 (2 A) (4 (4 good) (2 film)))\n(0 (2 So) (1 dull))\n")
     dag = read(adapter, path).dag
-    assert dag.schema.node_targets == (Column("label", "int64", size=2, ordered=True),)
-    assert adapter.class_names == {"label": ("negative", "positive")}
+    names = ("negative", "positive")
+    assert dag.schema.node_targets == (Column("label", "int64", ordered=True, names=names),)
     assert dag.columns["node"]["label"].tolist() == [-1, 1, -1, 1, 1, -1, 0, 0]
 
 

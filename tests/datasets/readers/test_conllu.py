@@ -343,7 +343,7 @@ def test_any_column_is_a_target(tmp_path, target, labels, codes):
     adapter = ConlluAdapter(features, target=target, **inferred)
     dag = read(adapter, path).dag
     assert dag.node_targets[target].tolist() == codes
-    assert adapter.class_names == {target: (*labels, "(other)")}
+    assert dag.schema.node_targets[0].names == (*labels, "(other)")
     assert adapter.notes(dag) == []
 
 

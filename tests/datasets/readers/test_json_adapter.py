@@ -49,7 +49,7 @@ def test_records_become_trees_of_their_places(tmp_path: Path) -> None:
         "$/ключ/tags": 12,
         "$/ключ/tags[*]": tags,
     }
-    assert adapter.class_names == {"label": ["a", "b"]}
+    assert adapter.schema.graph_targets[0].names == ("a", "b")
     assert dag.columns["graph"]["label"].tolist() == [0, 1] * 6
     assert adapter.notes(dag) == []
 
@@ -74,7 +74,7 @@ def test_targets_of_every_kind(tmp_path: Path) -> None:
     path = write(tmp_path / "b.jsonl", [{"x": 1, "y": v} for v in values])
     adapter = adapter_of(path, target="$.y")
     result = read(adapter, path)
-    assert adapter.class_names == {"y": ["false", "true"]}
+    assert adapter.schema.graph_targets[0].names == ("false", "true")
     assert result.dag.columns["graph"]["y"].tolist() == [1, 0, 1]
     assert [error.fault for error in result.skipped] == ["there is no '$.y' in the record"]
     path = write(tmp_path / "n.jsonl", [{"x": [{"y": v}]} for v in (1, 2.5, 3)])
@@ -94,7 +94,7 @@ def test_classes_are_told_apart_by_name(tmp_path: Path) -> None:
     values = [1, True, "1", 1.0, "true", 2.5]
     path = write(tmp_path / "b.jsonl", [{"x": 1, "y": v} for v in values])
     adapter = adapter_of(path, target="$.y")
-    assert adapter.class_names == {"y": ["1", "2.5", "true"]}
+    assert adapter.schema.graph_targets[0].names == ("1", "2.5", "true")
     assert read(adapter, path).dag.columns["graph"]["y"].tolist() == [0, 2, 0, 0, 2, 1]
 
 

@@ -172,7 +172,7 @@ def test_all_names_are_masked_and_variables_have_roles(tmp_path):
     adapter = PythonAdapter()
     result = read(adapter, write(tmp_path, SOURCE, "a.py"), "skip")
     dag = result.dag
-    assert adapter.class_names == {"role": ROLES}
+    assert dag.schema.node_targets[0].names == ROLES
     assert dag.strings("graph", "function") == ["A.B.second"]
     assert "no variables besides its parameters" in result.skipped[0].message
     assert not {"args", "key", "i"} & {*dag.strings("type:identifier", "form")}

@@ -611,7 +611,7 @@ def test_a_column_without_numbers_holds_class_names(tmp_path, cells, names):
         dag = read(adapter, path).dag
         assert dag.graph_column("y").tolist() == [1, 0, -1, -1, 1]
         assert dag.graph_column("z").tolist() == [1] * 5
-        assert adapter.class_names == {"y": tuple(names)}
+        assert [column.names for column in dag.schema.graph_targets] == [tuple(names), ()]
 
 
 def test_the_order_of_class_names_can_be_given(tmp_path):

@@ -36,8 +36,8 @@ def drawing_of(
     count = {"node": dag.num_nodes, "output": len(dag.output_index), "graph": 1}[level]
     rows = torch.full((count, head.num_classes), 0.1 / (head.num_classes - 1))
     rows[torch.arange(count), torch.tensor(classes or [0] * count)] = 0.9
-    (prediction,) = describe(dag, head, rows, adapter.class_names, adapter.added_nodes(dag))
-    return draw_graph(dag, prediction, head, adapter.class_names, wanted)
+    (prediction,) = describe(dag, head, rows, adapter.added_nodes(dag))
+    return draw_graph(dag, prediction, head, wanted)
 
 
 def elements(drawing: Drawing | str, tag: str) -> list[ElementTree.Element]:

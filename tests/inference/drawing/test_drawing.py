@@ -172,10 +172,9 @@ def test_labels_of_arcs_have_room() -> None:
 
 
 def test_predicted_relations_stand_on_the_arcs() -> None:
-    names = ("nsubj", "root")
     schema = Schema(
         (NodeType("word", features=(Column("form", "string"),)),),
-        node_targets=(Column("deprel", "int64", size=2),),
+        node_targets=(Column("deprel", "int64", names=("nsubj", "root")),),
     )
     graph = GraphBuilder(schema)
     words = [graph.node("word", form=form) for form in ("dogs", "bark")]
@@ -184,8 +183,8 @@ def test_predicted_relations_stand_on_the_arcs() -> None:
     graph.finish()
     dag = graph.build()
     head = ClassificationHead(2, schema, "node")
-    (prediction,) = describe(dag, head, torch.eye(2), {"deprel": names})
-    drawing = draw_graph(dag, prediction, head, {"deprel": names}, ["root", "root"])
+    (prediction,) = describe(dag, head, torch.eye(2))
+    drawing = draw_graph(dag, prediction, head, ["root", "root"])
     assert texts(drawing) == ["root", "root", "nsubj", "dogs", "bark"]
     word = next(e for e in elements(drawing, "text") if e.text == "dogs")
     assert all(top + height < float(word.get("y", 0)) for _, top, _, height, _ in pills(drawing))
@@ -196,7 +195,7 @@ def test_pairs_are_two_trees_and_a_score(tmp_path: Path) -> None:
     adapter = PairsAdapter()
     dag = read_records(adapter, folder, [next(adapter.records(folder))]).dag
     prediction = Prediction(1, "", {"relatedness": TargetPrediction(3.5)})
-    drawing = draw_graph(dag, prediction, RelatednessHead(2, dag.schema), {})
+    drawing = draw_graph(dag, prediction, RelatednessHead(2, dag.schema))
     assert texts(drawing).count("root") == 2
     assert len(heights(drawing)) == 4
     assert drawing.told == "relatedness: 3.5"
@@ -207,7 +206,7 @@ def test_molecules_are_drawn_as_such() -> None:
     adapter = SmilesAdapter(target_columns=["y"]).without_targets()
     dag = read_records(adapter, Path(), [adapter.record_of("c1ccccc1O")]).dag
     prediction = Prediction(1, "", {"y": TargetPrediction(0.25)})
-    drawing = draw_graph(dag, prediction, RegressionHead(2, dag.schema), {})
+    drawing = draw_graph(dag, prediction, RegressionHead(2, dag.schema))
     assert (drawing.text, drawing.told) == ("c1ccccc1O", "y: 0.25")
     assert elements(drawing, "path")
 
@@ -229,7 +228,7 @@ def test_names_of_inner_nodes_are_drawn_beside_words() -> None:
     graph.finish()
     prediction = Prediction(1, "", {"name": TargetPrediction(1, {0: 0.2, 1: 0.8})})
     head = ClassificationHead(2, schema, "graph")
-    drawing = draw_graph(graph.build(), prediction, head, {})
+    drawing = draw_graph(graph.build(), prediction, head)
     assert sorted(texts(drawing)) == ["1", "Assign", "Load", "Store", "x"]
     assert len(elements(drawing, "line")) == 4
 
@@ -253,13 +252,13 @@ def test_records_without_words_show_strings_or_the_names_of_types() -> None:
     graph.finish(cost=3.0)
     dag = graph.build()
     prediction = Prediction(1, "", {"cost": TargetPrediction(12.3456)})
-    drawing = draw_graph(dag, prediction, RegressionHead(2, plan), {}, ["3"])
+    drawing = draw_graph(dag, prediction, RegressionHead(2, plan), ["3"])
     assert texts(drawing) == ["Seq Scan", "12.35", "Sort"]
     record = Schema((NodeType("$.owner.name", 0), NodeType("$", None)), graph_targets=cost)
     graph = GraphBuilder(record)
     graph.output(graph.node("$", [graph.node("$.owner.name")]))
     graph.finish(cost=3.0)
-    drawing = draw_graph(graph.build(), prediction, RegressionHead(2, record), {})
+    drawing = draw_graph(graph.build(), prediction, RegressionHead(2, record))
     assert texts(drawing) == [".owner.name", "12.35", "$"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,17 +28,16 @@ SCHEMA = Schema(
     types=(NodeType("word", 0),),
     node_targets=(Column("tag", "int64", size=3),),
     graph_targets=(
-        Column("answer", "int64", size=3),
+        Column("answer", "int64", names=("no", "maybe", "yes")),
         Column("logS", unit="log mol/L"),
         Column("energy"),
-        Column("toxic", "int64", size=2),
+        Column("toxic", "int64", names=("safe", "toxic")),
         Column("active", "int32", size=2),
     ),
 )
 CLASSES = ClassificationHead(4, SCHEMA, "graph", "answer")
 NUMBERS = RegressionHead(4, SCHEMA, "graph", ["logS", "energy"])
 ASSAYS = MultiLabelHead(4, SCHEMA, "graph", ["toxic", "active"])
-NAMES = {"answer": ("no", "maybe", "yes"), "toxic": ("safe", "toxic")}
 
 
 def eval_rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
@@ -47,16 +47,17 @@ def eval_rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
 
 def test_a_class_is_told_by_its_name_with_all_probabilities() -> None:
     prediction = torch.tensor([[0.2, 0.7, 0.1], [0.5, 0.2, 0.3]])
-    first, second = CLASSES.predictions(prediction, NAMES)
+    first, second = CLASSES.predictions(prediction)
     assert first["answer"].value == "maybe"
     assert first["answer"].probabilities == {"no": 0.2, "maybe": 0.7, "yes": 0.1}
     assert second["answer"].value == "no"
-    (without_names, _) = CLASSES.predictions(prediction, {})
-    assert without_names["answer"].value == 1
+    (without_names, _) = ClassificationHead(4, SCHEMA, "node").predictions(prediction)
+    assert without_names["tag"].value == 1
+    assert without_names["tag"].probabilities == {0: 0.2, 1: 0.7, 2: 0.1}
 
 
 def test_several_classes_are_told_one_by_one() -> None:
-    (row,) = ASSAYS.predictions(torch.tensor([[0.75, 0.25]]), NAMES)
+    (row,) = ASSAYS.predictions(torch.tensor([[0.75, 0.25]]))
     assert row["toxic"].value == "toxic"
     assert row["toxic"].probabilities == {"safe": 0.25, "toxic": 0.75}
     assert row["active"].value == 0
@@ -64,7 +65,7 @@ def test_several_classes_are_told_one_by_one() -> None:
 
 
 def test_a_number_has_the_digits_of_a_float32() -> None:
-    (row,) = NUMBERS.predictions(torch.tensor([[0.1, -3.0]]), {})
+    (row,) = NUMBERS.predictions(torch.tensor([[0.1, -3.0]]))
     assert (row["logS"].value, row["energy"].value) == (0.1, -3.0)
 
 
@@ -78,19 +79,19 @@ def test_a_number_has_the_digits_of_a_float32() -> None:
     ],
 )  # fmt: skip
 def test_columns_are_those_that_predictions_fill(head: Head, columns: list[str]) -> None:
-    assert head.columns_of(NAMES) == columns
+    assert head.table_columns == columns
     prediction = head.decode(torch.zeros(1, 3 if head is CLASSES else 2))
-    (row,) = head.predictions(prediction, NAMES)
+    (row,) = head.predictions(prediction)
     assert sum(1 + len(told.probabilities) + len(told.extra) for told in row.values()) == len(
         columns
     )
 
 
 def test_what_was_measured_is_told_in_the_same_words() -> None:
-    assert CLASSES.measured_values(torch.tensor([2, -1]), NAMES) == [{"answer": "yes"}, {}]
+    assert CLASSES.measured_values(torch.tensor([2, -1])) == [{"answer": "yes"}, {}]
     targets = torch.tensor([[1.0, NAN], [NAN, 0.0]])
-    assert ASSAYS.measured_values(targets, NAMES) == [{"toxic": "toxic"}, {"active": 0}]
-    assert NUMBERS.measured_values(targets, {}) == [{"logS": 1.0}, {"energy": 0.0}]
+    assert ASSAYS.measured_values(targets) == [{"toxic": "toxic"}, {"active": 0}]
+    assert NUMBERS.measured_values(targets) == [{"logS": 1.0}, {"energy": 0.0}]
 
 
 def test_confusion_counts_what_is_measured() -> None:
@@ -111,12 +112,12 @@ def texts(figure: Any) -> set[str]:
 
 def test_every_head_has_a_picture_of_what_is_measured() -> None:
     numbers = torch.tensor([[1.0, NAN], [2.0, NAN]])
-    figure = NUMBERS.plot(eval_rows(numbers.nan_to_num(3.0), numbers), {})
+    figure = NUMBERS.plot(eval_rows(numbers.nan_to_num(3.0), numbers))
     assert texts(figure) == {"logS", "measured (log mol/L)", "predicted"}
     assays = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    figure = ASSAYS.plot(eval_rows(torch.full((2, 2), 0.3), assays), {})
+    figure = ASSAYS.plot(eval_rows(torch.full((2, 2), 0.3), assays))
     assert texts(figure) == {"toxic", "active", "predicted probability of class 1"}
-    figure = CLASSES.plot(eval_rows(torch.eye(3), torch.tensor([0, 1, 1])), NAMES)
+    figure = CLASSES.plot(eval_rows(torch.eye(3), torch.tensor([0, 1, 1])))
     assert {"predicted class", "class"} <= texts(figure)
     shown = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert shown == ["no", "maybe", "yes"]
@@ -124,9 +125,9 @@ def test_every_head_has_a_picture_of_what_is_measured() -> None:
 
 def test_nothing_measured_has_no_picture() -> None:
     nothing = torch.full((2, 2), NAN)
-    assert NUMBERS.plot(eval_rows(torch.zeros(2, 2), nothing), {}) is None
-    assert ASSAYS.plot(eval_rows(torch.zeros(2, 2), nothing), {}) is None
-    assert CLASSES.plot(eval_rows(torch.eye(3), torch.full((3,), -1)), {}) is None
+    assert NUMBERS.plot(eval_rows(torch.zeros(2, 2), nothing)) is None
+    assert ASSAYS.plot(eval_rows(torch.zeros(2, 2), nothing)) is None
+    assert CLASSES.plot(eval_rows(torch.eye(3), torch.full((3,), -1))) is None
 
 
 def columns(*names: str) -> list[Column]:
@@ -153,7 +154,8 @@ def columns(*names: str) -> list[Column]:
 def test_auto_takes_the_head_that_suits(
     names: list[str], level: str, pairs: bool, task: str | None, wanted: type[Head]
 ) -> None:
-    assert choose_head(columns(*names), level, pairs, task) is wanted
+    asked = [replace(column, task=task) for column in columns(*names)]
+    assert choose_head(asked, level, pairs) is wanted
 
 
 @given(st.lists(st.floats(width=32), max_size=20))

@@ -175,7 +175,7 @@ def test_bounds_come_with_the_graphs_and_are_left_out_of_metrics() -> None:
     inputs = head.metric_inputs(torch.zeros(4, 2), targets)
     assert inputs["b"][1].tolist() == [1.0]
     assert len(inputs["a"][1]) == 4
-    told = [row.get("b") for row in head.measured_values(targets, {})]
+    told = [row.get("b") for row in head.measured_values(targets)]
     assert told == [1.0, ">5", "<2", None]
     (metric_rows,) = RegressionHead(SIZE, SCHEMA, "graph", ["a"]).target_rows(builder.build()).T
     assert metric_rows.tolist() == [0.5] * 4
@@ -246,11 +246,11 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
             "one for each class in order, or 'balanced'",
         ),
         (
-            lambda: choose_head(SCHEMA.graph_targets[:2], "graph", False, None, "pinball"),
+            lambda: choose_head(SCHEMA.graph_targets[:2], "graph", False, "pinball"),
             "model.head.loss is 'pinball'",
         ),
         (
-            lambda: choose_head(SCHEMA.graph_targets[2:], "graph", False, None, "mae"),
+            lambda: choose_head(SCHEMA.graph_targets[2:], "graph", False, "mae"),
             "is for numbers, which 'kind' are not",
         ),
     ],
@@ -272,4 +272,4 @@ def test_what_does_not_fit_is_refused(head: Callable[[], Head], message: str) ->
     ],
 )
 def test_a_loss_names_its_head(loss: str, wanted: type[Head]) -> None:
-    assert choose_head(SCHEMA.graph_targets[:2], "graph", False, "regression", loss) is wanted
+    assert choose_head(SCHEMA.graph_targets[:2], "graph", False, loss) is wanted

@@ -35,7 +35,7 @@ from graphfold.metrics import find_metric
 
 NAN = float("nan")
 SCHEMA = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
-CLASSES = Schema(types=SCHEMA.types, graph_targets=(Column("kind", "int64", size=4),))
+CLASSES = Schema(types=SCHEMA.types, graph_targets=(Column("kind", "int64", names=tuple("abcd")),))
 ASSAYS = Schema(
     types=SCHEMA.types,
     graph_targets=(Column("t", "int64", size=2), Column("u", "int64", size=2)),
@@ -115,11 +115,11 @@ def test_a_target_with_too_few_values_has_no_interval(number: int) -> None:
     head.decode = lambda raw: raw  # type: ignore[method-assign]
     inputs = fitted.uncertainty_inputs("interval", fitted.decode(prediction), targets)
     assert [len(target) for _, target in inputs.values()] == [60, 0]
-    row = fitted.predictions(fitted.decode(prediction), {})[0]
+    row = fitted.predictions(fitted.decode(prediction))[0]
     assert row["b"].extra["lower"] is row["b"].extra["upper"] is None
     assert row["a"].extra["lower"] < row["a"].value < row["a"].extra["upper"]
     assert "too few of them for b" in fitted.description
-    assert len(fitted.columns_of({})) == 2 * (1 + len(row["a"].extra))
+    assert len(fitted.table_columns) == 2 * (1 + len(row["a"].extra))
 
 
 def costs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -156,7 +156,7 @@ def test_intervals_of_logarithms_are_factors_above_zero(is_ensemble: bool) -> No
         errors = (y[fit].log() - raw[fit]).abs().squeeze(1).sort().values
         factor = float(errors[math.ceil(2001 * 0.9) - 1].exp())
         torch.testing.assert_close(upper / value, torch.full_like(value, factor), rtol=1e-4, atol=0)
-    row = fitted.predictions(decoded[:1].unsqueeze(1), {})[0]["a"]
+    row = fitted.predictions(decoded[:1].unsqueeze(1))[0]["a"]
     assert 0 < row.extra["lower"] < row.value < row.extra["upper"]
 
 
@@ -277,10 +277,10 @@ def test_sets_hold_the_true_class_as_often_as_promised(sets: str) -> None:
     assert chosen.any(1).all()
     best = p[3000:][classes[3000:] >= 0].argmax(1)
     assert chosen[torch.arange(len(best)), best].all()
-    row = fitted.predictions(p[:1], {"kind": list("abcd")})[0]["kind"]
+    row = fitted.predictions(p[:1])[0]["kind"]
     named = row.extra["set"].split("|")
     assert row.value in named
-    assert fitted.columns_of({})[-1] == "kind_set"
+    assert fitted.table_columns[-1] == "kind_set"
 
 
 def test_sets_of_yes_and_no_are_those_of_two_classes() -> None:
@@ -339,7 +339,7 @@ def test_a_target_with_missing_values_only_takes_nothing_from_the_others(
     fitted = calibrated_head(head, settings, p, targets)
     assert isinstance(fitted, CalibratedClassHead)
     torch.testing.assert_close(fitted.calibrate(p)[:, 1], p[:, 1])
-    row = fitted.predictions(fitted.calibrate(p[:1]), {})[0]
+    row = fitted.predictions(fitted.calibrate(p[:1]))[0]
     assert row["t"].extra["set"] in ("0", "1", "0|1")
     assert row["u"].extra["set"] is None
     found = fitted.uncertainty_inputs("sets", fitted.calibrate(p), targets)

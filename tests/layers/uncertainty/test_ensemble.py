@@ -30,7 +30,7 @@ from graphfold.layers.uncertainty.outer_head import EnsembleHead
 from graphfold.training.loop.checks import can_share
 
 NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
-CLASSES = Schema(types=NUMBERS.types, graph_targets=(Column("kind", "int64", size=3),))
+CLASSES = Schema(types=NUMBERS.types, graph_targets=(Column("kind", "int64", names=tuple("xyz")),))
 ASSAYS = Schema(types=NUMBERS.types, graph_targets=(Column("t", "int64", size=2),))
 
 
@@ -76,9 +76,9 @@ def test_a_prediction_is_the_mixture_of_the_members(make, parts) -> None:
     np.testing.assert_allclose(got[..., parts.index("std")], np.sqrt(variance), rtol=1e-4)
     if "lower" in parts:
         np.testing.assert_allclose(got[..., 1:3], each[..., 1:3].mean(0), rtol=1e-5)
-    (first, *_) = whole.predictions(torch.from_numpy(got), {})
+    (first, *_) = whole.predictions(torch.from_numpy(got))
     cells = sum(1 + len(told.probabilities) + len(told.extra) for told in first.values())
-    assert len(whole.columns_of({})) == cells
+    assert len(whole.table_columns) == cells
     assert all(told.extra["std"] >= 0 for told in first.values())
 
 
@@ -88,13 +88,13 @@ def test_the_deviation_of_a_class_is_that_of_its_probability() -> None:
     with torch.no_grad():
         decoded = whole.decode(whole(rows))
         each = torch.stack([h.decode(h(rows[:, n])) for n, h in enumerate(heads)])
-    told = whole.predictions(decoded, {"kind": ["x", "y", "z"]})
+    told = whole.predictions(decoded)
     for number, row in enumerate(told):
         best = "xyz".index(row["kind"].value)
         assert best == int(each[:, number].mean(0).argmax())
         want = float(each[:, number, best].std(correction=1))
         assert row["kind"].extra["std"] == pytest.approx(want, abs=1e-6)
-    assert whole.columns_of({}) == ["kind_pred", *(f"kind_prob_{n}" for n in range(3)), "kind_std"]
+    assert whole.table_columns == ["kind_pred", *(f"kind_prob_{n}" for n in "xyz"), "kind_std"]
 
 
 LIMITED = {"a": (10.0, 4.0, 0.0, 1.0, 0.0, 20.0), "b": (-1.0, 0.5, 0.0, 1.0, -2.0, 0.0)}
@@ -121,7 +121,7 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
     torch.testing.assert_close(got[..., 0], each.mean(0))
     seen = set()
     far = wild.decode(raw)[..., 0]
-    told = whole.predictions(got, {})
+    told = whole.predictions(got)
     for row, values, middle in zip(told, each.unbind(1), far, strict=True):
         for number, name in enumerate(("a", "b")):
             moved = float(middle[number] - values[:, number].mean())
@@ -132,7 +132,7 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
                 assert row[name].extra["lower"] <= row[name].value <= row[name].extra["upper"]
     assert seen == {"low", "high", None}
     cells = sum(1 + len(told.extra) for told in row.values())
-    assert len(whole.columns_of({})) == cells
+    assert len(whole.table_columns) == cells
 
 
 def test_equal_members_are_at_no_distance() -> None:

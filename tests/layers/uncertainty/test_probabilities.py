@@ -116,7 +116,7 @@ def test_calibrated_yes_and_no_of_targets_with_holes(method: str) -> None:
     assert float((after - true).abs().mean()) < 0.04
     order = sure[:, 0].argsort()
     assert (after[order, 0].diff() >= -1e-6).all()
-    assert fitted.columns_of({}) == head.columns_of({})
+    assert fitted.table_columns == head.table_columns
 
 
 def test_a_class_that_no_record_has_keeps_its_probability() -> None:
