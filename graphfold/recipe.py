@@ -389,12 +389,12 @@ def finish(
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
     write_split(folder.split, data)
-    write_predictions(folder.predictions, data, trained.model.head, rows)
+    write_predictions(folder.predictions, data, trained.head, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
-    missed = missed_coverage(trained.model.head, rows)
+    missed = missed_coverage(trained.calibration, rows)
     write_report(folder, trained, data, rows, metrics, history, missed)
-    positive = describe_positive(trained.model.head)
+    positive = describe_positive(trained.head)
     print("\n".join([metrics_table(metrics), *missed, *([positive] if positive else [])]))
     print(f"report: {folder.report}", flush=True)
     return metrics

@@ -28,6 +28,7 @@ import yaml
 from graphfold.cli import main as graphfold
 from graphfold.files import write_json, write_text
 from graphfold.layers.baselines.fitted_model import FittedModel
+from graphfold.layers.uncertainty.ensemble import members_of
 from graphfold.training.run.trained import TrainedModel
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -250,7 +251,7 @@ def train(row: Row, seed: int, variant: str, overrides: Sequence[str]) -> dict[s
             **key(row, seed, variant),
             "values": {name: metrics[f"test/{name}"] for name in row.metrics},
             "seconds": round(seconds),
-            "examples": None if isinstance(trained.model.core, FittedModel) else seen,
+            "examples": None if isinstance(members_of(trained.model)[0], FittedModel) else seen,
             "parameters": sum(weight.numel() for weight in trained.model.parameters()),
         }
 

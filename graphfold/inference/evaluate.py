@@ -21,12 +21,14 @@ from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
-from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.uncertainty.calibrated import CalibrationSettings, calibrated_head, shortage
-from graphfold.layers.uncertainty.class_head import CalibratedClassHead
+from graphfold.layers.uncertainty.calibration import (
+    Calibration,
+    CalibrationSettings,
+    fit_calibration,
+    shortage,
+)
 from graphfold.layers.uncertainty.conformal import conformal_rank
-from graphfold.layers.uncertainty.interval_head import IntervalHead
 from graphfold.metrics.interval import is_inside
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.console import (
@@ -72,11 +74,11 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
         write_bytes(path, checkpoint.encode())
     trained = TrainedModel.load(path, trusted)
     rows = trained.score(data, "val")
-    found = calibrated_head(trained.model.head, settings, rows.prediction, rows.target)
-    notes = [shortage(trained.model.head, settings, rows.prediction, rows.target)]
-    if found is not None:
-        write_bytes(path, replace(checkpoint, calibration=found.state()).encode())
-        notes.insert(0, found.description)
+    fitted = fit_calibration(trained.head, settings, rows.prediction, rows.target)
+    notes = [shortage(trained.head, settings, rows.prediction, rows.target)]
+    if fitted is not None:
+        write_bytes(path, replace(checkpoint, calibration=fitted.state()).encode())
+        notes.insert(0, fitted.description)
     told = [note for note in notes if note]
     return "\n".join(told) or None
 
@@ -85,36 +87,34 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
 UNLIKELY = 1e-3
 
 
-def missed_coverage(head: Head, rows: Mapping[str, EvalRows]) -> list[str]:
+def missed_coverage(calibration: Calibration | None, rows: Mapping[str, EvalRows]) -> list[str]:
     """One sentence for each target whose coverage on test misses the level by far.
 
     "By far" is a coverage that records like those of the calibration have with a probability below
     `UNLIKELY`.
 
     Args:
-        head: what predicted; one without calibrated intervals or sets gives no sentence.
+        calibration: that of the predictions; one without intervals or sets gives no sentence.
         rows: part -> its predictions and targets.
     """
-    # The nodes of one graph are not drawn one by one, so their number proves less.
-    if "test" not in rows or head.level != "graph":
+    if calibration is None or calibration.task is None or "test" not in rows:
         return []
-    test, found = rows["test"], []
-    if isinstance(head, IntervalHead):
-        inputs = head.uncertainty_inputs("interval", test.prediction, test.target)
+    head, level, test, found = calibration.head, calibration.level, rows["test"], []
+    if head.level != "graph":
+        return []  # the nodes of one graph are not drawn one by one: their number proves less
+    inputs = head.uncertainty_inputs(calibration.task, test.prediction, test.target)
+    if calibration.task == "interval":
         inside = {name: is_inside(*both) for name, both in inputs.items()}
         what, those, fault = "values", "interval", "intervals are too narrow"
-    elif isinstance(head, CalibratedClassHead) and head.sets:
-        inputs = head.uncertainty_inputs("sets", test.prediction, test.target)
+    else:
         inside = {n: sets.gather(1, y.unsqueeze(1)).squeeze(1) for n, (sets, y) in inputs.items()}
         what, those, fault = "classes", "set", "sets are too small"
-    else:
-        return []
-    for (name, hits), calibrated in zip(inside.items(), head.counts.tolist(), strict=True):
+    for (name, hits), calibrated in zip(inside.items(), calibration.counts.tolist(), strict=True):
         count, total = int(hits.sum()), len(hits)
-        if total and coverage_chance(count, total, calibrated, head.share) < UNLIKELY:
+        if total and coverage_chance(count, total, calibrated, level) < UNLIKELY:
             found.append(
                 f"test: {count / total:.0%} of the true {what} of {name} ({count} of {total}) are "
-                f"in their {head.share:.0%} {those}. That is no chance: the test records are "
+                f"in their {level:.0%} {those}. That is no chance: the test records are "
                 f"unlike those of the validation part, and on such records {fault}."
             )
     return found
@@ -291,11 +291,11 @@ def _evaluate(
     if say is not None:
         say(describe_data(data))
     classes, confusions = {}, {}
-    head = trained.model.head
+    head = trained.head
     if per_class:
         classes = {part: class_metrics(head, of) for part, of in rows.items()}
         confusions = {part: confusion_counts(head, of) for part, of in rows.items()}
-    missed = missed_coverage(head, rows)
+    missed = missed_coverage(trained.calibration, rows)
     found = _Evaluation(metrics, classes, confusions, describe_positive(head), missed)
     warn_of_undefined(found.flat())
     return found

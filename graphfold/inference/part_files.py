@@ -124,7 +124,7 @@ def _header(head: Head) -> list[str]:
         if _labels(head, column) is None:
             known = ["prob"]
         header += [
-            f"{column.name}_{what}" for what in ("measured", "pred", *known, *head.extra_columns)
+            f"{column.name}_{what}" for what in ("measured", "pred", *known, *head.all_extra)
         ]
     return header
 
@@ -140,16 +140,16 @@ def _cells(head: Head, rows: EvalRows) -> Iterator[tuple[int, int, list[Any]]]:
     shown = torch.arange(len(rows.graph))
     if head.level != "graph":
         shown = shown[head.is_measured(rows.target)]
-    extra = tuple(head.extra_columns)
+    extra = head.all_extra
     wanted = [(column.name, _labels(head, column), extra) for column in head.columns]
     for chunk in torch.split(shown, _CHUNK):
         prediction, target = rows.prediction[chunk], rows.target[chunk]
         known = zip(
             chunk.tolist(),
             rows.graph[chunk].tolist(),
-            head.values(prediction).isfinite().flatten(1).all(1).tolist(),
+            prediction.value.isfinite().flatten(1).all(1).tolist(),
             head.measured_values(target),
-            head.predictions(prediction),
+            head.describe(prediction),
             strict=True,
         )
         is_float32 = target.dtype == torch.float32

@@ -8,7 +8,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -35,6 +35,7 @@ from graphfold.inference.inputs import (
 from graphfold.inference.output_folder import OutputFolder
 from graphfold.inference.prediction import Prediction, check_format, free_names, written_nodes
 from graphfold.inference.predictor import Predictor, Unread, load
+from graphfold.layers.model import cells_as_they_are
 from graphfold.progress import shown
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process
@@ -176,14 +177,9 @@ def apply(job: Job, begin: Begin, done: str) -> None:
 
 def _apply(predictor: Predictor, to_file: ToFile, given: Input, path: Path) -> tuple[int, int]:
     """The counts of one input; the cells are not compiled for a small one."""
-    network = predictor.trained.model.network
-    before = network.fuse
-    if path.is_file() and path.stat().st_size < SMALL_FILE:
-        network.fuse = False
-    try:
+    is_small = path.is_file() and path.stat().st_size < SMALL_FILE
+    with cells_as_they_are(predictor.trained.model) if is_small else nullcontext():
         return to_file(given, path)
-    finally:
-        network.fuse = before
 
 
 def _none_read(names: str) -> DataError:
@@ -229,7 +225,7 @@ def predict_file(
             raise ConfigError(
                 f"--format {text_format} has no place for contributions. Leave --explain out."
             )
-        check_format(text_format, predictor.adapter, predictor.trained.model.head)
+        check_format(text_format, predictor.adapter, predictor.trained.head)
         lines = _texts
     explainer = None if explain is None else Explainer(predictor, explain)
     drawings = None if explainer is None or output is None else Drawings(output, explainer)
@@ -411,7 +407,7 @@ def _json_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
 
 def _texts(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The records in their own format, with predictions."""
-    adapter, head = answers.predictor.adapter, answers.predictor.trained.model.head
+    adapter, head = answers.predictor.adapter, answers.predictor.trained.head
     for record, prediction, _ in answers.all():
         text = adapter.text_of(record)
         yield adapter.write_back(text, written_nodes(prediction, head)), bool(prediction.reason)
@@ -420,7 +416,7 @@ def _texts(answers: Answers) -> Iterator[tuple[str, bool | None]]:
 def _csv_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
     """The input's columns, then the predictions, the contributions, and the reason."""
     predictor, explainer = answers.predictor, answers.explainer
-    predicted = predictor.trained.model.head.table_columns
+    predicted = predictor.trained.head.table_columns
     explained = [] if explainer is None else explainer.columns
     has_header = answers.skip > 0
     for record, prediction, found in answers.all():

@@ -19,6 +19,7 @@ from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError
 from graphfold.layers import Head
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import TargetPrediction
 
 #: Classes whose probabilities are told of each node; of more classes, the likeliest.
@@ -98,7 +99,7 @@ def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
 
 
 def describe(
-    dag: TypedDAG, head: Head, decoded: Tensor, added: Tensor | None = None
+    dag: TypedDAG, head: Head, predicted: Predicted, added: Tensor | None = None
 ) -> Iterator[Prediction]:
     """One prediction for each graph, made when it is asked for.
 
@@ -108,15 +109,15 @@ def describe(
     Args:
         dag: the graphs as read, with their strings.
         head: what predicted.
-        decoded: what `head.decode` gave, on the CPU.
+        predicted: its predictions, on the CPU.
         added: [num_nodes] bool, the nodes that reading added, see `Adapter.added_nodes`; None for
             none.
     """
     lines = dag.origin[:, 1].tolist()
-    failed = _failed(dag, head, decoded)
+    failed = _failed(dag, head, predicted)
     added_in = {} if added is None else _numbers_within_graphs(dag, added)
     if head.level == "graph":
-        rows = head.predictions(decoded)
+        rows = head.describe(predicted)
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
             if graph in failed:
                 yield Prediction(line, _NOT_FINITE)
@@ -134,7 +135,7 @@ def describe(
         if graph in failed:
             yield Prediction(line, _NOT_FINITE)
             continue
-        found = head.predictions(decoded[mine])
+        found = head.describe(predicted[mine])
         nodes = all_nodes[mine]
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = found[nodes.index(roots[0])] if len(roots) == 1 else {}
@@ -159,9 +160,9 @@ def _numbers_within_graphs(dag: TypedDAG, nodes: Tensor) -> dict[int, frozenset[
     return {graph: frozenset(own) for graph, own in numbers.items()}
 
 
-def _failed(dag: TypedDAG, head: Head, decoded: Tensor) -> set[int]:
+def _failed(dag: TypedDAG, head: Head, predicted: Predicted) -> set[int]:
     """The graphs of which some number is not finite."""
-    is_finite = head.values(decoded).isfinite()
+    is_finite = predicted.value.isfinite()
     if is_finite.all():
         return set()
     return set(head.row_graph(dag)[~is_finite.flatten(1).all(1)].tolist())

@@ -26,6 +26,7 @@ from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.frames import Frame, one_record, read_frame, read_list
 from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.training.loop.checks import can_share
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
@@ -41,6 +42,7 @@ BATCH_SIZE = 1024
 MOST_NODES = 1 << 17
 
 Answer = TypeVar("Answer")
+Rows = TypeVar("Rows", Tensor, Predicted)
 
 
 class Unread(NamedTuple):
@@ -147,7 +149,7 @@ class Predictor:
         ]
         if frame is None:
             return [answer.to_dict() for answer in answers]
-        predicted = self.trained.model.head.table_columns
+        predicted = self.trained.head.table_columns
         names = free_names([*predicted, "reason"], [*frame.columns])
         cells = [[*answer.cells(len(predicted)), answer.reason] for answer in answers]
         columns = zip(*cells, strict=True) if cells else [()] * len(names)
@@ -195,7 +197,7 @@ class Predictor:
         (prediction,) = self.predict_graphs(result.dag)
         if prediction.reason:
             raise RecordError(prediction.reason)
-        return draw_graph(result.dag, prediction, self.trained.model.head)
+        return draw_graph(result.dag, prediction, self.trained.head)
 
     def records(self, path: Path) -> Iterator[Record]:
         """The records of a file; with a parser, those of its sentences."""
@@ -287,19 +289,16 @@ class Predictor:
         return list(self._described(dag))
 
     def _described(self, dag: TypedDAG) -> Iterator[Prediction]:
-        head = self.trained.model.head
         with torch.no_grad():
-            decoded = self.compute(
-                self.plan(dag), lambda batch: head.decode(self.trained.model(batch))
-            )
-        return describe(dag, head, decoded, self.adapter.added_nodes(dag))
+            predicted = Predicted.cat(self.compute(self.plan(dag), self.trained.predict))
+        return describe(dag, self.trained.head, predicted, self.adapter.added_nodes(dag))
 
     def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
         """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""
         model = self.trained.model
         with torch.no_grad():
             rows = self.compute(self.plan(dag), lambda batch: embedding_rows(model, batch))
-        return list(rows)
+        return list(torch.cat(rows))
 
     def plan(self, dag: TypedDAG) -> Batch:
         """A batch of some graphs, as the adapter reads them, on the device of the model."""
@@ -319,8 +318,8 @@ class Predictor:
             self.policy = next(iter(calls), "depth")
         return trained.model.plan(encoded, self.policy, share).to(trained.device)
 
-    def compute(self, batch: Batch, rows_of: Callable[[Batch], Tensor]) -> Tensor:
-        """`rows_of(batch)` on the CPU, in the precision of the run.
+    def compute(self, batch: Batch, rows_of: Callable[[Batch], Rows]) -> list[Rows]:
+        """`rows_of(batch)` on the CPU, computed in the precision of the run; of its halves, if so.
 
         Args:
             batch: what `plan` gave.
@@ -330,14 +329,14 @@ class Predictor:
         with autocast(self.trained.device, self.trained.checkpoint.config["trainer"]):
             return self._compute(batch, rows_of)
 
-    def _compute(self, batch: Batch, rows_of: Callable[[Batch], Tensor]) -> Tensor:
+    def _compute(self, batch: Batch, rows_of: Callable[[Batch], Rows]) -> list[Rows]:
         try:
-            return rows_of(batch).float().cpu()
+            return [rows_of(batch).float().cpu()]
         except MEMORY_ERRORS as error:
             if not is_out_of_memory(error) or batch.num_graphs < 2:
                 raise
         parts = halves(batch, self.trained.model.plan, self.policy)
-        return torch.cat([self._compute(half, rows_of) for half in parts])
+        return [rows for half in parts for rows in self._compute(half, rows_of)]
 
 
 def _parts(dag: TypedDAG) -> Iterator[TypedDAG]:

@@ -25,6 +25,7 @@ from graphfold.errors import ConfigError
 from graphfold.files import write_json
 from graphfold.layers import Model
 from graphfold.layers.normalisation import is_batch_norm
+from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
@@ -131,11 +132,13 @@ def compare(
             module.eval()
     computed = dag if model.lowering is None else model.lowering(dag, 0)
     with _float64():
-        model.network.engine = "reference"
+        for network in model.networks:
+            network.engine = "reference"
         want, _ = _results(model, dag, "depth")
         gradients = [name for name in want if name.startswith("gradient")]
         outputs = [name for name in want if name not in gradients]
-        model.network.engine, model.network.kernel = "fast", kernel
+        for network in model.networks:
+            network.engine, network.kernel = "fast", kernel
         shares = (False, True) if can_share(model, training=True) else (False,)
         for policy, share in product(policies, shares):
             got, cells = _results(model, dag, policy, share)
@@ -158,10 +161,10 @@ def _results(
     model = copy.deepcopy(model)  # statistics that a forward changes are those of a fresh model
     torch.manual_seed(0)
     states = model.states(batch)
-    raw = model.head(model.rows(states, batch))
+    raw = model.outputs(model.rows(states, batch))
     results = {f"field '{name}'": states[name].detach() for name in sorted(states)}
     results["output"] = raw.detach()
-    loss = model.head.losses(raw, model.head.target_rows(dag)).sum()
+    loss = model.losses(raw, model.head.target_rows(dag)).sum()
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, parameter), grad in zip(parameters.items(), grads, strict=True):
@@ -216,7 +219,8 @@ def _from_run(run: Path, trusted: Collection[str]) -> tuple[Model, TypedDAG]:
     trained = TrainedModel.load(find_checkpoint(run), trusted)
     data = trained.data({})
     data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})
-    return trained.model.core.cpu(), _some_part(data)
+    members = members_of(trained.model.cpu())
+    return members[0] if len(members) == 1 else Ensemble(members), _some_part(data)
 
 
 def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Model, TypedDAG]:

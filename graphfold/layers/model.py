@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from graphfold.batching import Batch, Pass, States
 from graphfold.batching.batch import plan_batch
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import TypedDAG
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
 
 #: From graphs, and a number of processes that may share the work, to as many other graphs.
@@ -25,7 +27,9 @@ class Model(nn.Module, ABC):
         batch = model.plan(dag)
         states = model.states(batch)       # of every node that it computes
         rows = model.rows(states, batch)   # [num_rows, width], as the head's `level` says
-        raw = model.head(rows)             # model(batch) is all of this
+        raw = model.outputs(rows)          # model(batch) is all of this
+        model.losses(raw, targets)         # [num_rows]
+        predicted = model.predict(raw)     # a Predicted
 
     Attributes:
         head: what turns rows into losses and predictions.
@@ -50,9 +54,9 @@ class Model(nn.Module, ABC):
         """The passes, which are all that the scheduler needs of the model."""
 
     @property
-    def core(self) -> Model:
-        """The model that computes the rows: itself, or the one that it is around."""
-        return self
+    def networks(self) -> list[Any]:
+        """All that run cells: `network`, or those of several members."""
+        return [self.network]
 
     @property
     def lowering(self) -> Lowering | None:
@@ -78,8 +82,20 @@ class Model(nn.Module, ABC):
         states = self.states(batch)
         rows = self.rows(states, batch)
         with NativeLinear():
-            raw: Tensor = self.head(rows)
+            return self.outputs(rows)
+
+    def outputs(self, rows: Tensor) -> Tensor:
+        """[num_rows, ...] the raw outputs of the head."""
+        raw: Tensor = self.head(rows)
         return raw
+
+    def predict(self, raw: Tensor) -> Predicted:
+        """The predictions that raw outputs stand for."""
+        return self.head.predict(raw)
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        """[num_rows] the loss of each row, as `Head.losses`."""
+        return self.head.losses(raw, targets)
 
     def state_parts(self) -> list[Callable[..., Any]]:
         """The modules, and functions that are none, which compute the states."""
@@ -93,3 +109,16 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def rows(self, states: States, batch: Batch) -> Tensor:
         """[num_rows, width] what the head reads."""
+
+
+@contextmanager
+def cells_as_they_are(model: Model) -> Iterator[None]:
+    """Compiles no cells: for a few records that takes longer than to run them."""
+    before = [(network, network.fuse) for network in model.networks]
+    for network, _ in before:
+        network.fuse = False
+    try:
+        yield
+    finally:
+        for network, fuse in before:
+            network.fuse = fuse

@@ -11,7 +11,6 @@ import yaml
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_text
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.uncertainty.calibrated import Calibrated
 from graphfold.reports.figures import draw_curves, draw_predictions
 from graphfold.reports.worst_examples import draw_worst
 from graphfold.training.console import (
@@ -93,14 +92,14 @@ def write_report(
 
 def _positive(trained: TrainedModel, data: DataModule) -> Iterator[str]:
     """The classes that metrics of yes or no are about."""
-    told = describe_positive(trained.model.head)
+    told = describe_positive(trained.head)
     if told is not None:
         yield f"<p class='note'>{escape(told)}</p>"
 
 
 def _of_test(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Iterator[str]:
     """The sections about the test part."""
-    head = trained.model.head
+    head = trained.head
     figure = draw_predictions(head, rows)
     if figure:
         yield _section("Predictions on test", _card(figure))
@@ -121,8 +120,8 @@ def _head(name: str, trained: TrainedModel, history: list[Metrics]) -> str:
     best = ", ".join(f"{epoch} of {of}" for epoch, of in zip(epochs, lengths, strict=True))
     members = f"{len(epochs)} members · " if len(epochs) > 1 else ""
     facts = f"{members}{count:,} parameters · best epoch {best}"
-    if isinstance(trained.model, Calibrated):
-        facts += f" · {trained.model.head.description}"
+    if trained.calibration is not None:
+        facts += f" · {trained.calibration.description}"
     seed = trained.checkpoint.config["seed"]
     return f"<h1>{escape(name)}</h1><p class='note'>{escape(facts)} · seed {seed}</p>"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html import escape
 
 import torch
@@ -19,6 +17,7 @@ from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.model import cells_as_they_are
 from graphfold.training.run.trained import TrainedModel
 
 #: How many are drawn, and how many words a tree that is drawn may have.
@@ -38,13 +37,13 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
         return ""
     raw = select(data.raw, data.split.test[numbers])
     predictor = Predictor(trained, data=data)
-    with _cells_as_they_are(trained):
+    with cells_as_they_are(trained.model):
         predictions = predictor.predict_graphs(raw)
         explained, note = _explain(predictor, raw)
     figures = []
     for graph, loss in enumerate(losses.tolist()):
         dag = select(raw, [graph])
-        drawing, caption = _draw(dag, predictions[graph], trained.model.head)
+        drawing, caption = _draw(dag, predictions[graph], trained.head)
         if explained:
             drawing = explained[graph]
         caption = escape(f"{caption} · loss {loss:.3g}")
@@ -57,23 +56,12 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
 
 
-@contextmanager
-def _cells_as_they_are(trained: TrainedModel) -> Iterator[None]:
-    """Compiles no cells: for a few records that takes longer than to run them."""
-    network = trained.model.network
-    before, network.fuse = network.fuse, False
-    try:
-        yield
-    finally:
-        network.fuse = before
-
-
 def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
     """Molecules coloured by contributions, and a note of what they are; nothing of other graphs."""
     if not is_molecule(raw):
         return [], ""
     try:
-        target = predictor.trained.model.head.targets[0]
+        target = predictor.trained.head.targets[0]
         explainer = Explainer(predictor, "integrated", [target])
         found = explainer.explain_graphs(raw)
         drawings = [draw(explainer, contributions, target) for contributions in found]

@@ -363,9 +363,7 @@ def _score(run: Result, part: str, name: str, trusted: Collection[str]) -> tuple
     torch.set_num_threads(config.get("threads") or torch.get_num_threads())
     data = trained.data({})
     data.prepare({"split": state.split, "spec": state.spec})
-    every = HeadMetrics.of(
-        trained.model.head, config.get("metrics"), str(config["loss"]["reduction"])
-    )
+    every = HeadMetrics.of(trained.head, config.get("metrics"), str(config["loss"]["reduction"]))
     own = tuple(metric for metric in every.metrics if metric.name == name.partition("/")[0])
     one = HeadMetrics(every.head, own, every.reduction)
     return trained.score(data, part), lambda rows: one(rows)[name]

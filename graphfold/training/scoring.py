@@ -19,7 +19,7 @@ from graphfold.batching import Batch
 from graphfold.dag import select
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
-from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, join
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted, join
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
@@ -83,10 +83,10 @@ class HeadMetrics:
                 result |= {f"{metric.name}/{name}": value for name, value in by_target.items()}
         return result | {"loss": self._loss(rows)}
 
-    def _inputs(self, metric: Metric, prediction: Tensor, targets: Tensor) -> MetricInputs:
+    def _inputs(self, metric: Metric, predicted: Predicted, targets: Tensor) -> MetricInputs:
         if metric.task == self.head.task:
-            return self.head.metric_inputs(prediction, targets)
-        return self.head.uncertainty_inputs(metric.task, prediction, targets)
+            return self.head.metric_inputs(predicted, targets)
+        return self.head.uncertainty_inputs(metric.task, predicted, targets)
 
     def names(self, has_roots: bool) -> list[str]:
         """The names of all values; what usually chooses a checkpoint comes first."""
@@ -239,9 +239,9 @@ def _rows_of(model: Model, batch: Batch) -> EvalRows:
     if head.level != "node":
         is_root = is_root[dag.output_index] if head.level == "output" else single
     return EvalRows(
-        prediction=head.decode(raw).cpu(),
+        prediction=model.predict(raw).cpu(),
         target=target.cpu(),
-        loss=head.losses(raw, target).cpu(),
+        loss=model.losses(raw, target).cpu(),
         graph=head.row_graph(dag).cpu(),
         is_root=is_root.cpu(),
         num_graphs=dag.num_graphs,

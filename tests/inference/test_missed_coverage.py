@@ -11,10 +11,10 @@ from training.tiny_runs import run, train
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.inference.evaluate import coverage_chance, missed_coverage
 from graphfold.layers import MultiLabelHead, RegressionHead
-from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.uncertainty.class_head import CalibratedClassHead
+from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.layers.uncertainty.conformal import conformal_rank
-from graphfold.layers.uncertainty.interval_head import IntervalHead
+from graphfold.layers.uncertainty.intervals import Intervals
+from graphfold.layers.uncertainty.probabilities import Probabilities
 
 NAN = float("nan")
 TYPES = (NodeType("atom", 0),)
@@ -47,18 +47,18 @@ def test_too_few_records_cover_everything() -> None:
     assert coverage_chance(0, 100, 8, 0.9) == 1
 
 
-def rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
-    count = len(prediction)
+def rows(predicted: Predicted, target: torch.Tensor) -> EvalRows:
+    count = len(predicted)
     graph = torch.arange(count)
-    return EvalRows(prediction, target, torch.zeros(count), graph, graph >= 0, count)
+    return EvalRows(predicted, target, torch.zeros(count), graph, graph >= 0, count)
 
 
 def test_only_targets_that_miss_by_far_are_told() -> None:
     torch.manual_seed(0)
     head = RegressionHead(3, NUMBERS)
-    prediction, y = torch.zeros(200, 2), torch.randn(200, 2)
-    fitted = IntervalHead.fit(head, 0.9, prediction[:100], y[:100])
-    new = fitted.decode(prediction[100:])
+    predicted, y = Predicted(torch.zeros(200, 2)), torch.randn(200, 2)
+    fitted = Intervals.fit(head, 0.9, predicted[:100], y[:100])
+    new = fitted(predicted[100:])
     assert missed_coverage(fitted, {"test": rows(new, y[100:])}) == []
     y[100:, 1] = 10.0
     y[100:150, 1] = NAN
@@ -67,7 +67,7 @@ def test_only_targets_that_miss_by_far_are_told() -> None:
     assert sentence.startswith("test: 20% of the true values of b (10 of 50) are in their 90% int")
     assert sentence.endswith("and on such records intervals are too narrow.")
     assert missed_coverage(fitted, {"val": rows(new, y[100:])}) == []
-    assert missed_coverage(head, {"test": rows(prediction, y)}) == []
+    assert missed_coverage(None, {"test": rows(new, y[100:])}) == []
 
 
 def test_sets_that_miss_are_told() -> None:
@@ -75,9 +75,9 @@ def test_sets_that_miss_are_told() -> None:
     torch.manual_seed(0)
     p = torch.rand(100, 1)
     y = (p > 0.5).float()
-    fitted = CalibratedClassHead.fit(head, 0.9, None, "aps", p, y)
-    assert missed_coverage(fitted, {"test": rows(p, y)}) == []
-    (sentence,) = missed_coverage(fitted, {"test": rows(p, 1 - y)})
+    fitted = Probabilities.fit(head, 0.9, None, "aps", Predicted(p), y)
+    assert missed_coverage(fitted, {"test": rows(fitted(Predicted(p)), y)}) == []
+    (sentence,) = missed_coverage(fitted, {"test": rows(fitted(Predicted(p)), 1 - y)})
     assert "0% of the true classes of t (0 of 100) are in their 90% set." in sentence
     assert "sets are too small" in sentence
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.errors import ConfigError
 from graphfold.layers import ClassificationHead, Head, MultiLabelHead, RegressionHead
-from graphfold.layers.heads.eval_rows import EvalRows, join
+from graphfold.layers.heads.eval_rows import EvalRows, Predicted, join
 from graphfold.training.scoring import (
     HeadMetrics,
     Metrics,
@@ -33,7 +33,9 @@ ASSAYS = Schema(WORD, graph_targets=tuple(Column(n, "int64", size=2) for n in "a
 def rows(prediction: Tensor, target: Tensor, graph: list[int], root: list[bool]) -> EvalRows:
     loss = torch.arange(len(graph), dtype=torch.float32)
     graphs = max(graph, default=-1) + 1
-    return EvalRows(prediction, target, loss, torch.tensor(graph), torch.tensor(root), graphs)
+    return EvalRows(
+        Predicted(prediction), target, loss, torch.tensor(graph), torch.tensor(root), graphs
+    )
 
 
 def sentiment(

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from graphfold.errors import DataError
-from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.studies.compare_statistics import compare_records
 
 
@@ -16,7 +16,7 @@ def rows_of(errors: np.ndarray, rows_per_graph: int = 1) -> EvalRows:
     """Predictions that miss the target, 0, by some errors."""
     count = len(errors)
     return EvalRows(
-        prediction=torch.from_numpy(errors),
+        prediction=Predicted(torch.from_numpy(errors)),
         target=torch.zeros(count, dtype=torch.float64),
         loss=torch.from_numpy(errors**2),
         graph=torch.arange(count) // rows_per_graph,
@@ -26,7 +26,7 @@ def rows_of(errors: np.ndarray, rows_per_graph: int = 1) -> EvalRows:
 
 
 def mae(rows: EvalRows) -> float:
-    return float((rows.prediction - rows.target).abs().mean())
+    return float((rows.prediction.value - rows.target).abs().mean())
 
 
 def test_the_interval_is_that_of_scipy() -> None:
@@ -72,9 +72,9 @@ def test_graphs_of_many_rows_are_drawn_whole() -> None:
 
     compare_records([rows_of(errors, 3), rows_of(errors, 3)], [look, look], draws=3)
     for one, other in zip(seen[2::2], seen[3::2], strict=True):
-        assert torch.equal(one.prediction, other.prediction)
+        assert torch.equal(one.prediction.value, other.prediction.value)
         assert one.graph.tolist() == [g for g in range(5) for _ in range(3)]
-        assert all(len(set(three)) == 1 for three in one.prediction.view(5, 3).tolist())
+        assert all(len(set(three)) == 1 for three in one.prediction.value.view(5, 3).tolist())
 
 
 def test_a_metric_that_is_mostly_undefined_is_refused() -> None:

@@ -62,14 +62,14 @@ class IntervalHead(Head):
     def decode(self, raw):
         return torch.cat([raw[:, :1], raw[:, 1:].sort(1).values], 1)
 
-    def metric_inputs(self, prediction, targets):
+    def metric_inputs(self, predicted, targets):
         known = self.is_measured(targets)
-        return {self.targets[0]: (prediction[known], targets[known, 0])}
+        return {self.targets[0]: (predicted.value[known], targets[known, 0])}
 
-    def predictions(self, prediction):
+    def predictions(self, predicted):
         return [
             {self.targets[0]: TargetPrediction(middle, extra={"low": low, "high": high})}
-            for middle, low, high in prediction.tolist()
+            for middle, low, high in predicted.value.tolist()
         ]
 
     def plot(self, rows):

@@ -138,7 +138,7 @@ def _page(
 ) -> Iterator[tuple[str, bool | None]]:
     """The text of the page, record by record, whose pictures are written on the way."""
     answers = predictor.walk(path, partial(_draw_graphs, predictor), skip, limit)
-    head = predictor.trained.model.head
+    head = predictor.trained.head
     if not skip:
         colours = colours_of(head)
         yield page_head(Path(title).name, f"{title} · {', '.join(head.targets)}", colours), None
@@ -164,7 +164,7 @@ def _draw_one(
 ) -> tuple[int, Drawing] | Unread:
     if prediction.reason:
         return Unread(prediction.line, prediction.reason)
-    head = predictor.trained.model.head
+    head = predictor.trained.head
     try:
         return prediction.line, draw_graph(dag, prediction, head)
     except RecordError as error:

@@ -27,7 +27,7 @@ from graphfold.inference.explanation.methods import (
     integrated_gradients,
     kind_names,
     mask_each,
-    members_of,
+    networks_of,
 )
 from graphfold.inference.prediction import Prediction, node_facts
 from graphfold.inference.predictor import Predictor
@@ -114,7 +114,7 @@ class Explainer:
     ) -> None:
         self.predictor = predictor
         self.method = method
-        self.members = members_of(predictor.trained.model)
+        self.members = networks_of(predictor.trained.model)
         model = self.members[0]
         self.targets = tuple(targets or model.head.targets)
         self.kinds = kind_names(model, predictor.trained.schema)

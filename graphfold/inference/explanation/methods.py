@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -21,29 +20,27 @@ from graphfold.batching import Batch, Rounds
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import ColumnEncoder, GraphModel, Head, Model
-from graphfold.layers.uncertainty.ensemble import Ensemble, OuterModel
+from graphfold.layers.uncertainty.ensemble import members_of
 
 
-def members_of(model: Model) -> list[GraphModel]:
+def networks_of(model: Model) -> list[GraphModel]:
     """The networks whose predictions a model averages: one, or those of an ensemble.
 
-    What is around a network is left out: intervals change no number, calibration only how sure a
-    class is, and of samples with dropout the network without it is explained.
+    Of samples with dropout the network without it is explained.
 
     Raises:
         ConfigError: if there is a model that has no inputs of nodes.
     """
-    if isinstance(model, OuterModel):
-        return members_of(model.inner)
-    if isinstance(model, Ensemble):
-        return list(chain.from_iterable(members_of(member) for member in model.models))
-    if not isinstance(model, GraphModel):
-        raise ConfigError(
-            f"a {type(model).__name__} cannot be explained: it has no inputs of atoms, bonds or "
-            "nodes that its prediction can be divided among. Train a network, such as model=dmpnn, "
-            "or leave --explain out."
-        )
-    return [model]
+    networks = []
+    for member in members_of(model):
+        if not isinstance(member, GraphModel):
+            raise ConfigError(
+                f"a {type(member).__name__} cannot be explained: it has no inputs of atoms, bonds "
+                "or nodes that its prediction can be divided among. Train a network, such as "
+                "model=dmpnn, or leave --explain out."
+            )
+        networks.append(member)
+    return networks
 
 
 class Explained:

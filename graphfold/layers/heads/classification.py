@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
-from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted
 from graphfold.layers.heads.head import (
     Head,
     Predictions,
@@ -131,12 +131,12 @@ class ClassHead(Head):
         """[num_rows, num_classes] probabilities."""
         return torch.softmax(raw, dim=1)
 
-    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+    def measured_rows(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
         known = self.measured(targets)
         return {self.targets[0]: (prediction[known], targets[known])}
 
-    def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        inputs = self.metric_inputs(prediction, targets)
+    def confusion(self, predicted: Predicted, targets: Tensor) -> dict[str, Tensor]:
+        inputs = self.metric_inputs(predicted, targets)
         return {
             name: confusion_matrix(probabilities.argmax(1), classes, self.num_classes)
             for name, (probabilities, classes) in inputs.items()
@@ -145,12 +145,12 @@ class ClassHead(Head):
     def labels(self, column: Column) -> Sequence[Any]:
         return column.classes
 
-    def predictions(self, prediction: Tensor) -> Predictions:
+    def predictions(self, predicted: Predicted) -> Predictions:
         labels, name = self.labels(self.columns[0]), self.targets[0]
-        best = prediction.argmax(1).tolist()
+        best = predicted.value.argmax(1).tolist()
         return [
             {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=False)))}
-            for b, p in zip(best, seven_digits(prediction), strict=True)
+            for b, p in zip(best, seven_digits(predicted.value), strict=True)
         ]
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
@@ -335,12 +335,12 @@ class MultiLabelHead(Head):
         """[num_rows, num_targets] probabilities of class 1."""
         return torch.sigmoid(raw)
 
-    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
-        inputs = super().metric_inputs(prediction, targets)
+    def measured_rows(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        inputs = super().measured_rows(prediction, targets)
         return {name: (p, classes.long()) for name, (p, classes) in inputs.items()}
 
-    def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        inputs = self.metric_inputs(prediction, targets)
+    def confusion(self, predicted: Predicted, targets: Tensor) -> dict[str, Tensor]:
+        inputs = self.metric_inputs(predicted, targets)
         return {
             name: confusion_matrix((p > 0.5).long(), classes, 2)
             for name, (p, classes) in inputs.items()
@@ -349,9 +349,9 @@ class MultiLabelHead(Head):
     def labels(self, column: Column) -> Sequence[Any]:
         return column.classes
 
-    def predictions(self, prediction: Tensor) -> Predictions:
+    def predictions(self, predicted: Predicted) -> Predictions:
         labels = {column.name: self.labels(column) for column in self.columns}
-        positive = prediction.double()
+        positive = predicted.value.double()
         rows = seven_digits(torch.stack([1 - positive, positive], -1))
         return [
             {n: _binary(labels[n], both) for n, both in zip(self.targets, row, strict=True)}

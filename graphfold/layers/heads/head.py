@@ -6,6 +6,7 @@ what a model says of one target, in the words of the data.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.dropout import Dropout
-from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs
+from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ class TargetPrediction:
 
     value: Any
     probabilities: Mapping[Any, float] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Rounds: a float32 has no more than seven digits. An infinite extra number is none."""
@@ -46,10 +47,6 @@ class TargetPrediction:
             self.value = _digits(self.value)
         if self.extra:
             self.extra = {key: _known(_digits(value)) for key, value in self.extra.items()}
-
-    def with_extra(self, more: Mapping[str, Any]) -> TargetPrediction:
-        """The same with further numbers; `dataclasses.replace` takes three times as long."""
-        return TargetPrediction(self.value, self.probabilities, {**self.extra, **more})
 
 
 #: For each row, target -> what is said of it.
@@ -169,8 +166,8 @@ def _listed(columns: Sequence[Column]) -> str:
     return ", ".join(f"'{column.name}'" for column in columns) or "none"
 
 
-#: task of metrics -> the parts of a prediction that they judge.
-_JUDGED = {"interval": ("lower", "upper"), "deviation": ("pred", "std")}
+#: What is told of a prediction at neither limit, at the high one, and (index -1) at the low one.
+LIMITS = (None, "high", "low")
 
 
 class Head(nn.Module, ABC):
@@ -186,20 +183,23 @@ class Head(nn.Module, ABC):
 
     scoring and the report
 
-        prediction = model.head.decode(raw)         # [num_rows, ...]
-        model.head.metric_inputs(prediction, targets)  # for the metrics of its `task`
-        model.head.confusion(prediction, targets)      # where it predicts classes
-        model.head.plot(rows)                          # a figure, or None
+        predicted = model.head.predict(raw)           # a Predicted, whose value `decode` gives
+        model.head.metric_inputs(predicted, targets)  # for the metrics of its `task`
+        model.head.confusion(predicted, targets)      # where it predicts classes
+        model.head.plot(rows)                         # a figure, or None
 
     and prediction
 
-        model.head.predictions(prediction)  # a TargetPrediction per row and target
+        model.head.describe(predicted)      # a TargetPrediction per row and target
         model.head.table_columns            # the names of a table's columns
 
     A subclass has to write `refuses`, `forward`, `losses` and `decode`. The other methods are as
     they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN. A head
     that tells more than one number of each target names them in `parts`; they are the last
     dimension of what `decode` gives, then: [num_rows, num_targets, num_parts].
+
+    Ensembles, intervals and calibration (`graphfold.layers.uncertainty`) are functions from
+    predictions to predictions. What they add to those of a head has its names in `added`.
 
     Args:
         schema: the schema of the graphs.
@@ -216,8 +216,9 @@ class Head(nn.Module, ABC):
         metrics_by_target: whether metrics are also given for each target, as METRIC/TARGET.
         parts: names of what `decode` tells of each target: "pred", the value, comes first; "std" is
             its standard deviation, "lower" and "upper" are the ends of an interval around it.
-        extra_columns: names of what a prediction has beside value and probabilities; by default
+        extra_columns: names of what `predictions` tells beside value and probabilities; by default
             all parts but the first.
+        added: the parts of a prediction that are not the head's own, see `with_parts`.
         pairs: whether a row of the readout must be a pair.
         level: as given.
         columns: the schema's columns of the targets, with their units.
@@ -233,6 +234,7 @@ class Head(nn.Module, ABC):
     metrics_by_target: bool = True
     parts: tuple[str, ...] = ("pred",)
     pairs: bool = False
+    added: tuple[str, ...] = ()
 
     def __init__(self, schema: Schema, level: str, targets: Sequence[str] | None) -> None:
         super().__init__()
@@ -271,9 +273,17 @@ class Head(nn.Module, ABC):
     @property
     def uncertainty_tasks(self) -> tuple[str, ...]:
         """The tasks of further metrics, which judge how sure the predictions are; see `Metric`."""
+        judged = {"interval": {"lower", "upper"}, "deviation": {"std"}}
         if self.task != "regression":
-            return ()
-        return tuple(task for task, names in _JUDGED.items() if {*names} <= {*self.parts})
+            judged = {"sets": {"set"}}
+        return tuple(task for task, names in judged.items() if names <= {*self.parts, *self.added})
+
+    def with_parts(self, *names: str) -> Head:
+        """The head, with the same weights, of a model whose predictions have further parts."""
+        other = copy.copy(self)
+        new = (name for name in names if name not in self.extra_columns)
+        other.added = tuple(dict.fromkeys((*self.added, *new)))
+        return other
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
@@ -303,9 +313,11 @@ class Head(nn.Module, ABC):
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, ...] predictions: values in the targets' own units, or probabilities."""
 
-    def decode_unlimited(self, raw: Tensor) -> Tensor:
-        """As `decode`; of a head with limits, the numbers before they are cut off there."""
-        return self.decode(raw)
+    def predict(self, raw: Tensor) -> Predicted:
+        """The output of `decode`, its parts by name."""
+        decoded = self.decode(raw)
+        value, *others = decoded.unbind(-1) if len(self.parts) > 1 else (decoded,)
+        return Predicted(value, dict(zip(self.parts[1:], others, strict=True)))
 
     def learned(self, values: Tensor) -> Tensor:
         """[num_rows, num_targets] numbers as they are learnt: in a space where errors are alike."""
@@ -358,27 +370,35 @@ class Head(nn.Module, ABC):
         """
         return targets, self.measured(targets)
 
-    def values(self, prediction: Tensor) -> Tensor:
-        """The first part of what `decode` gave, without the others."""
-        return prediction if len(self.parts) == 1 else prediction[..., 0]
-
-    def metric_inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+    def metric_inputs(self, predicted: Predicted, targets: Tensor) -> MetricInputs:
         """target -> the predictions and targets that its metrics get, where it is measured."""
-        return self._inputs(self.values(prediction), targets)
+        return self.measured_rows(predicted.value, targets)
 
-    def uncertainty_inputs(self, task: str, prediction: Tensor, targets: Tensor) -> MetricInputs:
-        """The same for the metrics of one of `uncertainty_tasks`."""
-        wanted = [self.parts.index(name) for name in _JUDGED[task]]
-        return self._inputs(prediction[..., wanted], targets)
+    def uncertainty_inputs(self, task: str, predicted: Predicted, targets: Tensor) -> MetricInputs:
+        """The same for the metrics of one of `uncertainty_tasks`.
 
-    def _inputs(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        A target without intervals, or without sets, has no rows.
+        """
+        parts = predicted.parts
+        if task == "sets":
+            inputs = self.measured_rows(parts["set"], targets)
+            return {n: (sets[sets.any(1)], y[sets.any(1)]) for n, (sets, y) in inputs.items()}
+        if task == "deviation":
+            both = torch.stack([predicted.value, parts["std"]], -1)
+            return self.measured_rows(both, targets)
+        inputs = self.measured_rows(torch.stack([parts["lower"], parts["upper"]], -1), targets)
+        there = {name: ~ends[:, 1].isinf() for name, (ends, _) in inputs.items()}
+        return {n: (ends[there[n]], y[there[n]]) for n, (ends, y) in inputs.items()}
+
+    def measured_rows(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
+        """target -> some part of the predictions, and the targets, where it is measured."""
         values, known = self.compared(targets)
         return {
             name: (prediction[known[:, i], i], values[known[:, i], i])
             for i, name in enumerate(self.targets)
         }
 
-    def confusion(self, prediction: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def confusion(self, predicted: Predicted, targets: Tensor) -> dict[str, Tensor]:
         """target -> [num_classes, num_classes] (see `confusion_matrix`); empty without classes."""
         return {}
 
@@ -396,21 +416,50 @@ class Head(nn.Module, ABC):
         for column in self.columns:
             columns.append(f"{column.name}_pred")
             columns += [f"{column.name}_prob_{label}" for label in self.labels(column)]
-            columns += [f"{column.name}_{extra}" for extra in self.extra_columns]
+            columns += [f"{column.name}_{extra}" for extra in self.all_extra]
         return columns
 
-    def predictions(self, prediction: Tensor) -> Predictions:
-        """Turns the output of `decode` into one `TargetPrediction` per row and target."""
-        if len(self.parts) == 1:
-            prediction = prediction.unsqueeze(-1)
-        targets, names_of_extra = self.targets, self.parts[1:]
-        return [
-            {
-                name: TargetPrediction(value, extra=dict(zip(names_of_extra, extra, strict=True)))
-                for name, (value, *extra) in zip(targets, row, strict=True)
-            }
-            for row in prediction.tolist()
+    @property
+    def all_extra(self) -> tuple[str, ...]:
+        """The names of all that `describe` tells beside value and probabilities."""
+        return (*self.extra_columns, *self.added)
+
+    def describe(self, predicted: Predicted) -> Predictions:
+        """One `TargetPrediction` per row and target: `predictions`, and the parts in `added`."""
+        rows = self.predictions(predicted)
+        self._add(rows, predicted, self.added)
+        return rows
+
+    def predictions(self, predicted: Predicted) -> Predictions:
+        """One `TargetPrediction` per row and target, of what the head itself says."""
+        targets = self.targets
+        rows = [
+            {name: TargetPrediction(value) for name, value in zip(targets, values, strict=True)}
+            for values in predicted.value.tolist()
         ]
+        self._add(rows, predicted, self.extra_columns)
+        return rows
+
+    def _add(self, rows: Predictions, predicted: Predicted, names: Sequence[str]) -> None:
+        """Adds some parts to what is told of each row and target."""
+        for name in names:
+            for row, values in zip(rows, self._in_words(predicted, name), strict=True):
+                for told, value in zip(row.values(), values, strict=True):
+                    told.extra[name] = _known(_digits(value))
+
+    def _in_words(self, predicted: Predicted, name: str) -> list[list[Any]]:
+        """Of each row and target a number, a limit, or a set of classes."""
+        part = predicted.parts[name]
+        if self.task == "multiclass":  # the number is that of the likeliest class
+            best = predicted.value.argmax(1, keepdim=True)
+            part = part.unsqueeze(1) if name == "set" else part.gather(1, best)
+        rows: list[list[Any]] = part.tolist()
+        if name == "limit":
+            return [[LIMITS[int(side)] for side in row] for row in rows]
+        if name == "set":
+            labels = [[str(label) for label in self.labels(column)] for column in self.columns]
+            return [list(map(_chosen, labels, row)) for row in rows]
+        return rows
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
         """The measured values of each row, by target, in the form of `predictions`."""
@@ -429,6 +478,12 @@ class Head(nn.Module, ABC):
             intervals = self.uncertainty_inputs("interval", rows.prediction, rows.target)
         inputs = self.metric_inputs(rows.prediction, rows.target)
         return scatter_plots(self.columns, inputs, intervals)
+
+
+def _chosen(labels: Sequence[str], is_chosen: Sequence[bool]) -> str | None:
+    """The classes of a set; None for a target that has no sets."""
+    chosen = [label for label, is_in in zip(labels, is_chosen, strict=True) if is_in]
+    return "|".join(chosen) or None
 
 
 def mlp(

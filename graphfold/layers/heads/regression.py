@@ -17,10 +17,9 @@ from torch.nn import functional
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import (
     Head,
-    Predictions,
-    TargetPrediction,
     mlp,
     weights_of,
 )
@@ -28,9 +27,6 @@ from graphfold.layers.heads.head import (
 #: How far a prediction may lie outside the range of the training targets, in ranges. A network
 #: may say anything of an input like none that it has seen: of a logD, -7 where all are above -2.
 MARGIN = 0.5
-
-#: What is told of a prediction at neither limit, at the high one, and (index -1) at the low one.
-LIMITS = (None, "high", "low")
 
 
 class NumberHead(Head):
@@ -174,35 +170,21 @@ class NumberHead(Head):
         """All parts but the first, and whether the prediction stands at a limit."""
         return (*self.parts[1:], *(["limit"] if self.has_limits else []))
 
-    def predictions(self, prediction: Tensor) -> Predictions:
-        """As for all numbers; "limit" is "low" or "high" where the prediction was cut off, or None.
+    def predict(self, raw: Tensor) -> Predicted:
+        """As for all numbers; where there are limits, also on which side a number was cut off.
 
         A prediction there says only that the model computes a number beyond: nothing like it was in
         the training part.
         """
+        predicted = super().predict(raw)
         if not self.has_limits:
-            return super().predictions(prediction)
-        sides = self._sides(self.values(prediction)).tolist()
-        if len(self.parts) == 1:
-            prediction = prediction.unsqueeze(-1)
-        extra, targets = self.extra_columns, self.targets
-        return [
-            {
-                name: TargetPrediction(
-                    value, extra=dict(zip(extra, (*parts, LIMITS[side]), strict=True))
-                )
-                for name, (value, *parts), side in zip(targets, row, own, strict=True)
-            }
-            for row, own in zip(prediction.tolist(), sides, strict=True)
-        ]
-
-    def _sides(self, values: Tensor) -> Tensor:
-        """[num_rows, num_targets] -1 at the low limit, 1 at the high one, else 0."""
-        # The mean of several numbers at a limit may be off by their last digit.
-        close = 1e-6 * (self.most - self.least).to(values).nan_to_num(0.0, 0.0)
-        is_low = values <= self.least.to(values) + close
-        is_high = values >= self.most.to(values) - close
-        return is_high.long() - is_low.long()
+            return predicted
+        unlimited, value = self.decode_unlimited(raw), predicted.value
+        unlimited = unlimited if len(self.parts) == 1 else unlimited[..., 0]
+        least, most = self.least.to(value), self.most.to(value)
+        close = 1e-6 * (most - least).nan_to_num(0.0, 0.0)  # what is next to a limit is at it
+        side = (value >= most - close).to(value) - (value <= least + close).to(value)
+        return predicted.with_parts(limit=side, unlimited=unlimited)
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
         """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, 2], value, bound.

@@ -1,1 +1,1 @@
-"""Uncertainty: models and heads around others, which say how sure these are."""
+"""Uncertainty: functions from predictions to predictions, which say how sure these are."""

@@ -12,7 +12,7 @@ import torch
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
-from graphfold.layers.uncertainty.calibrated import CalibrationSettings
+from graphfold.layers.uncertainty.calibration import CalibrationSettings
 from graphfold.metrics.registry import find_metric, metric_names
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS

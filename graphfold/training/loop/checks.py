@@ -225,7 +225,7 @@ MAX_NAMED = 6
 def describe_ways(model: Model) -> str:
     """Such as "leaf, node compiled" or "node as it is (reason)"; "" if no cell says how it ran."""
     types: dict[str, list[str]] = {}  # how -> the types that ran so
-    for name, how in model.network.ways.items():
+    for name, how in model.networks[0].ways.items():
         types.setdefault(" ".join(how.split()), []).append(name)
     return "; ".join(
         f"{', '.join(names) if len(names) <= MAX_NAMED else f'{len(names)} types'} {how}"

@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 
+from graphfold.batching import Batch
 from graphfold.dag import Schema
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.settings import WordSettings
 from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
-from graphfold.layers import Model
-from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.uncertainty.calibrated import Calibrated
-from graphfold.layers.uncertainty.ensemble import DropoutSamples, Ensemble
+from graphfold.layers import Head, Model
+from graphfold.layers.heads.eval_rows import EvalRows, Predicted
+from graphfold.layers.uncertainty.calibration import Calibration, calibration_of
+from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
@@ -31,13 +32,18 @@ from graphfold.training.trainer import autocast, parameter_dtype
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model on its device, the checkpoint that it came from, and its feature spec."""
+    """A model on its device, the checkpoint that it came from, and its feature spec.
+
+    A prediction is computed by the model, the mean of its members if it has several, and then
+    calibrated, if that was done.
+    """
 
     path: Path
     checkpoint: Checkpoint
     spec: FeatureSpec
     model: Model
     device: torch.device
+    calibration: Calibration | None = None
 
     @staticmethod
     def load(path: Path, trusted: Collection[str] = ()) -> TrainedModel:
@@ -66,7 +72,11 @@ class TrainedModel:
             model.to(parameter_dtype(config["trainer"]))
             check_weights(model, checkpoint.state_dict, path)
             model.load_state_dict(checkpoint.state_dict)
-            model = _with_uncertainty(model, checkpoint)
+            model = _averaged(model, checkpoint)
+            calibration = None
+            if checkpoint.calibration:
+                calibration = calibration_of(model.head, checkpoint.calibration)
+                _ = calibration.description  # a broken state is told here, not in a prediction
         except CheckpointError:
             raise
         except Exception as error:  # of a damaged file any part may fail in any way
@@ -75,7 +85,7 @@ class TrainedModel:
                 "the graphfold that wrote it, or train again.",
                 path=str(path),
             ) from error
-        return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device)
+        return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device, calibration)
 
     def __repr__(self) -> str:
         """Its file, the metric that chose it, and the model with its targets and their units."""
@@ -83,11 +93,24 @@ class TrainedModel:
         epochs = self.checkpoint.best_epochs
         named = f"epoch{'s' * (len(epochs) > 1)} {', '.join(map(str, epochs))}"
         versions = ", ".join(f"{k} {v}" for k, v in self.checkpoint.versions.items())
-        metrics = ", ".join(config.get("metrics") or self.model.head.metrics)
+        metrics = ", ".join(config.get("metrics") or self.head.metrics)
         lines = [f"{self.path} ({versions})", f"{named}, the best by {config['monitor']}"]
         lines += [f"metrics: {metrics}", f"model: {self.model!r}"]
         text = "\n".join(lines).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {text}\n)"
+
+    @property
+    def head(self) -> Head:
+        """The head, for all that is predicted."""
+        added = () if self.calibration is None else self.calibration.adds
+        return self.model.head.with_parts(*added)
+
+    def predict(self, batch: Batch) -> Predicted:
+        """The predictions for a batch, calibrated."""
+        return self._calibrated(self.model.predict(self.model(batch)))
+
+    def _calibrated(self, predicted: Predicted) -> Predicted:
+        return predicted if self.calibration is None else self.calibration(predicted)
 
     @property
     def schema(self) -> Schema:
@@ -125,28 +148,23 @@ class TrainedModel:
         with autocast(self.device, self.checkpoint.config["trainer"]):
             total = len(data.split.part(part))
             batches = shown(loader, f"scoring {part}", lambda batch: batch.num_graphs, total)
-            return score(self.model, batches, self.device, loader.policy)
+            rows = score(self.model, batches, self.device, loader.policy)
+        return replace(rows, prediction=self._calibrated(rows.prediction))
 
     def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""
         config = self.checkpoint.config
         reduction = str(config["loss"]["reduction"])
-        return HeadMetrics.of(self.model.head, config.get("metrics"), reduction)(rows)
+        return HeadMetrics.of(self.head, config.get("metrics"), reduction)(rows)
 
 
-def _with_uncertainty(model: Model, checkpoint: Checkpoint) -> Model:
-    """The model with its dropout samples and its calibration, where the run has them."""
-    correction = 1 if checkpoint.schema_number >= DEVIATIONS else 0
-    if isinstance(model, Ensemble):
-        model.correction = correction
+def _averaged(model: Model, checkpoint: Checkpoint) -> Model:
+    """The model with what its mean is taken over, as the run has it: members, dropout samples."""
     samples = int(checkpoint.config.get("dropout_samples") or 0)
-    if samples:
-        model = DropoutSamples(model, samples, correction)
-    if not checkpoint.calibration:
+    if not samples and not isinstance(model, Ensemble):
         return model
-    calibrated = Calibrated(model, checkpoint.calibration)
-    _ = calibrated.head.description  # a broken state is told here, not in a prediction
-    return calibrated
+    correction = 1 if checkpoint.schema_number >= DEVIATIONS else 0
+    return Ensemble(members_of(model), samples, correction)
 
 
 def choose_device(trainer: Mapping[str, Any]) -> torch.device:

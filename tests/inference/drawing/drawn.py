@@ -14,6 +14,7 @@ from graphfold.datasets.adapter import Adapter, read_records
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.prediction import describe
 from graphfold.layers.heads.classification import ClassificationHead
+from graphfold.layers.heads.eval_rows import Predicted
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -36,7 +37,7 @@ def drawing_of(
     count = {"node": dag.num_nodes, "output": len(dag.output_index), "graph": 1}[level]
     rows = torch.full((count, head.num_classes), 0.1 / (head.num_classes - 1))
     rows[torch.arange(count), torch.tensor(classes or [0] * count)] = 0.9
-    (prediction,) = describe(dag, head, rows, adapter.added_nodes(dag))
+    (prediction,) = describe(dag, head, Predicted(rows), adapter.added_nodes(dag))
     return draw_graph(dag, prediction, head, wanted)
 
 

@@ -26,6 +26,7 @@ from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.drawing.svg import class_colours, ink_on, text_width
 from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers.heads.classification import ClassificationHead
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import TargetPrediction
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
@@ -183,7 +184,7 @@ def test_predicted_relations_stand_on_the_arcs() -> None:
     graph.finish()
     dag = graph.build()
     head = ClassificationHead(2, schema, "node")
-    (prediction,) = describe(dag, head, torch.eye(2))
+    (prediction,) = describe(dag, head, Predicted(torch.eye(2)))
     drawing = draw_graph(dag, prediction, head, ["root", "root"])
     assert texts(drawing) == ["root", "root", "nsubj", "dogs", "bark"]
     word = next(e for e in elements(drawing, "text") if e.text == "dogs")

@@ -14,7 +14,7 @@ import graphfold
 from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
-from graphfold.inference.explanation.explain import METHODS, Explained, Explainer, members_of
+from graphfold.inference.explanation.explain import METHODS, Explained, Explainer, networks_of
 from graphfold.inference.explanation.methods import (
     Units,
     find_units,
@@ -229,7 +229,7 @@ def test_all_molecules_of_the_tiny_table_have_a_number_for_each_atom(
 
 def test_the_class_that_an_ensemble_predicts_is_explained(runs: dict[str, Path]) -> None:
     predictor, dag = load(runs, "two_trees")
-    members = members_of(predictor.trained.model)
+    members = networks_of(predictor.trained.model)
     batch = members[0].plan(predictor.trained.spec.encode(dag), share=False)
     each = Explained.of_members(members, batch)
     together = torch.stack([one.probabilities for one in each if one.probabilities is not None])

@@ -19,7 +19,7 @@ from graphfold.layers import (
     RegressionHead,
     RelatednessHead,
 )
-from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.layers.heads.head import seven_digits
 from graphfold.layers.heads.registry import HEADS, choose_head
 
@@ -42,22 +42,41 @@ ASSAYS = MultiLabelHead(4, SCHEMA, "graph", ["toxic", "active"])
 
 def eval_rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
     numbers = torch.arange(len(target))
-    return EvalRows(prediction, target, numbers * 0.0, numbers, numbers >= 0, len(target))
+    return EvalRows(
+        Predicted(prediction), target, numbers * 0.0, numbers, numbers >= 0, len(target)
+    )
+
+
+def test_rows_of_predictions_are_taken_and_joined_with_all_that_is_known() -> None:
+    value = torch.arange(6, dtype=torch.float64).view(3, 2)
+    whole = Predicted(value, {"std": value + 1, "set": value.unsqueeze(-1) > 2})
+    ends, middle = whole[torch.tensor([True, False, True])], whole[1:2]
+    assert (len(whole), len(ends), len(middle)) == (3, 2, 1)
+    joined = Predicted.cat([middle, ends])
+    assert joined.value.equal(value[[1, 0, 2]])
+    assert joined.parts["std"].equal(joined.value + 1)
+    assert joined.parts["set"].equal(joined.value.unsqueeze(-1) > 2)
+    single = whole.float()
+    assert {name: part.dtype for name, part in single.parts.items()} == {
+        "std": torch.float32, "set": torch.bool,
+    }  # fmt: skip
+    assert single.unlimited.equal(value.float())
+    assert whole.with_parts(unlimited=value * 2).unlimited.equal(value * 2)
 
 
 def test_a_class_is_told_by_its_name_with_all_probabilities() -> None:
     prediction = torch.tensor([[0.2, 0.7, 0.1], [0.5, 0.2, 0.3]])
-    first, second = CLASSES.predictions(prediction)
+    first, second = CLASSES.describe(Predicted(prediction))
     assert first["answer"].value == "maybe"
     assert first["answer"].probabilities == {"no": 0.2, "maybe": 0.7, "yes": 0.1}
     assert second["answer"].value == "no"
-    (without_names, _) = ClassificationHead(4, SCHEMA, "node").predictions(prediction)
+    (without_names, _) = ClassificationHead(4, SCHEMA, "node").describe(Predicted(prediction))
     assert without_names["tag"].value == 1
     assert without_names["tag"].probabilities == {0: 0.2, 1: 0.7, 2: 0.1}
 
 
 def test_several_classes_are_told_one_by_one() -> None:
-    (row,) = ASSAYS.predictions(torch.tensor([[0.75, 0.25]]))
+    (row,) = ASSAYS.describe(Predicted(torch.tensor([[0.75, 0.25]])))
     assert row["toxic"].value == "toxic"
     assert row["toxic"].probabilities == {"safe": 0.25, "toxic": 0.75}
     assert row["active"].value == 0
@@ -65,7 +84,7 @@ def test_several_classes_are_told_one_by_one() -> None:
 
 
 def test_a_number_has_the_digits_of_a_float32() -> None:
-    (row,) = NUMBERS.predictions(torch.tensor([[0.1, -3.0]]))
+    (row,) = NUMBERS.describe(Predicted(torch.tensor([[0.1, -3.0]])))
     assert (row["logS"].value, row["energy"].value) == (0.1, -3.0)
 
 
@@ -80,8 +99,7 @@ def test_a_number_has_the_digits_of_a_float32() -> None:
 )  # fmt: skip
 def test_columns_are_those_that_predictions_fill(head: Head, columns: list[str]) -> None:
     assert head.table_columns == columns
-    prediction = head.decode(torch.zeros(1, 3 if head is CLASSES else 2))
-    (row,) = head.predictions(prediction)
+    (row,) = head.describe(head.predict(torch.zeros(1, 3 if head is CLASSES else 2)))
     assert sum(1 + len(told.probabilities) + len(told.extra) for told in row.values()) == len(
         columns
     )
@@ -96,13 +114,13 @@ def test_what_was_measured_is_told_in_the_same_words() -> None:
 
 def test_confusion_counts_what_is_measured() -> None:
     prediction = torch.eye(3)[[0, 1, 1, 2]]
-    (table,) = CLASSES.confusion(prediction, torch.tensor([0, 0, 1, -1])).values()
+    (table,) = CLASSES.confusion(Predicted(prediction), torch.tensor([0, 0, 1, -1])).values()
     assert table.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]
     targets = torch.tensor([[1.0, NAN], [0.0, 0.0]])
-    tables = ASSAYS.confusion(torch.tensor([[0.9, 0.9], [0.8, 0.1]]), targets)
+    tables = ASSAYS.confusion(Predicted(torch.tensor([[0.9, 0.9], [0.8, 0.1]])), targets)
     assert tables["toxic"].tolist() == [[0, 1], [0, 1]]
     assert tables["active"].tolist() == [[1, 0], [0, 0]]
-    assert NUMBERS.confusion(targets, targets) == {}
+    assert NUMBERS.confusion(Predicted(targets), targets) == {}
 
 
 def texts(figure: Any) -> set[str]:

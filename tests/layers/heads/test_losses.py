@@ -23,6 +23,7 @@ from graphfold.layers import (
     QuantileHead,
     RegressionHead,
 )
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.registry import choose_head
 from graphfold.layers.heads.regression import NumberHead
 from graphfold.training.config.model import balanced_weights
@@ -141,7 +142,7 @@ def test_predictions_stay_near_the_range_of_the_training_targets(
     head, free = (kind(SIZE, SCHEMA, "graph", NUMBERS, own) for own in (ranges, SCALERS))
     rows = 100 * torch.randn(ROWS, SIZE)
     free.load_state_dict(head.state_dict())
-    found, wanted = (own.values(own.decode(own(rows))) for own in (head, free))
+    found, wanted = (own.predict(own(rows)).value for own in (head, free))
     torch.testing.assert_close(found[:, 0], wanted[:, 0].clamp(0.0, 8.0))
     torch.testing.assert_close(found[:, 1], wanted[:, 1])  # it has bounds
     assert not found[:, 0].equal(wanted[:, 0])
@@ -154,7 +155,7 @@ def test_a_bounded_target_costs_nothing_beyond_its_bound(kind: Callable[..., Num
     bound = torch.zeros_like(targets)
     bound[:, 1] = torch.where(torch.arange(ROWS) % 2 == 0, float(ABOVE), float(BELOW))
     got = head.losses(raw, torch.stack([targets, bound], 2))
-    predicted = head.values(head.decode(raw))[:, 1]
+    predicted = head.predict(raw).value[:, 1]
     above = bound[:, 1] == ABOVE
     is_beyond = torch.where(above, predicted >= targets[:, 1], predicted <= targets[:, 1])
     holes = targets.clone()
@@ -172,7 +173,7 @@ def test_bounds_come_with_the_graphs_and_are_left_out_of_metrics() -> None:
     targets = head.target_rows(builder.build())
     assert targets.shape == (4, 2, 2)
     assert head.measured(targets)[:, 1].tolist() == [True, True, True, False]
-    inputs = head.metric_inputs(torch.zeros(4, 2), targets)
+    inputs = head.metric_inputs(Predicted(torch.zeros(4, 2)), targets)
     assert inputs["b"][1].tolist() == [1.0]
     assert len(inputs["a"][1]) == 4
     told = [row.get("b") for row in head.measured_values(targets)]

@@ -20,17 +20,18 @@ from graphfold.layers import (
     RegressionHead,
     RelatednessHead,
 )
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.uncertainty.calibrated import CalibrationSettings, calibrated_head, shortage
-from graphfold.layers.uncertainty.class_head import CalibratedClassHead
+from graphfold.layers.uncertainty.calibration import CalibrationSettings, fit_calibration, shortage
 from graphfold.layers.uncertainty.conformal import (
     aps_scores,
     conformal_quantile,
     lac_scores,
     least_records,
 )
-from graphfold.layers.uncertainty.interval_head import IntervalHead
-from graphfold.layers.uncertainty.outer_head import EnsembleHead
+from graphfold.layers.uncertainty.ensemble import mixture
+from graphfold.layers.uncertainty.intervals import Intervals
+from graphfold.layers.uncertainty.probabilities import Probabilities
 from graphfold.metrics import find_metric
 
 NAN = float("nan")
@@ -58,68 +59,68 @@ def test_the_least_number_of_records(level: float, least: int) -> None:
     assert least_records(level) == least
 
 
-def number_heads() -> list[tuple[Head, torch.Tensor]]:
-    """Heads with what their `decode` might have given."""
+def number_heads() -> list[tuple[Head, Predicted]]:
+    """Heads with what they might have predicted."""
     torch.manual_seed(0)
     value = torch.randn(60, 2)
     spread = torch.rand(60, 2) + 0.1
+    ends = {"lower": value - spread, "upper": value + 2 * spread}
     return [
-        (RegressionHead(3, SCHEMA), value),
-        (MeanVarianceHead(3, SCHEMA), torch.stack([value, spread], -1)),
-        (QuantileHead(3, SCHEMA), torch.stack([value, value - spread, value + 2 * spread], -1)),
+        (RegressionHead(3, SCHEMA), Predicted(value)),
+        (MeanVarianceHead(3, SCHEMA), Predicted(value, {"std": spread})),
+        (QuantileHead(3, SCHEMA), Predicted(value, ends)),
     ]
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_intervals_are_those_of_the_formulas(number: int) -> None:
-    head, prediction = number_heads()[number]
+    head, predicted = number_heads()[number]
     targets = torch.randn(60, 2) * 2
     targets[::5, 1] = NAN
-    fitted = IntervalHead.fit(head, 0.8, prediction, targets)
-    head.decode = lambda raw: raw  # type: ignore[method-assign]
-    got = fitted.decode(prediction).double().numpy()
-    y, value = targets.double().numpy(), head.values(prediction).double().numpy()
-    parts = prediction.double().numpy()
+    fitted = Intervals.fit(head, 0.8, predicted, targets)
+    got = {name: part.double().numpy() for name, part in fitted(predicted).parts.items()}
+    y, value = targets.double().numpy(), predicted.value.double().numpy()
+    parts = {name: part.double().numpy() for name, part in predicted.parts.items()}
     for column in range(2):
         known = ~np.isnan(y[:, column])
         v = value[:, column]
         low, high, scale = v, v, np.ones(60)
         if number == 1:
             errors = (v - y[:, column])[known]
-            std = parts[:, column, 1] * np.sqrt(
-                (errors**2).mean() / (parts[known, column, 1] ** 2).mean()
+            std = parts["std"][:, column] * np.sqrt(
+                (errors**2).mean() / (parts["std"][known, column] ** 2).mean()
             )
-            np.testing.assert_allclose(got[:, column, 1], std, rtol=1e-5)
+            np.testing.assert_allclose(got["std"][:, column], std, rtol=1e-5)
             scale = std + np.sort(std[known])[(known.sum() - 1) // 2]
         if number == 2:
-            low, high = parts[:, column, 1], parts[:, column, 2]
+            low, high = parts["lower"][:, column], parts["upper"][:, column]
         scores = np.maximum(low - y[:, column], y[:, column] - high)[known] / scale[known]
         rank = math.ceil((known.sum() + 1) * 0.8)
         q = np.sort(scores)[rank - 1]
-        at = [fitted.parts.index(name) for name in ("lower", "upper")]
-        ends = np.minimum(low - q * scale, v), np.maximum(high + q * scale, v)
-        np.testing.assert_allclose(got[:, column, at], np.stack(ends, 1), rtol=1e-5, atol=1e-5)
-        inside = (got[:, column, at[0]] <= y[:, column]) & (y[:, column] <= got[:, column, at[1]])
+        lower, upper = got["lower"][:, column], got["upper"][:, column]
+        np.testing.assert_allclose(lower, np.minimum(low - q * scale, v), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(upper, np.maximum(high + q * scale, v), rtol=1e-5, atol=1e-5)
+        inside = (lower <= y[:, column]) & (y[:, column] <= upper)
         assert inside[known].sum() >= rank  # the record that is the quantile, too
-    np.testing.assert_allclose(fitted.values(torch.tensor(got)), value)
-    again = IntervalHead(head, fitted.state())
-    torch.testing.assert_close(again.decode(prediction), fitted.decode(prediction))
+    assert fitted(predicted).value is predicted.value
+    again = Intervals(head, fitted.state())(predicted)
+    torch.testing.assert_close(dict(again.parts), dict(fitted(predicted).parts))
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_target_with_too_few_values_has_no_interval(number: int) -> None:
-    head, prediction = number_heads()[number]
+    head, predicted = number_heads()[number]
     targets = torch.randn(60, 2)
     targets[3:, 1] = NAN
-    fitted = IntervalHead.fit(head, 0.9, prediction, targets)
-    head.decode = lambda raw: raw  # type: ignore[method-assign]
-    inputs = fitted.uncertainty_inputs("interval", fitted.decode(prediction), targets)
+    fitted = Intervals.fit(head, 0.9, predicted, targets)
+    head = head.with_parts(*fitted.adds)
+    inputs = head.uncertainty_inputs("interval", fitted(predicted), targets)
     assert [len(target) for _, target in inputs.values()] == [60, 0]
-    row = fitted.predictions(fitted.decode(prediction))[0]
+    row = head.describe(fitted(predicted))[0]
     assert row["b"].extra["lower"] is row["b"].extra["upper"] is None
     assert row["a"].extra["lower"] < row["a"].value < row["a"].extra["upper"]
     assert "too few of them for b" in fitted.description
-    assert len(fitted.table_columns) == 2 * (1 + len(row["a"].extra))
+    assert len(head.table_columns) == 2 * (1 + len(row["a"].extra))
 
 
 def costs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -133,15 +134,17 @@ def costs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("is_ensemble", [False, True])
 def test_intervals_of_logarithms_are_factors_above_zero(is_ensemble: bool) -> None:
     one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
-    single = LogRegressionHead(3, one)
-    head: Head = EnsembleHead([single] * 3) if is_ensemble else single
+    head: Head = LogRegressionHead(3, one)
     members, y = costs(4000, 1)
-    raw = members.transpose(0, 1) if is_ensemble else members[0]
+    predicted = head.predict(members[0])
+    if is_ensemble:
+        predicted = mixture([head.predict(raw) for raw in members], head.task)
+        head = head.with_parts("std")
     fit, new = slice(0, 2000), slice(2000, None)
-    fitted = IntervalHead.fit(head, 0.9, head.decode(raw[fit]), y[fit])
-    decoded = fitted.decode(raw[new]).squeeze(1)
-    parts = dict(zip(fitted.parts, decoded.T, strict=True))
-    value, lower, upper = parts["pred"], parts["lower"], parts["upper"]
+    fitted = Intervals.fit(head, 0.9, predicted[fit], y[fit])
+    got = fitted(predicted[new])
+    parts = {name: part.squeeze(1) for name, part in got.parts.items()}
+    value, lower, upper = got.value.squeeze(1), parts["lower"], parts["upper"]
     assert (lower > 0).all()
     torch.testing.assert_close(value / lower, upper / value, rtol=1e-4, atol=0)  # one factor
     target = y[new].squeeze(1)
@@ -153,10 +156,10 @@ def test_intervals_of_logarithms_are_factors_above_zero(is_ensemble: bool) -> No
         errors = (target.log() - value.log()).square().mean().sqrt()
         torch.testing.assert_close(relative.square().mean().sqrt(), errors, rtol=0.1, atol=0)
     else:
-        errors = (y[fit].log() - raw[fit]).abs().squeeze(1).sort().values
+        errors = (y[fit].log() - members[0, fit]).abs().squeeze(1).sort().values
         factor = float(errors[math.ceil(2001 * 0.9) - 1].exp())
         torch.testing.assert_close(upper / value, torch.full_like(value, factor), rtol=1e-4, atol=0)
-    row = fitted.predictions(decoded[:1].unsqueeze(1))[0]["a"]
+    row = head.with_parts(*fitted.adds).describe(got[:1])[0]["a"]
     assert 0 < row.extra["lower"] < row.value < row.extra["upper"]
 
 
@@ -165,17 +168,16 @@ def test_intervals_stay_on_the_scale_of_a_score() -> None:
     head = RelatednessHead(3, one)
     raw = torch.randn(50, 5) * 3
     y = torch.empty(50, 1).uniform_(1, 5)
-    fitted = IntervalHead.fit(head, 0.9, head.decode(raw), y)
-    ends = fitted.decode(raw)[..., 1:]
-    assert float(ends.min()) == 1
-    assert float(ends.max()) == 5
+    got = Intervals.fit(head, 0.9, head.predict(raw), y)(head.predict(raw))
+    assert float(got.parts["lower"].min()) == 1
+    assert float(got.parts["upper"].max()) == 5
 
 
 def test_deviations_are_as_large_as_errors() -> None:
     """Members that err alike: nine times too sure before, right on new records afterwards."""
     rng = torch.Generator().manual_seed(0)
     one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
-    head = EnsembleHead([RegressionHead(3, one)] * 5)
+    head = RegressionHead(3, one).with_parts("std")
     spread = torch.rand(4000, 1, 1, generator=rng) + 0.5  # of the members of each record
     y = torch.randn(4000, 1, generator=rng)
     common = 9 * spread[:, 0] * torch.randn(4000, 1, generator=rng)
@@ -183,29 +185,29 @@ def test_deviations_are_as_large_as_errors() -> None:
     raw = (y + common).unsqueeze(1) + own
     fit, new = slice(0, 2000), slice(2000, None)
     ence = find_metric("ence", "deviation")
-    plain = head.decode(raw)
+    plain = mixture([head.predict(member) for member in raw.unbind(1)], head.task)
     before = ence(*head.uncertainty_inputs("deviation", plain[new], y[new])["a"])
-    fitted = IntervalHead.fit(head, 0.9, plain[fit], y[fit])
-    after = ence(*fitted.uncertainty_inputs("deviation", fitted.decode(raw[new]), y[new])["a"])
+    fitted = Intervals.fit(head, 0.9, plain[fit], y[fit])
+    after = ence(*head.uncertainty_inputs("deviation", fitted(plain[new]), y[new])["a"])
     assert before is not None
     assert after is not None
     assert before > 6
     assert after < 0.5
-    errors = (plain[fit, 0, 0] - y[fit, 0]).square().mean().sqrt()
+    errors = (plain.value[fit, 0] - y[fit, 0]).square().mean().sqrt()
     deviations = raw[fit].std(1, correction=1).squeeze(1).square().mean().sqrt()
     assert float(fitted.std_scale) == pytest.approx(float(errors / deviations), rel=1e-4)
     assert f"deviations, times {float(fitted.std_scale):.3g}, are as large" in fitted.description
 
 
 def test_deviations_of_nothing_stay_nothing() -> None:
-    head = EnsembleHead([RegressionHead(3, SCHEMA)] * 2)
-    raw = torch.randn(20, 1, 2).expand(-1, 2, -1)
-    fitted = IntervalHead.fit(head, 0.9, head.decode(raw), torch.randn(20, 2))
-    parts = dict(zip(fitted.parts, fitted.decode(raw).unbind(-1), strict=True))
-    assert (parts["std"] == 0).all()
+    head = RegressionHead(3, SCHEMA)
+    predicted = mixture([head.predict(torch.randn(20, 2))] * 2, head.task)
+    fitted = Intervals.fit(head, 0.9, predicted, torch.randn(20, 2))
+    got = fitted(predicted)
+    assert (got.parts["std"] == 0).all()
     assert fitted.std_scale.tolist() == [1, 1]
-    assert (parts["lower"] < parts["pred"]).all()
-    assert parts["upper"].isfinite().all()
+    assert (got.parts["lower"] < got.value).all()
+    assert got.parts["upper"].isfinite().all()
 
 
 def test_states_of_earlier_versions_are_read_as_they_were_meant() -> None:
@@ -213,23 +215,25 @@ def test_states_of_earlier_versions_are_read_as_they_were_meant() -> None:
     one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
     head = LogRegressionHead(3, one)
     state = {"level": 0.9, "count": 20, "quantile": torch.tensor([27.6])}
-    earlier = IntervalHead(head, {**state, "smoothing": torch.zeros(1)})
-    value, lower, upper = earlier.decode(torch.tensor([[7.2]]).log())[0, 0].tolist()
-    assert (value, lower, upper) == pytest.approx((7.2, 7.2 - 27.6, 7.2 + 27.6))
-    pair = EnsembleHead([RegressionHead(3, one)] * 2, correction=0)
-    raw = torch.tensor([[[1.0], [3.0]]])
-    earlier = IntervalHead(pair, {**state, "smoothing": torch.tensor([0.5])})
-    assert earlier.decode(raw)[0, 0].tolist() == pytest.approx([2, 1, 2 - 41.4, 2 + 41.4])
+    got = Intervals(head, {**state, "smoothing": torch.zeros(1)})(Predicted(torch.tensor([[7.2]])))
+    ends = float(got.parts["lower"]), float(got.parts["upper"])
+    assert ends == pytest.approx((7.2 - 27.6, 7.2 + 27.6))
+    pair = [Predicted(torch.tensor([[value]])) for value in (1.0, 3.0)]
+    number = RegressionHead(3, one).with_parts("std")
+    earlier = Intervals(number, {**state, "smoothing": torch.tensor([0.5])})
+    got = earlier(mixture(pair, "regression", correction=0))
+    numbers = [float(got.value), *(float(got.parts[n]) for n in ("std", "lower", "upper"))]
+    assert numbers == pytest.approx([2, 1, 2 - 41.4, 2 + 41.4])
     assert "deviations" not in earlier.description
     assert set(earlier.state()) == {"level", "count", "quantile", "smoothing"}
     classes = ClassificationHead(3, CLASSES)
     facts = {"level": 0.9, "count": 20, "method": None, "sets": "aps"}
-    sets = CalibratedClassHead(classes, {**facts, "quantile": torch.tensor([0.85])})
-    p = torch.tensor([[0.6, 0.3, 0.08, 0.02]])
-    chosen, _ = sets.uncertainty_inputs("sets", p, torch.tensor([0]))["kind"]
+    sets = Probabilities(classes, {**facts, "quantile": torch.tensor([0.85])})
+    p = Predicted(torch.tensor([[0.6, 0.3, 0.08, 0.02]]))
+    chosen, _ = classes.uncertainty_inputs("sets", sets(p), torch.tensor([0]))["kind"]
     assert chosen.tolist() == [[True, False, False, False]]  # 0.6, 0.9: with half of it 0.75
-    again = CalibratedClassHead(classes, {**sets.state(), "score": "aps"})
-    chosen, _ = again.uncertainty_inputs("sets", p, torch.tensor([0]))["kind"]
+    again = Probabilities(classes, {**sets.state(), "score": "aps"})
+    chosen, _ = classes.uncertainty_inputs("sets", again(p), torch.tensor([0]))["kind"]
     assert chosen.tolist() == [[True, True, False, False]]
 
 
@@ -238,16 +242,14 @@ def test_new_records_are_covered_as_often_as_promised() -> None:
     rng = torch.Generator().manual_seed(0)
     one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
     head = MeanVarianceHead(3, one)
-    head.decode = lambda raw: raw  # type: ignore[method-assign]
     shares = []
     for _ in range(100):
         std = torch.rand(2100, 1, generator=rng) + 0.2
         y = torch.randn(2100, 1, generator=rng) * std.square() + 5
-        prediction = torch.stack([torch.full_like(y, 5.0), std], -1)
-        fitted = IntervalHead.fit(head, 0.9, prediction[:100], y[:100])
-        (interval, target) = fitted.uncertainty_inputs(
-            "interval", fitted.decode(prediction[100:]), y[100:]
-        )["a"]
+        predicted = Predicted(torch.full_like(y, 5.0), {"std": std})
+        fitted = Intervals.fit(head, 0.9, predicted[:100], y[:100])
+        inputs = head.uncertainty_inputs("interval", fitted(predicted[100:]), y[100:])
+        interval, target = inputs["a"]
         inside = (interval[:, 0] <= target) & (target <= interval[:, 1])
         shares.append(float(inside.double().mean()))
     assert np.mean(shares) == pytest.approx(0.9 + 0.5 / 101, abs=0.012)
@@ -269,18 +271,20 @@ def test_sets_hold_the_true_class_as_often_as_promised(sets: str) -> None:
     p = torch.softmax(2 * torch.randn(6000, 4), 1)
     classes = torch.multinomial(p, 1).squeeze(1)
     classes[::7] = -1
-    fitted = CalibratedClassHead.fit(head, 0.9, None, sets, p[:3000], classes[:3000])
-    found = fitted.uncertainty_inputs("sets", p[3000:], classes[3000:])
-    chosen, true = found["kind"]
+    fitted = Probabilities.fit(head, 0.9, None, sets, Predicted(p[:3000]), classes[:3000])
+    new = fitted(Predicted(p[3000:]))
+    chosen, true = head.uncertainty_inputs("sets", new, classes[3000:])["kind"]
     covered = chosen.gather(1, true.unsqueeze(1)).double().mean()
     assert 0.875 < float(covered) < 0.925
     assert chosen.any(1).all()
     best = p[3000:][classes[3000:] >= 0].argmax(1)
     assert chosen[torch.arange(len(best)), best].all()
-    row = fitted.predictions(p[:1])[0]["kind"]
+    told = head.with_parts(*fitted.adds)
+    row = told.describe(new[:1])[0]["kind"]
     named = row.extra["set"].split("|")
     assert row.value in named
-    assert fitted.table_columns[-1] == "kind_set"
+    assert named == [name for name, is_in in zip("abcd", new.parts["set"][0], strict=True) if is_in]
+    assert told.table_columns[-1] == "kind_set"
 
 
 def test_sets_of_yes_and_no_are_those_of_two_classes() -> None:
@@ -289,12 +293,12 @@ def test_sets_of_yes_and_no_are_those_of_two_classes() -> None:
     p = torch.rand(400, 2)
     targets = (torch.rand(400, 2) < p).float()
     targets[::3, 1] = NAN
-    fitted = CalibratedClassHead.fit(head, 0.8, None, "lac", p, targets)
+    fitted = Probabilities.fit(head, 0.8, None, "lac", Predicted(p), targets)
     for number, name in enumerate(("t", "u")):
         known = ~targets[:, number].isnan()
         own = torch.where(targets[:, number] == 1, p[:, number], 1 - p[:, number])[known]
         q = conformal_quantile(1 - own, 0.8)
-        sets, _ = fitted.uncertainty_inputs("sets", p, targets)[name]
+        sets, _ = head.uncertainty_inputs("sets", fitted(Predicted(p)), targets)[name]
         both = torch.stack([1 - p[:, number], p[:, number]], 1)[known]
         want = (1 - both <= q).scatter(1, both.argmax(1, keepdim=True), True)
         assert sets.equal(want)
@@ -309,11 +313,11 @@ def test_sets_of_two_classes_are_as_large_as_they_need_to_be(sets: str, is_binar
     yes = (torch.rand(8000) < p).long()
     two = Schema(types=SCHEMA.types, graph_targets=(Column("t", "int64", size=2),))
     head: Head = MultiLabelHead(3, two) if is_binary else ClassificationHead(3, two)
-    prediction = p.unsqueeze(1) if is_binary else torch.stack([1 - p, p], 1)
+    predicted = Predicted(p.unsqueeze(1) if is_binary else torch.stack([1 - p, p], 1))
     targets = yes.float().unsqueeze(1) if is_binary else yes
     fit, new = slice(0, 4000), slice(4000, None)
-    fitted = CalibratedClassHead.fit(head, 0.9, None, sets, prediction[fit], targets[fit])
-    chosen, true = fitted.uncertainty_inputs("sets", prediction[new], targets[new])["t"]
+    fitted = Probabilities.fit(head, 0.9, None, sets, predicted[fit], targets[fit])
+    chosen, true = head.uncertainty_inputs("sets", fitted(predicted[new]), targets[new])["t"]
     covered = chosen.gather(1, true.unsqueeze(1)).double().mean()
     assert 0.88 < float(covered) < 0.92
     # Both where the likelier class has less than t, with (1 - t)² = 1 / 10: 2 t - 1 of the rows.
@@ -336,15 +340,17 @@ def test_a_target_with_missing_values_only_takes_nothing_from_the_others(
     targets[:, 1] = NAN
     head = MultiLabelHead(3, ASSAYS)
     settings = CalibrationSettings(method or "auto", 0.9, "lac")
-    fitted = calibrated_head(head, settings, p, targets)
-    assert isinstance(fitted, CalibratedClassHead)
-    torch.testing.assert_close(fitted.calibrate(p)[:, 1], p[:, 1])
-    row = fitted.predictions(fitted.calibrate(p[:1]))[0]
+    predicted = Predicted(p)
+    fitted = fit_calibration(head, settings, predicted, targets)
+    assert isinstance(fitted, Probabilities)
+    got = fitted(predicted)
+    torch.testing.assert_close(got.value[:, 1], p[:, 1])
+    row = head.with_parts(*fitted.adds).describe(got[:1])[0]
     assert row["t"].extra["set"] in ("0", "1", "0|1")
     assert row["u"].extra["set"] is None
-    found = fitted.uncertainty_inputs("sets", fitted.calibrate(p), targets)
+    found = head.uncertainty_inputs("sets", got, targets)
     assert [len(classes) for _, classes in found.values()] == [300, 0]
-    told = shortage(head, settings, p, targets)
+    told = shortage(head, settings, predicted, targets)
     assert told is not None
     assert "no 90% sets for u" in told
-    assert calibrated_head(head, settings, p, torch.full_like(p, NAN)) is None
+    assert fit_calibration(head, settings, predicted, torch.full_like(p, NAN)) is None

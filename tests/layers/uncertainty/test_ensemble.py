@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -23,10 +24,10 @@ from graphfold.layers import (
     QuantileHead,
     RegressionHead,
 )
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.regression import NumberHead
-from graphfold.layers.uncertainty.calibrated import Calibrated
-from graphfold.layers.uncertainty.ensemble import DropoutSamples, Ensemble
-from graphfold.layers.uncertainty.outer_head import EnsembleHead
+from graphfold.layers.model import cells_as_they_are
+from graphfold.layers.uncertainty.ensemble import Ensemble, mixture
 from graphfold.training.loop.checks import can_share
 
 NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
@@ -49,46 +50,53 @@ def tree() -> TypedDAG:
 SCALERS = {"a": (10.0, 4.0), "b": (-1.0, 0.5)}
 
 
+@torch.no_grad()
+def mixed(heads: Sequence[Head], rows: torch.Tensor) -> Predicted:
+    """The mixture of what heads predict, each of its own rows: [num_rows, num_heads, width]."""
+    each = [head.predict(head(own)) for head, own in zip(heads, rows.unbind(1), strict=True)]
+    return mixture(each, heads[0].task)
+
+
 @pytest.mark.parametrize(
     ("make", "parts"),
     [
-        (lambda: RegressionHead(4, NUMBERS, scalers=SCALERS), ("pred", "std")),
-        (lambda: MeanVarianceHead(4, NUMBERS, scalers=SCALERS), ("pred", "std")),
-        (lambda: QuantileHead(4, NUMBERS, scalers=SCALERS), ("pred", "lower", "upper", "std")),
-        (lambda: ClassificationHead(4, CLASSES), ("pred", "std")),
-        (lambda: MultiLabelHead(4, ASSAYS), ("pred", "std")),
+        (lambda: RegressionHead(4, NUMBERS, scalers=SCALERS), ["std"]),
+        (lambda: MeanVarianceHead(4, NUMBERS, scalers=SCALERS), ["std"]),
+        (lambda: QuantileHead(4, NUMBERS, scalers=SCALERS), ["lower", "upper", "std"]),
+        (lambda: ClassificationHead(4, CLASSES), ["std"]),
+        (lambda: MultiLabelHead(4, ASSAYS), ["std"]),
     ],
 )
+@torch.no_grad()
 def test_a_prediction_is_the_mixture_of_the_members(make, parts) -> None:
     heads: list[Head] = [make() for _ in range(4)]
     rows = torch.randn(9, 4, 4)
-    whole = EnsembleHead(heads)
-    raw = whole(rows)
-    each = np.stack([h.decode(h(rows[:, n])).detach().numpy() for n, h in enumerate(heads)])
-    got = whole.decode(raw).detach().numpy()
-    assert whole.parts == parts
+    each = np.stack([h.decode(h(rows[:, n])).numpy() for n, h in enumerate(heads)])
+    got = mixed(heads, rows)
+    assert list(got.parts) == parts
     has_parts = len(heads[0].parts) > 1
     values = each[..., 0] if has_parts else each
-    np.testing.assert_allclose(got[..., 0], values.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(got.value, values.mean(0), rtol=1e-5)
     variance = values.var(0, ddof=1)
     if heads[0].parts == ("pred", "std"):
         variance = variance + np.square(each[..., 1]).mean(0)
-    np.testing.assert_allclose(got[..., parts.index("std")], np.sqrt(variance), rtol=1e-4)
+    np.testing.assert_allclose(got.parts["std"], np.sqrt(variance), rtol=1e-4)
     if "lower" in parts:
-        np.testing.assert_allclose(got[..., 1:3], each[..., 1:3].mean(0), rtol=1e-5)
-    (first, *_) = whole.predictions(torch.from_numpy(got))
+        ends = np.stack([got.parts["lower"], got.parts["upper"]], -1)
+        np.testing.assert_allclose(ends, each[..., 1:3].mean(0), rtol=1e-5)
+    head = heads[0].with_parts("std")
+    (first, *_) = head.describe(got)
     cells = sum(1 + len(told.probabilities) + len(told.extra) for told in first.values())
-    assert len(whole.table_columns) == cells
+    assert len(head.table_columns) == cells
     assert all(told.extra["std"] >= 0 for told in first.values())
 
 
 def test_the_deviation_of_a_class_is_that_of_its_probability() -> None:
     heads = [ClassificationHead(4, CLASSES) for _ in range(3)]
-    whole, rows = EnsembleHead(heads), torch.randn(5, 3, 4)
+    whole, rows = heads[0].with_parts("std"), torch.randn(5, 3, 4)
     with torch.no_grad():
-        decoded = whole.decode(whole(rows))
         each = torch.stack([h.decode(h(rows[:, n])) for n, h in enumerate(heads)])
-    told = whole.predictions(decoded)
+        told = whole.describe(mixed(heads, rows))
     for number, row in enumerate(told):
         best = "xyz".index(row["kind"].value)
         assert best == int(each[:, number].mean(0).argmax())
@@ -108,27 +116,25 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
     free = [kind(4, NUMBERS, scalers={k: v[:2] for k, v in LIMITED.items()}) for _ in range(3)]
     for own, other in zip(heads, free, strict=True):
         other.load_state_dict(own.state_dict())
-    whole, wild = EnsembleHead(heads), EnsembleHead(free)
-    raw = whole(torch.randn(1000, 3, 4) * 40).detach()
-    got, want = whole.decode(raw), wild.decode(raw)
-    std = whole.parts.index("std")
-    torch.testing.assert_close(got[..., std], want[..., std])
-    assert (got[..., std] > 0).all()
+    rows = torch.randn(1000, 3, 4) * 40
+    got, want = mixed(heads, rows), mixed(free, rows)
+    torch.testing.assert_close(got.parts["std"], want.parts["std"])
+    assert (got.parts["std"] > 0).all()
     low, high = torch.tensor([-10.0, -3.0]), torch.tensor([30.0, 1.0])  # half a range beyond
-    assert ((got[..., 0] >= low - 1e-5) & (got[..., 0] <= high + 1e-5)).all()
-    cut = torch.stack([h.decode(r) for h, r in zip(heads, raw.unbind(1), strict=True)])
-    each = cut[..., 0] if len(heads[0].parts) > 1 else cut
-    torch.testing.assert_close(got[..., 0], each.mean(0))
+    assert ((got.value >= low - 1e-5) & (got.value <= high + 1e-5)).all()
+    pairs = zip(heads, rows.unbind(1), strict=True)
+    each = torch.stack([head.predict(head(own)).value.detach() for head, own in pairs])
+    torch.testing.assert_close(got.value, each.mean(0))
     seen = set()
-    far = wild.decode(raw)[..., 0]
-    told = whole.predictions(got)
-    for row, values, middle in zip(told, each.unbind(1), far, strict=True):
+    whole = heads[0].with_parts("std")
+    told = whole.describe(got)
+    for row, values, middle in zip(told, each.unbind(1), want.value, strict=True):
         for number, name in enumerate(("a", "b")):
             moved = float(middle[number] - values[:, number].mean())
             want_limit = None if not moved else "high" if moved > 0 else "low"
             assert row[name].extra["limit"] == want_limit
             seen.add(want_limit)
-            if "lower" in whole.parts:
+            if "lower" in got.parts:
                 assert row[name].extra["lower"] <= row[name].value <= row[name].extra["upper"]
     assert seen == {"low", "high", None}
     cells = sum(1 + len(told.extra) for told in row.values())
@@ -138,11 +144,10 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
 def test_equal_members_are_at_no_distance() -> None:
     head = RegressionHead(4, NUMBERS, scalers=LIMITED)
     for count in (1, 2, 3):
-        whole = EnsembleHead([head] * count)
-        raw = torch.randn(50, 1, 2).expand(-1, count, -1) * 5
-        decoded = whole.decode(raw)
-        assert (decoded[..., 1] == 0).all()
-        torch.testing.assert_close(decoded[..., 0], head.decode(raw[:, 0]))
+        raw = torch.randn(50, 2) * 5
+        got = mixture([head.predict(raw)] * count, head.task)
+        assert (got.parts["std"] == 0).all()
+        torch.testing.assert_close(got.value, head.decode(raw))
 
 
 def test_an_interval_of_quantiles_beyond_a_limit_is_not_cut_off() -> None:
@@ -166,12 +171,18 @@ def test_an_ensemble_is_its_members_side_by_side() -> None:
     torch.testing.assert_close(states["2.h"], trees[2].states(batch)["h"])
     targets = model.head.target_rows(dag)
     losses = torch.stack([t.head.losses(t(batch), targets) for t in trees]).mean(0)
-    torch.testing.assert_close(model.head.losses(raw, targets), losses)
-    model.network.engine = "reference"
-    assert {tree.network.engine for tree in trees} == {"reference"}
+    torch.testing.assert_close(model.losses(raw, targets), losses)
+    assert model.networks == [tree.network for tree in trees]
+    with cells_as_they_are(model):
+        assert {tree.network.fuse for tree in trees} == {False}
+    assert {tree.network.fuse for tree in trees} != {False}
     copied = copy.deepcopy(model)
     torch.testing.assert_close(copied(batch), raw)
-    assert copied.head.heads[1].layers is copied.members[1].head.layers
+    assert copied.head.layers is copied.members[0].head.layers
+    with torch.no_grad():
+        copied.members[2].head.layers[-1].weight.zero_()
+    changed = (copied(batch) != raw).flatten(2).any(2).any(0)
+    assert changed.tolist() == [False, False, True]
 
 
 def dropping() -> Model:
@@ -182,7 +193,7 @@ def dropping() -> Model:
 
 def test_dropout_samples_differ_and_come_again() -> None:
     inner = dropping()
-    model = DropoutSamples(inner, 30).eval()
+    model = Ensemble([inner], 30).eval()
     batch = batch_of(tree(), inner)
     before = torch.get_rng_state()
     first = model(batch)
@@ -191,14 +202,33 @@ def test_dropout_samples_differ_and_come_again() -> None:
     assert model(batch).equal(first)
     assert not any(module.training for module in model.modules())
     assert first.std(1).min() > 0
-    decoded = model.head.decode(first)
-    each = torch.softmax(first, -1)
-    torch.testing.assert_close(decoded[..., 0], each.mean(1))
+    predicted = model.predict(first)
+    each = torch.softmax(first.squeeze(2), -1)
+    torch.testing.assert_close(predicted.value, each.mean(1))
+    torch.testing.assert_close(predicted.parts["std"], each.std(1))
     assert not can_share(model)
-    assert not can_share(Calibrated(model, {}))
     assert can_share(inner)
+
+
+def test_samples_of_an_ensemble_are_a_mixture_of_mixtures() -> None:
+    members = [dropping() for _ in range(2)]
+    model = Ensemble(members, 3).eval()
+    batch = batch_of(tree(), members[0])
+    raw = model(batch)
+    assert raw.shape[1:] == (3, 2, 5)
+    of_sample = [mixture([Predicted(p) for p in own.softmax(-1).unbind(1)], "multiclass")
+                 for own in raw.unbind(1)]  # fmt: skip
+    got, want = model.predict(raw), mixture(of_sample, "multiclass")
+    torch.testing.assert_close(got.value, want.value)
+    torch.testing.assert_close(got.parts["std"], want.parts["std"])
+    between = torch.stack([own.value for own in of_sample]).var(0)
+    within = torch.stack([own.parts["std"] for own in of_sample]).square().mean(0)
+    torch.testing.assert_close(got.parts["std"], (between + within).sqrt())
+    targets = model.head.target_rows(batch.dag)
+    each = [members[n].losses(raw[:, k, n], targets) for k in range(3) for n in range(2)]
+    torch.testing.assert_close(model.losses(raw, targets), torch.stack(each).mean(0))
 
 
 def test_a_model_without_dropout_has_no_samples() -> None:
     with pytest.raises(ConfigError, match="nothing in this one drops out"):
-        DropoutSamples(tree_model(), 10)
+        Ensemble([tree_model()], 10)

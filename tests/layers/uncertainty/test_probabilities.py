@@ -10,13 +10,14 @@ from torch.nn import functional
 
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.layers import ClassificationHead, MultiLabelHead
-from graphfold.layers.uncertainty.class_head import CalibratedClassHead
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.uncertainty.conformal import (
     apply_isotonic,
     apply_temperature,
     fit_isotonic,
     fit_temperature,
 )
+from graphfold.layers.uncertainty.probabilities import Probabilities
 from graphfold.metrics import find_metric
 
 NAN = float("nan")
@@ -75,17 +76,16 @@ def test_calibrated_classes_are_right_as_often_as_they_say(method: str) -> None:
     probabilities, classes = overconfident(4000)
     head = ClassificationHead(3, CLASSES)
     fit, new = slice(0, 2000), slice(2000, None)
-    fitted = CalibratedClassHead.fit(
-        head, 0.9, method, None, probabilities[fit].float(), classes[fit]
-    )
-    after = fitted.calibrate(probabilities[new].float())
+    predicted = Predicted(probabilities.float())
+    fitted = Probabilities.fit(head, 0.9, method, None, predicted[fit], classes[fit])
+    after = fitted(predicted[new]).value
     torch.testing.assert_close(after.sum(1), torch.ones(2000))
     ece = find_metric("ece", "multiclass")
     assert ece(probabilities[new], classes[new]) > 0.1
     assert ece(after, classes[new]) < 0.04
     assert method in fitted.description
-    again = CalibratedClassHead(head, fitted.state())
-    torch.testing.assert_close(again.calibrate(probabilities[new].float()), after)
+    again = Probabilities(head, fitted.state())
+    torch.testing.assert_close(again(predicted[new]).value, after)
 
 
 def test_two_classes_are_calibrated_like_any_number_of_them() -> None:
@@ -96,8 +96,8 @@ def test_two_classes_are_calibrated_like_any_number_of_them() -> None:
     sure = torch.sigmoid(3 * torch.logit(true, 1e-4))
     schema = Schema(types=TYPES, graph_targets=(Column("kind", "int64", size=2),))
     head = ClassificationHead(3, schema)
-    both = torch.stack([1 - sure, sure], dim=1)
-    after = CalibratedClassHead.fit(head, 0.9, "isotonic", None, both, classes).calibrate(both)
+    both = Predicted(torch.stack([1 - sure, sure], dim=1))
+    after = Probabilities.fit(head, 0.9, "isotonic", None, both, classes)(both).value
     torch.testing.assert_close(after.sum(1), torch.ones(3000))
     assert float((after[:, 1] - true).abs().mean()) < 0.04
 
@@ -111,12 +111,12 @@ def test_calibrated_yes_and_no_of_targets_with_holes(method: str) -> None:
     targets[::3, 1] = NAN
     sure = torch.sigmoid(3 * torch.logit(true, 1e-4))
     head = MultiLabelHead(3, ASSAYS)
-    fitted = CalibratedClassHead.fit(head, 0.9, method, None, sure, targets)
-    after = fitted.calibrate(sure)
+    fitted = Probabilities.fit(head, 0.9, method, None, Predicted(sure), targets)
+    after = fitted(Predicted(sure)).value
     assert float((after - true).abs().mean()) < 0.04
     order = sure[:, 0].argsort()
     assert (after[order, 0].diff() >= -1e-6).all()
-    assert fitted.table_columns == head.table_columns
+    assert fitted.adds == ()
 
 
 def test_a_class_that_no_record_has_keeps_its_probability() -> None:
@@ -125,10 +125,9 @@ def test_a_class_that_no_record_has_keeps_its_probability() -> None:
     probabilities, classes = overconfident()
     seen = classes != 2
     head = ClassificationHead(3, CLASSES)
-    fitted = CalibratedClassHead.fit(
-        head, 0.9, "isotonic", None, probabilities[seen].float(), classes[seen]
-    )
-    after = fitted.calibrate(probabilities.float())
+    predicted = Predicted(probabilities.float())
+    fitted = Probabilities.fit(head, 0.9, "isotonic", None, predicted[seen], classes[seen])
+    after = fitted(predicted).value
     assert (after[:, 2] > 0).all()
     torch.testing.assert_close(after.sum(1), torch.ones(len(after)))
     sure = torch.rand(100, 2)
@@ -136,7 +135,8 @@ def test_a_class_that_no_record_has_keeps_its_probability() -> None:
     targets[:50, 1] = 0
     yes_or_no = MultiLabelHead(3, ASSAYS)
     for method in ("isotonic", "temperature"):
-        after = CalibratedClassHead.fit(yes_or_no, 0.9, method, None, sure, targets).calibrate(sure)
+        fitted = Probabilities.fit(yes_or_no, 0.9, method, None, Predicted(sure), targets)
+        after = fitted(Predicted(sure)).value
         is_same = torch.allclose(after[:, 0], sure[:, 0])
         assert is_same == (method == "isotonic")
         assert (after.diff(dim=0) != 0).any()

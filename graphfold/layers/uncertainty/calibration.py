@@ -1,4 +1,4 @@
-"""Calibrated: a model whose predictions were calibrated on records that it did not learn from."""
+"""Calibration of predictions, on records that the model did not learn from: what, and how."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.model import Model
-from graphfold.layers.uncertainty.class_head import CalibratedClassHead
 from graphfold.layers.uncertainty.conformal import SETS, least_records
-from graphfold.layers.uncertainty.ensemble import OuterModel
-from graphfold.layers.uncertainty.interval_head import IntervalHead
+from graphfold.layers.uncertainty.intervals import Intervals
+from graphfold.layers.uncertainty.probabilities import Probabilities
 
-CalibratedHead: TypeAlias = IntervalHead | CalibratedClassHead
+#: A function from predictions to predictions that was fitted to held-out records.
+Calibration: TypeAlias = Intervals | Probabilities
 
 #: What `calibration.method` may name -> the tasks of heads that it is for.
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -83,38 +83,27 @@ class CalibrationSettings:
         return CalibrationSettings(**given)
 
 
-class Calibrated(OuterModel):
-    """A model with intervals around its numbers, calibrated probabilities, or sets of classes.
+def calibration_of(head: Head, state: Mapping[str, Any]) -> Calibration:
+    """The calibration of a checkpoint.
 
     Args:
-        inner: the model.
-        state: what `calibrated_head(...).state()` gave.
+        head: the head of the model.
+        state: what `Calibration.state` gave.
     """
-
-    def __init__(self, inner: Model, state: Mapping[str, Any]) -> None:
-        super().__init__(inner)
-        self.state = dict(state)
-
-    @property
-    def head(self) -> CalibratedHead:  # type: ignore[override]
-        """The head of the inner model, calibrated."""
-        head = self.inner.head
-        if head.task == "regression":
-            return IntervalHead(head, self.state)
-        return CalibratedClassHead(head, self.state)
+    return (Intervals if head.task == "regression" else Probabilities)(head, state)
 
 
-def calibrated_head(
-    head: Head, settings: CalibrationSettings, prediction: Tensor, targets: Tensor
-) -> CalibratedHead | None:
-    """The head of a model, calibrated on some records; None if there is nothing to be done.
+def fit_calibration(
+    head: Head, settings: CalibrationSettings, predicted: Predicted, targets: Tensor
+) -> Calibration | None:
+    """The calibration on some records; None if there is nothing to be done.
 
     Nor is there if records are too few; `shortage` says so.
 
     Args:
-        head: the head.
+        head: the head of the model.
         settings: how.
-        prediction: what its `decode` gave of records that the model did not learn from.
+        predicted: what is predicted of records that the model did not learn from.
         targets: their targets.
 
     Raises:
@@ -132,27 +121,27 @@ def calibrated_head(
             f"{what} is not for {head.task} predictions. Choose another method, or set "
             "calibration.method=none."
         )
-    least, sizes = least_records(settings.level), _sizes(head, prediction, targets).values()
+    least, sizes = least_records(settings.level), _sizes(head, predicted, targets).values()
     if head.task == "regression":
         if max(sizes) < least:
             return None
-        return IntervalHead.fit(head, settings.level, prediction, targets)
+        return Intervals.fit(head, settings.level, predicted, targets)
     sets = sets if max(sizes) >= least else None
     fitted = method if method in ("temperature", "isotonic") and max(sizes) else None
     if fitted is None and sets is None:
         return None
-    return CalibratedClassHead.fit(head, settings.level, fitted, sets, prediction, targets)
+    return Probabilities.fit(head, settings.level, fitted, sets, predicted, targets)
 
 
 def shortage(
-    head: Head, settings: CalibrationSettings, prediction: Tensor, targets: Tensor
+    head: Head, settings: CalibrationSettings, predicted: Predicted, targets: Tensor
 ) -> str | None:
-    """The intervals or sets that `calibrated_head` could not make for want of records, in words."""
+    """The intervals or sets that `fit_calibration` could not make for want of records, in words."""
     what = "intervals" if head.task == "regression" else "sets" if settings.sets else None
     if settings.method == "none" or what is None or head.level != "graph":
         return None
     least = least_records(settings.level)
-    sizes = _sizes(head, prediction, targets)
+    sizes = _sizes(head, predicted, targets)
     few = [name for name, size in sizes.items() if size < least]
     if not few:
         return None
@@ -163,7 +152,7 @@ def shortage(
     )
 
 
-def _sizes(head: Head, prediction: Tensor, targets: Tensor) -> dict[str, int]:
+def _sizes(head: Head, predicted: Predicted, targets: Tensor) -> dict[str, int]:
     """target -> how many measured values it has."""
-    inputs = head.metric_inputs(prediction, targets)
+    inputs = head.metric_inputs(predicted, targets)
     return {name: len(values) for name, (_, values) in inputs.items()}
