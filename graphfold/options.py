@@ -1,4 +1,9 @@
-"""Checks the values of a config against the function or class that they are meant for."""
+"""Checks values of a config against type hints: the options of a call, and the keys of a section.
+
+A section is a dataclass, whose keys are its fields, or a TypedDict, which may have further keys. A
+hint says all that a value may be, `Annotated[int, Limits(least=1)] | None`, so what is wrong with
+one is told in the same words wherever it stands.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,60 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from graphfold.errors import did_you_mean
+from graphfold.errors import ConfigError, did_you_mean
+
+Section = TypeVar("Section")
 
 _PLURALS = {int: "whole numbers", float: "numbers", str: "strings"}
 _NUMBERS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The values that a hint allows among those of its type: `Annotated[int, Limits(least=1)]`.
+
+    Args:
+        least: the smallest number.
+        most: the largest number.
+        above: what a number is larger than.
+        below: what a number is smaller than.
+        choices: the only strings.
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    choices: tuple[str, ...] = ()
+
+    def allows(self, value: Any) -> bool:
+        """True for a value of the type that is within the limits."""
+        if self.choices:
+            return value in self.choices
+        return bool(self.least <= value <= self.most and self.above < value < self.below)
+
+    def __str__(self) -> str:
+        words = f" from {self.least:g}" if self.least > -math.inf else ""
+        words += f" above {self.above:g}" if self.above > -math.inf else ""
+        words += f" and below {self.below:g}" if self.below < math.inf else ""
+        words += f" to {self.most:,g}" if self.most < math.inf else ""
+        return words + " on" if self.least > -math.inf and self.most == math.inf else words
+
+
+From0 = Annotated[int, Limits(least=0)]
+From1 = Annotated[int, Limits(least=1)]
 
 
 def parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -39,12 +92,7 @@ def option_faults(
             a mapping with a `_target_` becomes an object.
     """
     known = parameters(call)
-    names = ", ".join(known) or "none"
-    faults = [
-        f"{owner} has no option '{key}'.{did_you_mean(key, known)} It has: {names}."
-        for key in options
-        if key not in known
-    ]
+    faults = [_unknown(owner, key, known) for key in options if key not in known]
     if place is None:
         faults += [
             f"{owner} needs the option '{key}'. Set it."
@@ -56,9 +104,54 @@ def option_faults(
         is_object = place is not None and isinstance(value, Mapping) and "_target_" in value
         if not is_object and not fits(value, hint):
             option = f"option '{key}' of {owner}" if place is None else f"{place}.{key}"
-            fault = f"is {value!r}, but it takes {describe(hint)}. Correct its value."
-            faults.append(f"{option} {fault}")
+            faults.append(f"{option} is {value!r}, but {_expected(value, hint)}")
     return faults
+
+
+def read_section(kind: type[Section], values: Mapping[str, Any], place: str = "") -> Section:
+    """A section of a config as an object.
+
+    Args:
+        kind: a dataclass. A section in it becomes an object, too, and a list of them a tuple.
+        values: key -> value.
+        place: the key of the section in the config.
+
+    Raises:
+        ConfigError: naming every fault.
+    """
+    faults = [*section_faults(kind, values, place)]
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return make_section(kind, values)
+
+
+def section_faults(kind: type, values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """The faults of the keys of a section and of their values; "???" is told elsewhere."""
+    known = _keys(kind)
+    for key in values:
+        if key not in known and not is_typeddict(kind):
+            yield _unknown(place or "the config", str(key), known)
+    for key, (hint, is_needed) in known.items():
+        where = f"{place}.{key}".lstrip(".")
+        if key not in values:
+            if is_needed:
+                yield f"there is no key '{where}' in the config."
+        elif values[key] != "???" and not _is_left_out(values[key], hint, is_needed):
+            yield from value_faults(values[key], hint, where)
+
+
+def make_section(kind: type[Section], values: Mapping[str, Any]) -> Section:
+    """As `read_section`, of values without a fault."""
+    arguments = {}
+    for key, (hint, is_needed) in _keys(kind).items():
+        if key not in values or _is_left_out(values[key], hint, is_needed):
+            continue
+        value, (part, is_list) = values[key], _section_in(hint)
+        if part is not None and value is not None and not is_typeddict(part):
+            value = tuple(make_section(part, item) for item in (value if is_list else [value]))
+            value = value if is_list else value[0]
+        arguments[key] = value
+    return kind(**arguments)
 
 
 def is_number(value: Any) -> bool:
@@ -73,8 +166,10 @@ def fits(value: Any, hint: Any) -> bool:
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(fits(value, part) for part in _in_configs(parts))
+    if origin is Annotated:
+        return fits(value, parts[0]) and all(limits.allows(value) for limits in _limits(parts))
     if origin is Literal:
-        return value in parts
+        return any(type(value) is type(part) and value == part for part in parts)
     if hint is None or hint is type(None):
         return value is None
     if hint in (int, float):
@@ -95,17 +190,93 @@ def describe(hint: Any) -> str:
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(describe(part) for part in _in_configs(parts))
+    if origin is Annotated:
+        return describe(parts[0]) + "".join(map(str, _limits(parts)))
     if origin is Literal:
         return "one of " + ", ".join(str(part) for part in parts)
     if hint is None or hint is type(None):
         return "null"
     if hint in _NUMBERS:
         return _NUMBERS[hint]
-    if _is(origin or hint, Mapping):
+    if _is(origin or hint, Mapping) or _is_section(hint):
         return "a mapping"
     if _is(origin or hint, Sequence):
         return f"a list of {_PLURALS[parts[0]]}" if parts and parts[0] in _PLURALS else "a list"
     return getattr(hint, "__name__", str(hint))
+
+
+def _unknown(owner: str, key: str, known: Mapping[str, Any]) -> str:
+    names = ", ".join(known) or "none"
+    return f"{owner} has no option '{key}'.{did_you_mean(key, known)} It has: {names}."
+
+
+def _expected(value: Any, hint: Any) -> str:
+    """The rest of a sentence about a value that does not fit a hint."""
+    words = _choices(hint)
+    if words is None or {*words} <= {"true", "false", "null"}:
+        return f"it must be {describe(hint)}."
+    return f"it is one of {', '.join(words)}.{did_you_mean(str(value), words)}"
+
+
+def _choices(hint: Any) -> list[str] | None:
+    """The values of a hint that allows but a few, as they are written."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        several = [_choices(part) for part in parts]
+        return None if None in several else [word for words in several for word in words or ()]
+    if origin is Annotated:
+        return [word for limits in _limits(parts) for word in limits.choices] or None
+    if origin is Literal:
+        return [str(part) for part in parts]
+    return {bool: ["true", "false"], type(None): ["null"]}.get(hint)
+
+
+def value_faults(value: Any, hint: Any, place: str) -> Iterator[str]:
+    """The faults of a value, and of the sections in it."""
+    part, is_list = _section_in(hint)
+    if part is None or (value is None and type(None) in get_args(hint)):
+        if not fits(value, hint):
+            yield f"{place} is {value!r}, but {_expected(value, hint)}"
+    elif is_list and _is_list(value):
+        for number, item in enumerate(value):
+            yield from value_faults(item, part, f"{place}[{number}]")
+    elif not is_list and isinstance(value, Mapping):
+        yield from section_faults(part, value, place)
+    else:
+        yield f"{place} is {value!r}, but it must be {describe(hint)}."
+
+
+def _keys(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """The keys of a section: hint, and whether it needs the key."""
+    if is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        return {key: (hint, key in kind.__required_keys__) for key, hint in hints.items()}
+    options = parameters(kind).items()
+    return {key: (p.annotation, p.default is inspect.Parameter.empty) for key, p in options}
+
+
+def _is_left_out(value: Any, hint: Any, is_needed: bool) -> bool:
+    """True for null in place of a section that need not be there."""
+    return value is None and not is_needed and _section_in(hint)[0] is not None
+
+
+def _section_in(hint: Any) -> tuple[Any, bool]:
+    """The section that a hint has in it, if any, and whether there is a list of them."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return next((pair for pair in map(_section_in, parts) if pair[0]), (None, False))
+    if _is(origin, Sequence):
+        return _section_in(parts[0])[0], True
+    return (hint, False) if _is_section(hint) else (None, False)
+
+
+def _is_section(hint: Any) -> bool:
+    return is_typeddict(hint) or hasattr(hint, "__dataclass_fields__")
+
+
+def _limits(parts: Sequence[Any]) -> list[Limits]:
+    """The limits among the arguments of `Annotated`."""
+    return [part for part in parts[1:] if isinstance(part, Limits)]
 
 
 def _in_configs(parts: Sequence[Any]) -> Sequence[Any]:
@@ -116,67 +287,6 @@ def _in_configs(parts: Sequence[Any]) -> Sequence[Any]:
 
 class _Other:
     """A value that no config has."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The values that one key of a config may have.
-
-    Args:
-        kind: int, float, bool, str, dict, list, or list[str].
-        least: the smallest number.
-        most: the largest number.
-        choices: the only strings.
-        optional: whether null is allowed.
-        needed: whether every run has the key.
-    """
-
-    kind: Any
-    least: float | None = None
-    most: float | None = None
-    choices: tuple[str, ...] = ()
-    optional: bool = False
-    needed: bool = False
-
-    def fault(self, value: Any) -> str | None:
-        """The fault of a value, or None."""
-        if value is None and self.optional:
-            return None
-        if self.choices and value not in self.choices:
-            hint = did_you_mean(str(value), self.choices)
-            return f"it is one of {', '.join(self.choices)}.{hint}"
-        if not fits(value, self.kind) or (self.least is not None and value < self.least):
-            return f"it must be {self}."
-        if self.most is not None and value > self.most:
-            return f"it must be {self.most:,g} at most."
-        return None
-
-    def __str__(self) -> str:
-        least = "" if self.least is None else f" from {self.least:g} on"
-        return describe(self.kind) + least + (" or null" if self.optional else "")
-
-
-def rule_faults(
-    rules: Mapping[str, Rule], config: Mapping[str, Any], place: str = ""
-) -> Iterator[str]:
-    """The faults of the values of a config, and of keys that it lacks; "???" is told elsewhere.
-
-    Args:
-        rules: key -> its values; a key such as data.seed is one of a section, if that is there.
-        config: the config, or a part of it.
-        place: the key of that part.
-    """
-    for key, rule in rules.items():
-        above, _, name = key.rpartition(".")
-        section = config.get(above) if above else config
-        where = f"{place}.{key}".lstrip(".")
-        if not isinstance(section, Mapping):
-            continue
-        if name not in section:
-            if rule.needed:
-                yield f"there is no key '{where}' in the config."
-        elif section[name] != "???" and (fault := rule.fault(section[name])):
-            yield f"{where} is {section[name]!r}, but {fault}"
 
 
 def _is(hint: Any, kind: type) -> bool:

@@ -3,7 +3,9 @@
 A run goes through these functions in their order:
 
     train          overrides -> config -> a run folder with all its files
-    start_run      data are read, split and encoded; a model is made; the folder is created
+    start_run      data are read, split and encoded
+    decide         the config with all that the data decide: classes, widths, readout and head
+    begin_member   a model with its first weights, and the loop that trains it
     fit_members    one model after another (an ensemble has several), each with a loop
     fit_network    the loop, in one process or several: epochs, best.ckpt and last.ckpt
     finish         the best checkpoint is calibrated and scored; predictions and report are written
@@ -33,10 +35,10 @@ from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import Composed, compose
 from graphfold.training.config.instantiate import instantiate
-from graphfold.training.config.model import ensemble_size
+from graphfold.training.config.model import decide
 from graphfold.training.config.overrides import in_hydras_grammar
-from graphfold.training.config.stages import read_stages
-from graphfold.training.config.stored_config import checked_config
+from graphfold.training.config.stored_config import upgraded
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
 from graphfold.training.loop.checks import check_measured, warn_of_batch_dependence, warn_of_leak
@@ -45,7 +47,6 @@ from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
 from graphfold.training.process.quiet import is_first, printing_once
 from graphfold.training.run.best_and_last import (
-    change_config,
     check_epochs,
     check_model,
     is_done,
@@ -60,7 +61,6 @@ from graphfold.training.run.initial_weights import begin_model, make_model
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import Metrics, warn_of_undefined
-from graphfold.training.trainer import trainer_of
 
 
 @dataclass(frozen=True)
@@ -128,23 +128,23 @@ def train(
     if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
         if folder is None:
             raise ConfigError("a whole config does not say where the run goes. Give a folder.")
-        whole, files = checked_config(config), RunFolder(Path(folder))
+        whole, files = TrainingConfig.of(upgraded(config)), RunFolder(Path(folder))
     else:
         words = config
         if isinstance(config, Mapping):
             words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
         composed = compose(list(words), None if config_dir is None else Path(config_dir))
         whole, files = composed.config, RunFolder(Path(folder or composed.folder))
-        if whole["resume"] is not None:
+        if whole.resume is not None:
             if folder is not None:
                 raise ConfigError(
                     "a run is continued in its own folder. Leave out folder or resume."
                 )
-            files = RunFolder(Path(whole["resume"]))
+            files = RunFolder(Path(whole.resume))
             metrics = resume_run(files, trust, composed.changes, callbacks)
             return Run(files.path, metrics, tuple(trust))
     metrics = start_run(whole, files, callbacks=callbacks)
-    return Run(files.path, metrics, tuple(named_packages(whole)))
+    return Run(files.path, metrics, tuple(named_packages(whole.mapping)))
 
 
 def train_command(
@@ -161,20 +161,20 @@ def train_command(
         said: what runs before this one have printed, and it need not; more is added.
         data: of a new run, see `start_run`.
     """
-    resume = composed.config["resume"]
+    resume = composed.config.resume
     folder = RunFolder(composed.folder if resume is None else Path(resume))
     try:
         with printing_once():
             if resume is None:
-                notices = [prepare_process(composed.config)]
+                notices = [prepare_process(composed.config.threads)]
                 start_run(composed.config, folder, notices, said, data=data)
             else:
-                print(prepare_process(folder.read_config()), flush=True)
+                print(prepare_process(folder.read_config().threads), flush=True)
                 resume_run(folder, trusted, composed.changes)
     except KeyboardInterrupt:
         if not folder.config.is_file():
             raise  # before training began
-        packages = named_packages(folder.read_config(), TRAINED)
+        packages = named_packages(folder.read_config().mapping, TRAINED)
         command = " ".join([f"resume={folder.path}", *(f"--trust {name}" for name in packages)])
         print(f"interrupted. Continue with: graphfold train {command}", file=sys.stderr)
         return 1
@@ -182,7 +182,7 @@ def train_command(
 
 
 def start_run(
-    config: Mapping[str, Any],
+    config: TrainingConfig,
     folder: RunFolder,
     notices: Sequence[str] = (),
     said: set[str] | None = None,
@@ -193,7 +193,7 @@ def start_run(
     """Trains a model from the first epoch, scores its best checkpoint, writes the run folder.
 
     Args:
-        config: a whole config, as `compose` gives it.
+        config: of the run.
         folder: where everything is written.
         notices: lines to print once the input has been accepted.
         said: as for `train_command`.
@@ -215,16 +215,18 @@ def start_run(
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
     print_new([*notices, *describe_data(data).splitlines()], said)
     warn_of_leak(data)
-    first = begin_member(config, data, 0, callbacks)  # what is wrong with it is said before work
-    warn_of_batch_dependence(first[0].model, data.encoded("train"))
-    check_measured(first[0].model, data.encoded("train"))
+    decided = decide(config, data)
+    first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
+    warn_of_batch_dependence(first.model, data.encoded("train"))
+    check_measured(first.model, data.encoded("train"))
     begins_anew = trusted is not None
     with nullcontext() if begins_anew else folder.lock():
         if is_first():
             folder.create(config, begins_anew)
         print(f"training in {folder.path}", flush=True)
-        fit_members(config, folder, data, callbacks, first=first)
-        return finish(config, folder, data, named_packages(config) if trusted is None else trusted)
+        fit_members(decided, folder, data, callbacks, first=first)
+        vouched = named_packages(config.mapping) if trusted is None else trusted
+        return finish(config, folder, data, vouched)
 
 
 def resume_run(
@@ -250,13 +252,13 @@ def resume_run(
     """
     changes = changes or {}
     stored = folder.read_config()
-    config = change_config(stored, changes)
-    refuse_untrusted(config, trusted, TRAINED)
+    config = stored.changed(changes)
+    refuse_untrusted(config.mapping, trusted, TRAINED)
     data = check_parts(config)
     with folder.lock():
         if is_first():
             folder.remove_leftovers()
-        members = folder.members(ensemble_size(config))
+        members = folder.members(config.ensemble)
         if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
             return start_run(config, folder, callbacks=callbacks, trusted=trusted, data=data)
@@ -264,25 +266,25 @@ def resume_run(
         for last in begun:
             check_epochs(config, stored, read_progress(last)["epoch"] + 1)
         data.prepare({"split": begun[0].split, "spec": begun[0].spec})
-        more, max_epochs = "trainer.max_epochs" in changes, config["trainer"]["max_epochs"]
+        more, max_epochs = "trainer.max_epochs" in changes, config.trainer.max_epochs
         if len(begun) == len(members) and all(is_done(last, max_epochs, more) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(config, folder, data, trusted)
         if is_first():
             folder.write_config(config)
         # The same metric as before, whatever this version would choose.
-        config = {**config, "monitor": begun[0].config.get("monitor")}
-        fit_members(config, folder, data, callbacks, more_epochs=more)
+        config = config.changed({"monitor": begun[0].config.get("monitor")})
+        fit_members(decide(config, data), folder, data, callbacks, more_epochs=more)
         return finish(config, folder, data, trusted)
 
 
 def fit_members(
-    config: Mapping[str, Any],
+    config: TrainingConfig,
     folder: RunFolder,
     data: DataModule,
     callbacks: Sequence[Callback] = (),
     more_epochs: bool = False,
-    first: tuple[Loop, dict[str, Any]] | None = None,
+    first: Loop | None = None,
 ) -> None:
     """Trains the model of a run, or the members of an ensemble one after another and joins them.
 
@@ -290,55 +292,54 @@ def fit_members(
     goes on from it; one that is done stays as it is.
 
     Args:
-        config: the config of the run.
+        config: of the run, with all that the data decide.
         folder: where the run is.
         data: what it learns from, prepared.
         callbacks: called after those of the config.
         more_epochs: whether members that had stopped are to go on.
-        first: the first member of a run that begins, and its config.
+        first: the loop of the first member of a run that begins.
     """
-    members = folder.members(ensemble_size(config))
+    members = folder.members(config.ensemble)
     for number, files in enumerate(members):
         name = f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
         # What the folder of a run that begins held before may still be there in a further process.
         resume = first is None and files.last.is_file()
         if resume:
             last = Checkpoint.load(files.last)
-            if is_done(last, config["trainer"]["max_epochs"], more_epochs):
+            if is_done(last, config.trainer.max_epochs, more_epochs):
                 continue
             print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
-            model, complete = make_model(config, data, number, begins=False)
+            model = make_model(config, data, number, begins=False)
             check_model(model, last, files.last)
-            loop = make_loop(complete, model, data, callbacks)
+            loop = make_loop(config, model, data, callbacks)
         else:
             if len(members) > 1:
                 print(name, flush=True)
             if first is not None and number == 0:
-                loop, complete = first
+                loop = first
             else:
-                loop, complete = begin_member(config, data, number, callbacks)
+                loop = begin_member(config, data, number, callbacks)
         if is_first():
             files.best.parent.mkdir(parents=True, exist_ok=True)
-        complete = {**complete, "monitor": loop.monitor, "ensemble": 1}
-        common = common_checkpoint(complete, data, number)
+        own = config.changed({"monitor": loop.monitor, "ensemble": 1})
+        common = common_checkpoint(own, data, number)
         if not isinstance(loop.model, FittedModel):
-            fit_network(loop, data, files, common, resume)
+            fit_network(own, loop, data, files, common, resume)
         elif is_first():
-            fit_once(loop.model, loop, data, files, common)
+            fit_once(own, loop.model, loop, data, files, common)
     if len(members) > 1 and is_first():
         join_members(folder, members)
 
 
 def begin_member(
-    config: Mapping[str, Any], data: DataModule, number: int, callbacks: Sequence[Callback] = ()
-) -> tuple[Loop, dict[str, Any]]:
-    """The loop of a member with its first weights, and its config, see `begin_model`."""
-    model, complete = begin_model(config, data, number)
-    return make_loop(complete, model, data, callbacks), complete
+    config: TrainingConfig, data: DataModule, number: int, callbacks: Sequence[Callback] = ()
+) -> Loop:
+    """The loop of a member with its first weights, see `begin_model`."""
+    return make_loop(config, begin_model(config, data, number), data, callbacks)
 
 
 def make_loop(
-    config: Mapping[str, Any], model: Model, data: DataModule, callbacks: Sequence[Callback] = ()
+    config: TrainingConfig, model: Model, data: DataModule, callbacks: Sequence[Callback] = ()
 ) -> Loop:
     """The loop that trains a model as the config says.
 
@@ -346,26 +347,26 @@ def make_loop(
         ConfigError: if `monitor` is no metric of the model, or `freeze`, `stages` or `lr_factors`
             name parts that it does not have.
     """
-    nodes = {k: node for k, node in (config["callbacks"] or {}).items() if node is not None}
-    chosen = [instantiate(node, f"callbacks.{name}") for name, node in nodes.items()]
+    nodes = (config.callbacks or {}).items()
+    chosen = [instantiate(node, f"callbacks.{name}") for name, node in nodes]
     loop = Loop(
         model,
-        instantiate(config["optimizer"], "optimizer"),
-        instantiate(config["lr_scheduler"], "lr_scheduler"),
-        trainer_of(config["trainer"]),
-        reduction=config["loss"]["reduction"],
-        metrics=config.get("metrics"),
-        stages=read_stages(config),
-        lr_factors=config.get("lr_factors"),
+        instantiate(config.optimizer, "optimizer"),
+        instantiate(config.lr_scheduler, "lr_scheduler"),
+        config.trainer,
+        reduction=config.loss["reduction"],
+        metrics=config.metrics,
+        stages=config.training_stages,
+        lr_factors=config.lr_factors,
         callbacks=[*chosen, *callbacks],
     )
     has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
-    loop.monitor = loop.head_metrics.choose_monitor(config["monitor"], has_roots)
+    loop.monitor = loop.head_metrics.choose_monitor(config.monitor, has_roots)
     return loop
 
 
 def finish(
-    config: Mapping[str, Any], folder: RunFolder, data: DataModule, trusted: Collection[str]
+    config: TrainingConfig, folder: RunFolder, data: DataModule, trusted: Collection[str]
 ) -> Metrics:
     """Calibrates and scores the best checkpoint; writes metrics, predictions, split and report.
 
@@ -375,7 +376,7 @@ def finish(
         return {}
     from graphfold.reports.report import write_report  # matplotlib takes a third of the start
 
-    with deterministic_algorithms(config["deterministic"]):
+    with deterministic_algorithms(config.deterministic):
         note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
         if note is not None:
             print(note, flush=True)

@@ -97,7 +97,7 @@ def run_chemprop(program: str, words: Sequence[str], epochs: int, folder: Path) 
 
 def write_split(words: Sequence[str], path: Path) -> None:
     """Writes SMILES, target and part of each record as a run with these overrides has them."""
-    data = DataModule(**compose(list(words)).config["data"])
+    data = DataModule(**compose(list(words)).config.data)
     data.prepare()
     [target] = data.raw.schema.graph_targets
     parts = [""] * data.raw.num_graphs

@@ -40,7 +40,7 @@ WRONG_USE = {
     "train callbacks.early_stopping=default": r"Write callbacks=early_stopping\.",
     "train logger.tensorboard=none": r"Write logger=none\.",
     "train model.head=regression": r"model\.head is 'regression', but it is a section",
-    "train optimizer.lr=fast": r"optimizer\.lr is 'fast', but it takes a number",
+    "train optimizer.lr=fast": r"optimizer\.lr is 'fast', but it must be a number",
     "train optimizer._target_=torch.optim.Adm": r"torch\.optim has no 'Adm'\. Did you mean",
     "train +optimizer.lrr=1": r"optimizer \(Adam\) has no option 'lrr'\. Did you mean 'lr'\?",
     "train +data.train_sice=1": r"no option 'train_sice'\. Did you mean 'train_size'\?",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from training.tiny_runs import listops, read_json, train
 
@@ -29,10 +29,14 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@example("true")
+@example("Inf")
+@example(["gcn", "a/b", "1", "größe"])
 def test_hydra_reads_back_every_value(value: object) -> None:
     (override,) = parse_overrides([f"key={in_hydras_grammar(value)}"])
     assert not override.is_sweep_override()
     assert override.value() == value
+    assert type(override.value()) is type(value)
 
 
 def test_it_trains_as_the_command_does(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,8 @@ from graphfold.layers.model import Model
 from graphfold.loader import BatchSampler, GraphLoader
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.run.initial_weights import make_model
 
@@ -31,7 +32,7 @@ from graphfold.training.run.initial_weights import make_model
 class Experiment:
     """The model and data that `graphfold train` would train."""
 
-    config: Mapping[str, Any]
+    config: TrainingConfig
     data: DataModule
     model: Model
     optimizer: Optimizer
@@ -105,7 +106,7 @@ def load_data(overrides: Sequence[str], config_dir: Path | None = None) -> DataM
     Raises:
         GraphfoldError: if the config or the data cannot be used.
     """
-    data = DataModule(**compose(overrides, config_dir).config["data"])
+    data = DataModule(**compose(overrides, config_dir).config.data)
     data.prepare()
     return data
 
@@ -129,11 +130,12 @@ def load_experiment(
     """
     config = compose(overrides, config_dir).config
     data = load_data(overrides, config_dir) if data is None else data
-    data.batch_size = config["data"]["batch_size"]
-    model, complete = make_model(config, data)
-    loop = make_loop(complete, model, data)
+    data.batch_size = config.data["batch_size"]
+    config = decide(config, data)
+    model = make_model(config, data)
+    loop = make_loop(config, model, data)
     loop.begin(torch.device(device))
-    return Experiment(complete, data, model, loop.optimizer, device)
+    return Experiment(config, data, model, loop.optimizer, device)
 
 
 def load_sized(

@@ -29,7 +29,7 @@ def use_machine(threads: int, device: str = "cpu") -> dict[str, Any]:
     Returns:
         Further keys of every row.
     """
-    prepare_process({"threads": threads})
+    prepare_process(threads)
     return {
         "cpu": _cpu(),
         "device": torch.cuda.get_device_name() if device == "cuda" else device,

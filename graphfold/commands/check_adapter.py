@@ -69,7 +69,7 @@ def _from_config(name: str, folder: Path, path: Path | None) -> tuple[str, dict[
     from graphfold.training.config.compose import compose
 
     given = [] if path is None else ["data.path=placeholder"]
-    settings = compose([f"data={name}", *given], folder).config["data"]
+    settings = dict(compose([f"data={name}", *given], folder).config.data)
     if path is not None:
         del settings["path"]
     source = {key: settings.pop(key, None) for key in ("corpus", "adapter")}

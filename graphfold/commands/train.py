@@ -18,7 +18,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from graphfold.datasets.data_module import DataModule
     from graphfold.training.config.compose import Sources
+    from graphfold.training.config.training_config import TrainingConfig
 
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
@@ -196,12 +197,12 @@ def _sweep(job: TrainingJob, sources: Sources, all_folds: bool) -> int:
     """
     with loading():
         from graphfold.studies.sweep import plan_sweep, report_sweep
-        from graphfold.training.config.compose import explained
+        from graphfold.training.config.compose import readable
         from graphfold.training.process.quiet import printing_once, warnings_once
 
     plan = plan_sweep(job.overrides, sources, all_folds)
     error = None
-    with warnings_once(), printing_once(), explained(plan.fixed, sources):
+    with warnings_once(), printing_once(), readable():
         try:
             _start(job, sources, plan.overrides, ["--multirun"])
         except Exception as fault:
@@ -301,7 +302,7 @@ def _command_line(words: Sequence[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = full
 
 
-def check(config: Mapping[str, Any], trusted: Collection[str]) -> DataModule | None:
+def check(config: TrainingConfig, trusted: Collection[str]) -> DataModule | None:
     """Finds what is wrong before all that training takes is loaded.
 
     Returns:
@@ -309,16 +310,16 @@ def check(config: Mapping[str, Any], trusted: Collection[str]) -> DataModule | N
     """
     from graphfold.training.run.run_folder import RunFolder, find_checkpoint
 
-    if config["init_from"] is not None:
-        find_checkpoint(Path(config["init_from"]))
+    if config.init_from is not None:
+        find_checkpoint(Path(config.init_from))
     stored = None
-    if config["resume"] is not None:
-        stored = RunFolder(Path(config["resume"])).read_config()
+    if config.resume is not None:
+        stored = RunFolder(Path(config.resume)).read_config()
     with loading():
         from graphfold.training.config.check_parts import check_parts
         from graphfold.training.config.trust import TRAINED, refuse_untrusted
 
     if stored is None:
         return check_parts(config)
-    refuse_untrusted(stored, trusted, TRAINED)
+    refuse_untrusted(stored.mapping, trusted, TRAINED)
     return None

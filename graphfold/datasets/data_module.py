@@ -12,17 +12,16 @@ import torch
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.corpora.corpus import DataFile, default_root
-from graphfold.datasets.corpora.data_files import DataSource, Paths
+from graphfold.datasets.corpora.data_files import DataSource
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.settings import NAMES, DataSettings
+from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
-from graphfold.datasets.splits.split_records import Records, find_split, split_records
+from graphfold.datasets.splits.split_records import Records, check_split, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
-from graphfold.options import option_faults
 
 if TYPE_CHECKING:
     from graphfold.batching import Pass
@@ -39,14 +38,9 @@ class DataModule:
     `prepare` and nothing is learnt anew. The engine is loaded by `loader`, and not before.
 
     Args:
-        corpus: the name of a corpus, see `graphfold.datasets.corpora.corpus_table`.
-        adapter: the name or dotted path of an adapter; not needed with a corpus.
-        path: a file of one's own, several or a pattern, or {"train": ..., "val": ..., "test": ...};
-            with a corpus, it is read in place of the corpus's files.
-        variant: which of a corpus's alternatives; by default the first.
-        **settings: the fields of `ReadSettings`, `SplitSettings`, `BatchSettings`,
-            `VocabularySettings` and `WordSettings`. All others are options of the adapter
-            (`smiles_column`, `num_classes`) or of a corpus that is made on the spot.
+        corpus, adapter, path, variant: what is read, see `DataSettings`.
+        **settings: the other fields of `DataSettings`, and options of the adapter (`smiles_column`,
+            `num_classes`) or of a corpus that is made on the spot.
 
     Raises:
         ConfigError: if there is nothing to read, or a name, an option or a value is wrong.
@@ -61,22 +55,18 @@ class DataModule:
         **settings: Any,
     ) -> None:
         source = {"corpus": corpus, "adapter": adapter, "path": path, "variant": variant}
-        faults = option_faults("data", DataModule, source)
-        if faults:
-            raise ConfigError("\n".join(faults))
-        self.settings = DataSettings.of(settings)
-        options = {key: value for key, value in settings.items() if key not in NAMES}
-        self._given = options
-        self.source = DataSource(corpus, adapter, path, variant, options, (*source, *NAMES))
-        reading, batches = self.settings.reading, self.settings.batches
-        self.root = Path(reading.root or default_root()).expanduser()
-        self.cache_dir = Path(reading.cache_dir or default_cache_dir()).expanduser()
-        self.on_error = reading.on_error
-        self.num_workers = reading.num_workers
-        self.batch_size = batches.batch_size
-        self.max_nodes = batches.max_nodes
-        self.policy = batches.policy
-        self.share = batches.share
+        self.settings = DataSettings.of({**source, **settings})
+        check_split(self.settings)
+        self._options = {key: value for key, value in settings.items() if key not in NAMES}
+        self.source = DataSource(corpus, adapter, path, variant, self._options, NAMES)
+        self.root = Path(self.settings.root or default_root()).expanduser()
+        self.cache_dir = Path(self.settings.cache_dir or default_cache_dir()).expanduser()
+        self.on_error = self.settings.on_error
+        self.num_workers = self.settings.num_workers
+        self.batch_size = self.settings.batch_size
+        self.max_nodes = self.settings.max_nodes
+        self.policy = self.settings.policy
+        self.share = self.settings.share
         self._words = self._find_words()
         self._vectors: WordVectors | None = None
         self._is_prepared = False
@@ -95,26 +85,25 @@ class DataModule:
         """
         if self._is_prepared:
             return
-        if state is None and self.settings.split.split is not None:
-            find_split(self.settings.split.split)  # before any work
+        settings = self.settings
+        if state is None and settings.split is not None:
+            find_split(settings.split)  # before any work
         self._infer_options()
         files, dag = self._read()
         if state is None:
             counts = [file.num_records for file in self.files]
             records = Records(dag, [file.part for file in files], counts)
-            split = split_records(records, self.settings.split)
+            split = split_records(records, settings)
             self.split = replace(split, files=self.files)
             train = select(dag, self.split.train)
             _check_weights(train)
-            words = self.settings.vocabulary
             self.spec = FeatureSpec.fit(
                 train,
-                words.min_count,
-                words.max_vocabulary,
-                words.lowercase,
+                settings.min_count,
+                settings.max_vocabulary,
+                settings.lowercase,
             )
             if self._words is not None:
-                settings = self.settings.words
                 self.spec, self._vectors = learn_words(self.spec, dag, self._words, settings)
         else:
             self.split = Split.from_dict(state["split"])
@@ -156,7 +145,7 @@ class DataModule:
             ConfigError: if a library that it needs is not installed.
             DataError: if that encoder is absent, or not the one that the model was trained with.
         """
-        folder = self.settings.words.encoder
+        folder = self.settings.encoder
         return spec if folder is None else spec.at(Path(folder).expanduser())
 
     @property
@@ -166,7 +155,7 @@ class DataModule:
         Raises:
             DataError: if `prepare` was not called, or the file cannot be used.
         """
-        path = self.settings.words.vectors
+        path = self.settings.vectors
         if self._vectors is None and path is not None and self._words is not None:
             self._vectors = find_word_vectors(self.spec, self.raw, self._words, Path(path))
         return self._vectors
@@ -239,7 +228,7 @@ class DataModule:
             self.batch_size,
             self.max_nodes,
             part == "train" if shuffle is None else shuffle,
-            self.settings.split.seed if seed is None else seed,
+            self.settings.seed if seed is None else seed,
             rank,
             world_size,
         )
@@ -251,8 +240,8 @@ class DataModule:
     @property
     def inferred_options(self) -> dict[str, Any]:
         """The options of the adapter that the files have decided, so far."""
-        options = self.source.options
-        return {key: value for key, value in options.items() if self._given.get(key) != value}
+        options = self.source.options.items()
+        return {key: value for key, value in options if self._options.get(key) != value}
 
     def _infer_options(self) -> None:
         files = self.source.files(self.root, self.cache_dir)
@@ -260,7 +249,8 @@ class DataModule:
 
     def _find_words(self) -> tuple[str, str] | None:
         """The node type and the column of the words, where a setting asks for them."""
-        asked = self.settings.words.are_asked_for
+        names = ("vectors", "characters", "encoder")
+        asked = [f"data.{name}" for name in names if getattr(self.settings, name)]
         if not asked:
             return None
         words = self.source.spec.make().words

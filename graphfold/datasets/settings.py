@@ -1,24 +1,32 @@
-"""The settings of a `DataModule`, in groups: keys of the config group `data`."""
+"""The settings of a `DataModule`: keys of the config group `data`; torch is not loaded for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from graphfold.datasets.splits.split_records import SplitSettings
-from graphfold.datasets.words.contextual import require_transformers
-from graphfold.errors import ConfigError, did_you_mean
-from graphfold.options import option_faults
+from graphfold.errors import ConfigError
+from graphfold.options import From0, From1, Limits, section_faults
 from graphfold.registry import POLICIES
+
+#: A file, a pattern, or a list of them.
+Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
-class ReadSettings:
-    """Settings of finding, reading and storing files.
+class DataSettings:
+    """The keys of the config group `data`, but for options of the adapter or of a made corpus.
 
     Args:
+        corpus: the name of a corpus, see `graphfold.datasets.corpora.corpus_table`.
+        adapter: the name or dotted path of an adapter; not needed with a corpus.
+        path: a file of one's own, several or a pattern, or {"train": ..., "val": ..., "test": ...};
+            with a corpus, it is read in place of the corpus's files.
+        variant: which of a corpus's alternatives; by default the first.
+
         root: the folder that holds the corpora; by default $GRAPHFOLD_DATA, else ./data.
         cache_dir: the folder of packed data; by default $XDG_CACHE_HOME/graphfold, else
             ~/.cache/graphfold.
@@ -26,67 +34,33 @@ class ReadSettings:
         num_workers: processes that read a file through its adapter, the first time, and that lower
             the graphs of a model of blocks; 0 for none but this one. None for one per core that
             read, and for none that lower.
-    """
 
-    root: str | Path | None = None
-    cache_dir: str | Path | None = None
-    on_error: str = "raise"
-    num_workers: int | None = None
+        split: a name in `SPLITS`, or the dotted path of a function of one's own; by default "given"
+            where the source (its files, or a column of its table) says what to train on, else
+            "random".
+        fractions: the shares of train, val and test; of folds val / (train + val) is the share of
+            the records outside of the test fold that is val.
+        seed: of the split and of the order of batches.
+        num_folds: how many folds kfold and repeated_kfold make.
+        fold: which of them is test. Those of repeated_kfold are numbered from
+            0 to num_repeats * num_folds - 1.
+        num_repeats: how often repeated_kfold divides the records anew.
+        groups: the records that stay together in random, kfold and repeated_kfold: "none", or a
+            name in `graphfold.datasets.splits.split_ways`.
+        stratify_by: the target or feature whose values are the labels of stratified; by default the
+            only target of integers.
 
-    def __post_init__(self) -> None:
-        check_choice("on_error", self.on_error, ("raise", "skip"))
-        check_least("num_workers", self.num_workers, 0)
-
-
-@dataclass(frozen=True)
-class BatchSettings:
-    """Settings of batches and their plans.
-
-    Args:
         batch_size: the most graphs in a batch.
         max_nodes: the most nodes in a batch; None for any number.
         policy: which nodes run together, see `graphfold.batching.scheduling.policies`; "auto" takes
             the one that needs the fewest calls of cells.
         share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto": where
             the model is known to compute the same.
-    """
 
-    batch_size: int = 32
-    max_nodes: int | None = None
-    policy: str = "auto"
-    share: bool | str = "auto"
-
-    def __post_init__(self) -> None:
-        check_least("batch_size", self.batch_size, 1)
-        check_least("max_nodes", self.max_nodes, 1)
-        check_choice("policy", self.policy, ("auto", *POLICIES.paths))
-        check_choice("share", self.share, ("auto", True, False))
-
-
-@dataclass(frozen=True)
-class VocabularySettings:
-    """Settings of the words that a model knows.
-
-    Args:
         min_count: how often a word must occur in the training part to be known.
         max_vocabulary: the most words that each vocabulary keeps; None for all.
         lowercase: whether words are counted and looked up in lower case.
-    """
 
-    min_count: int = 1
-    max_vocabulary: int | None = None
-    lowercase: bool = False
-
-    def __post_init__(self) -> None:
-        check_least("min_count", self.min_count, 1)
-        check_least("max_vocabulary", self.max_vocabulary, 1)
-
-
-@dataclass(frozen=True)
-class WordSettings:
-    """Settings of what a model knows of words beside which one each is.
-
-    Args:
         vectors: a file of word vectors, which the embeddings of words begin with; see
             `graphfold.datasets.words.vectors`.
         characters: whether the beginning, the end and the shape of a word are features of it.
@@ -94,7 +68,38 @@ class WordSettings:
         encoder_layers: which of them: 0 is the embeddings, -1 the last one.
         encoder_join: several of them side by side ("concat"), or their "mean".
         encoder_pieces: of a word in several pieces, the "mean" or the "first" one.
+
+    Raises:
+        ConfigError: if no layer of an encoder is named, or its library is not installed.
     """
+
+    corpus: str | None = None
+    adapter: str | None = None
+    path: Paths | Mapping[str, Paths] | None = None
+    variant: str | None = None
+
+    root: str | Path | None = None
+    cache_dir: str | Path | None = None
+    on_error: Literal["raise", "skip"] = "raise"
+    num_workers: Annotated[int, Limits(least=0, most=1_024)] | None = None
+
+    split: str | None = None
+    fractions: Sequence[float] = (0.8, 0.1, 0.1)
+    seed: From0 = 0
+    num_folds: int = 5
+    fold: int = 0
+    num_repeats: int = 5
+    groups: str = "none"
+    stratify_by: str | None = None
+
+    batch_size: From1 = 32
+    max_nodes: From1 | None = None
+    policy: Annotated[str, Limits(choices=("auto", *POLICIES.paths))] = "auto"
+    share: Literal["auto"] | bool = "auto"
+
+    min_count: From1 = 1
+    max_vocabulary: From1 | None = None
+    lowercase: bool = False
 
     vectors: str | Path | None = None
     characters: bool = False
@@ -109,66 +114,36 @@ class WordSettings:
         if self.encoder is not None:
             require_transformers()
 
-    @property
-    def are_asked_for(self) -> list[str]:
-        """The settings that need an adapter of words, as `data.NAME`."""
-        return [f"data.{name}" for name in ("vectors", "characters", "encoder") if vars(self)[name]]
-
-
-GROUPS = (ReadSettings, SplitSettings, BatchSettings, VocabularySettings, WordSettings)
-
-#: The names of all settings.
-NAMES = tuple(field.name for group in GROUPS for field in fields(group))
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """All groups of settings."""
-
-    reading: ReadSettings
-    split: SplitSettings
-    batches: BatchSettings
-    vocabulary: VocabularySettings
-    words: WordSettings
-
     @staticmethod
     def of(values: Mapping[str, Any]) -> DataSettings:
-        """The settings with these values, by name; those not named keep their defaults.
+        """The settings among the keys of the config group; the others are options of the adapter.
 
         Raises:
             ConfigError: if a value is of the wrong type or not one of the choices.
         """
-        own = [
-            {f.name: values[f.name] for f in fields(group) if f.name in values} for group in GROUPS
-        ]
-        faults = [
-            fault
-            for group, given in zip(GROUPS, own, strict=True)
-            for fault in option_faults("data", group, given)
-        ]
+        faults = [*setting_faults(values)]
         if faults:
             raise ConfigError("\n".join(faults))
-        reading, split, batches, vocabulary, words = own
-        return DataSettings(
-            ReadSettings(**reading),
-            SplitSettings(**split),
-            BatchSettings(**batches),
-            VocabularySettings(**vocabulary),
-            WordSettings(**words),
-        )
+        return DataSettings(**_settings(values))
 
 
-def check_least(name: str, value: int | None, least: int) -> None:
-    """Raises ConfigError if a number is too small; None is no number."""
-    if value is not None and value < least:
-        raise ConfigError(f"data.{name} is {value}. Give a whole number from {least} on.")
+#: The names of the settings.
+NAMES = tuple(field.name for field in fields(DataSettings))
 
 
-def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """Raises ConfigError with the nearest choice if `value` is none."""
-    if value not in choices:
-        names = [str(choice).lower() for choice in choices]
+def setting_faults(values: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of the settings among the keys of the config group."""
+    return section_faults(DataSettings, _settings(values), "data")
+
+
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in NAMES if name in values}
+
+
+def require_transformers() -> None:
+    """Raises ConfigError if transformers is not installed; it is not imported yet."""
+    if find_spec("transformers") is None:
         raise ConfigError(
-            f"data.{name} is '{value}'.{did_you_mean(str(value), names)} Use one of "
-            f"{', '.join(names)}."
+            "data.encoder needs the library transformers. Install it with "
+            "pip install 'graphfold[text]', or leave data.encoder out."
         )

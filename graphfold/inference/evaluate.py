@@ -22,15 +22,11 @@ from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.uncertainty.calibration import (
-    Calibration,
-    CalibrationSettings,
-    fit_calibration,
-    shortage,
-)
+from graphfold.layers.uncertainty.calibration import Calibration, fit_calibration, shortage
 from graphfold.layers.uncertainty.conformal import conformal_rank
 from graphfold.metrics.interval import is_inside
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.console import (
     describe_data,
     describe_positive,
@@ -65,7 +61,7 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
         ConfigError: if the method is not for what the model predicts.
     """
     checkpoint = Checkpoint.load(path)
-    settings = CalibrationSettings.of(checkpoint.config)
+    settings = read_stored_config(checkpoint.config, path).calibration
     if settings.method == "none":
         return None
     if checkpoint.calibration or checkpoint.schema_number < DEVIATIONS:
@@ -74,8 +70,9 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
         write_bytes(path, checkpoint.encode())
     trained = TrainedModel.load(path, trusted)
     rows = trained.score(data, "val")
-    fitted = fit_calibration(trained.head, settings, rows.prediction, rows.target)
-    notes = [shortage(trained.head, settings, rows.prediction, rows.target)]
+    how = settings.method, settings.level, settings.sets
+    fitted = fit_calibration(trained.head, *how, rows.prediction, rows.target)
+    notes = [shortage(trained.head, *how, rows.prediction, rows.target)]
     if fitted is not None:
         write_bytes(path, replace(checkpoint, calibration=fitted.state()).encode())
         notes.insert(0, fitted.description)
@@ -278,7 +275,7 @@ def _evaluate(
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
-    prepare_process(trained.checkpoint.config)
+    prepare_process(trained.config.threads)
     if path is None:
         data = trained.data(settings)
         data.prepare({"split": trained.checkpoint.split, "spec": trained.checkpoint.spec})

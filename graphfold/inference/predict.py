@@ -79,7 +79,7 @@ class Job:
     def load(self) -> Predictor:
         """The run, ready to predict."""
         predictor = load(self.run, self.trust, self.parser, **parse_settings(self.settings))
-        prepare_process(predictor.trained.checkpoint.config)
+        prepare_process(predictor.trained.config.threads)
         predictor.unknown = UnknownValues(predictor.trained.spec)
         return predictor
 

@@ -31,7 +31,6 @@ from graphfold.training.loop.checks import can_share
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import MEMORY_ERRORS, halves, is_out_of_memory
-from graphfold.training.trainer import autocast
 
 #: Records that are predicted at once. The more there are, the more of their parts are equal and
 #: computed once: at 1,024 molecules a D-MPNN takes a tenth less time for each than at 512.
@@ -326,7 +325,7 @@ class Predictor:
             rows_of: computes rows that stand in the order of the graphs; asked for the halves of a
                 batch that does not fit in memory.
         """
-        with autocast(self.trained.device, self.trained.checkpoint.config["trainer"]):
+        with self.trained.config.trainer.autocast(self.trained.device, caches_weights=True):
             return self._compute(batch, rows_of)
 
     def _compute(self, batch: Batch, rows_of: Callable[[Batch], Rows]) -> list[Rows]:

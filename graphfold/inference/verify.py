@@ -29,6 +29,7 @@ from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
 from graphfold.training.loop.checks import can_share, describe_ways
 from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import find_checkpoint
@@ -227,8 +228,7 @@ def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Mod
     config = compose(overrides, config_dir).config
     data = check_parts(config)
     data.prepare()
-    model, _ = make_model(config, data)
-    return model, _some_part(data)
+    return make_model(decide(config, data), data), _some_part(data)
 
 
 def _some_part(data: DataModule) -> TypedDAG:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from graphfold.errors import ConfigError
 from graphfold.metrics.base import Metric
@@ -49,24 +49,7 @@ def _metrics_for(task: str | None) -> Registry:
     return replace(METRICS[TASKS[0]], kind="metric", home=None, paths=paths)
 
 
-def metric_names(value: Any) -> list[str] | None:
-    """The config key `metrics`, checked: a list of names and dotted paths, or None.
-
-    Raises:
-        ConfigError: if it is something else, or names a metric twice.
-    """
-    if value is None:
-        return None
-    names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-    if not names or names != value or len(set(names)) < len(names):
-        raise ConfigError(
-            f"metrics is {value!r}, but it is a list of different names, such as [rmse,mae], or "
-            "null for those of the head."
-        )
-    return names
-
-
-def third_party_metrics(value: Any) -> list[str]:
+def third_party_metrics(names: Sequence[str] | None) -> list[str]:
     """The names in the config key `metrics` that lead out of graphfold."""
-    paths = [name for name in metric_names(value) or () if "." in name]
+    paths = [name for name in names or () if "." in name]
     return [path for path in paths if not path.startswith("graphfold.metrics.")]

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-import yaml
-
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import write_text
 from graphfold.layers.heads.eval_rows import EvalRows
@@ -68,18 +66,18 @@ def write_report(
         history: the metrics of each epoch.
         missed: sentences about intervals and sets that hold too little, see `missed_coverage`.
     """
-    config = trained.checkpoint.config
-    name = str(config["name"])
+    config = trained.config
+    name = str(config.name)
     parts = [
         _head(name, trained, history),
-        _tiles(str(config["monitor"]), metrics),
-        _section("Curves", _card(draw_curves(history, config["monitor"]))),
+        _tiles(str(config.monitor), metrics),
+        _section("Curves", _card(draw_curves(history, str(config.monitor)))),
         _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
         *_positive(trained, data),
         *(f'<p class="note">{escape(sentence)}</p>' for sentence in missed),
         *(_of_test(trained, data, rows["test"]) if "test" in rows else ()),
         _section("Data", _card(f"<pre>{escape(describe_data(data))}</pre>")),
-        _folded("Config", yaml.safe_dump(config, sort_keys=False, allow_unicode=True)),
+        _folded("Config", config.to_yaml()),
         _folded("Versions", json.dumps(trained.checkpoint.versions, indent=2)),
     ]
     page = (
@@ -122,7 +120,7 @@ def _head(name: str, trained: TrainedModel, history: list[Metrics]) -> str:
     facts = f"{members}{count:,} parameters · best epoch {best}"
     if trained.calibration is not None:
         facts += f" · {trained.calibration.description}"
-    seed = trained.checkpoint.config["seed"]
+    seed = trained.config.seed
     return f"<h1>{escape(name)}</h1><p class='note'>{escape(facts)} · seed {seed}</p>"
 
 

@@ -31,7 +31,8 @@ from graphfold.studies.compare_statistics import (
     scipy_stats,
 )
 from graphfold.studies.compare_verdicts import Verdicts
-from graphfold.training.config.check_config import flatten
+from graphfold.training.config.stored_config import read_stored_config
+from graphfold.training.config.training_config import TrainingConfig, flatten
 from graphfold.training.config.trust import refuse_unregistered
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -50,7 +51,7 @@ class Result:
     """The facts of one finished run that a comparison needs."""
 
     folder: Path
-    config: Mapping[str, Any]
+    config: TrainingConfig
     metrics: Metrics  # of metrics.json
     monitor: str  # the metric under val/ that chose its best epoch
     targets: tuple[str, ...]  # what it predicts
@@ -146,7 +147,7 @@ def _read(folder: Path) -> Result:
         checkpoint = Checkpoint.load(files.best)
         schema = FeatureSpec.from_dict(checkpoint.spec).schema
         split = Split.from_dict(checkpoint.split)
-        monitor = str(checkpoint.config["monitor"])
+        monitor = str(read_stored_config(checkpoint.config, files.best).monitor)
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -185,7 +186,7 @@ def _describe_data(result: Result) -> str:
 
 def _identity(result: Result) -> dict[str, Any]:
     """The config without what may differ between repetitions."""
-    return {key: value for key, value in flatten(result.config) if not _is_repeated(key)}
+    return {key: value for key, value in flatten(result.config.mapping) if not _is_repeated(key)}
 
 
 def _is_repeated(key: str) -> bool:
@@ -195,7 +196,7 @@ def _is_repeated(key: str) -> bool:
 def _by_repetition(runs: Sequence[Result]) -> dict[tuple[str, int], Result]:
     """(split, number among the runs of that split) -> run."""
     found: dict[tuple[str, int], Result] = {}
-    for run in sorted(runs, key=lambda run: (run.config["seed"], str(run.folder))):
+    for run in sorted(runs, key=lambda run: (run.config.seed, str(run.folder))):
         number = 0
         while (run.split_key, number) in found:
             number += 1
@@ -218,7 +219,7 @@ def _check_paired(labels: Sequence[str], paired: Sequence[Mapping[Any, Result]])
 
 def _labels(runs: Sequence[Result]) -> list[str]:
     """The names of models; where two have one name, with the settings that tell them apart."""
-    labels = [str(run.config["name"]) for run in runs]
+    labels = [str(run.config.name) for run in runs]
     configs = [_identity(run) for run in runs]
     for key in _differing(configs):
         if len(set(labels)) == len(labels):
@@ -342,7 +343,7 @@ def _is_less_better(name: str, run: Result, trusted: Collection[str]) -> bool:
     short = name.split("/")[1]
     if short == "loss" or any(short in builtin_metrics(task) for task in TASKS):
         return lower_is_better(name, [find_metric(short)] if short != "loss" else [])
-    for path in run.config.get("metrics") or ():
+    for path in run.config.metrics or ():
         if path.rpartition(".")[2] == short:
             refuse_unregistered({"_target_": path}, trusted, "metrics")
             return lower_is_better(name, [find_metric(path)])
@@ -359,11 +360,11 @@ def _over_records(runs: Sequence[Result], name: str, trusted: Collection[str]) -
 def _score(run: Result, part: str, name: str, trusted: Collection[str]) -> tuple[EvalRows, Score]:
     """The predictions of a run for a part, and the metric as it computes it."""
     trained = TrainedModel.load(RunFolder(run.folder).best, trusted)
-    config, state = trained.checkpoint.config, trained.checkpoint
-    torch.set_num_threads(config.get("threads") or torch.get_num_threads())
+    state = trained.checkpoint
+    torch.set_num_threads(trained.config.threads or torch.get_num_threads())
     data = trained.data({})
     data.prepare({"split": state.split, "spec": state.spec})
-    every = HeadMetrics.of(trained.head, config.get("metrics"), str(config["loss"]["reduction"]))
+    every = trained.head_metrics
     own = tuple(metric for metric in every.metrics if metric.name == name.partition("/")[0])
     one = HeadMetrics(every.head, own, every.reduction)
     return trained.score(data, part), lambda rows: one(rows)[name]

@@ -22,19 +22,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphfold.errors import ConfigError, GraphfoldError
 from graphfold.files import write_json, write_text
-from graphfold.metrics.registry import find_metric, metric_names
+from graphfold.metrics.registry import find_metric
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import (
     Sources,
     compose_job,
     explained,
     load_whole,
+    readable,
     resolving,
     split_sweep,
     split_sweeping,
     task_overrides,
 )
 from graphfold.training.config.overrides import in_hydras_grammar
+from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.process.quiet import is_first
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -70,9 +72,9 @@ def read_run(folder: Path, number: int, overrides: Sequence[str]) -> SweepRun:
     """
     files = RunFolder(folder)
     pairs = (word.partition("=") for word in overrides)
-    config = Checkpoint.load(files.best).config
-    monitor = str(config["monitor"])
-    names = metric_names(config.get("metrics")) or [monitor.split("/")[1]]
+    config = read_stored_config(Checkpoint.load(files.best).config, files.best)
+    monitor = str(config.monitor)
+    names = config.metrics or [monitor.split("/")[1]]
     metrics = [find_metric(name) for name in names if name != "loss"]
     return SweepRun(
         number,
@@ -173,12 +175,10 @@ class Plan:
 
     Args:
         overrides: for Hydra.
-        fixed: those among them that have one value.
         folder: of the sweep.
     """
 
     overrides: list[str]
-    fixed: list[str]
     folder: Path
 
 
@@ -205,19 +205,19 @@ def plan_sweep(overrides: Sequence[str], sources: Sources, all_folds: bool = Fal
             words.append(_all_folds(jobs))
         if sweeper == "basic":
             composed = [compose_job(job, sources) for job in jobs]
-            if any(job.config["resume"] is not None for job in composed):
+            if any(job.config.resume is not None for job in composed):
                 raise ConfigError(
                     "-m starts new runs, it cannot resume one. Resume each run by itself."
                 )
             for job in composed:
                 check_parts(job.config)
-    with explained(first, sources):
+    with readable():
         whole = load_whole(first, sources)
         with resolving(whole):  # the time in its name is now, and not when Hydra looks at it
             folder = Path(whole.hydra.sweep.dir)
     if is_first():
         shutil.rmtree(folder / RECORDS, ignore_errors=True)
-    return Plan([*words, f"hydra.sweep.dir={in_hydras_grammar(folder)}"], fixed, folder)
+    return Plan([*words, f"hydra.sweep.dir={in_hydras_grammar(folder)}"], folder)
 
 
 def _sweeper(whole: DictConfig) -> tuple[str, list[str]]:
@@ -245,8 +245,8 @@ def _one_per_fold(job: list[str], sources: Sources) -> list[list[str]]:
     """
     if any(word.lstrip("+").startswith("data.fold=") for word in job):
         raise ConfigError("--all-folds runs every fold, but data.fold names one. Leave one out.")
-    data = compose_job(job, sources).config["data"]
-    repeats = {"kfold": 1, "repeated_kfold": data.get("num_repeats")}.get(data.get("split"))
+    data = compose_job(job, sources).config.data
+    repeats = {"kfold": 1, "repeated_kfold": data.get("num_repeats")}.get(str(data.get("split")))
     if repeats is None:
         raise ConfigError(
             f"--all-folds needs a split into folds, but data.split is '{data.get('split')}'. Add "

@@ -7,19 +7,20 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from graphfold.errors import ConfigError
 from graphfold.files import write_text
+from graphfold.options import read_section
 from graphfold.studies.tune_folder import Search, TuneFolder
-from graphfold.studies.tune_space import Dimension, hydra_text, read_space, space_of_sweeps
+from graphfold.studies.tune_space import Dimension, read_space, space_of_sweeps
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import TUNE, Sources, as_experiment, compose, split_sweeping
-from graphfold.training.config.overrides import parse_overrides
+from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages
 from graphfold.training.run.run_folder import lock_folder
 
@@ -73,7 +74,7 @@ def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder,
     # A space may have keys that the file of the config group lacks.
     single = [f"++{word}" if word.startswith("tune.space") else word for word in single]
     composed = compose(single, config_dir, TUNE)
-    given = composed.config["tune"]
+    given = composed.config.mapping["tune"]
     space = space_of_sweeps(sweeping) if sweeping else given["space"]
     read_space(space)
     folder = TuneFolder(composed.folder)
@@ -83,19 +84,19 @@ def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder,
             "another hydra.run.dir."
         )
     kept = [word for word in single if not word.lstrip("+~").startswith(_OWN)]
-    data = composed.config["data"]
+    data = composed.config.data
     places = {key: data[key] for key in ("path", "root", "cache_dir") if data.get(key)}
-    kept += [f"data.{key}={hydra_text(place)}" for key, place in places.items()]
-    search = Search(
-        overrides=kept,
-        config_dir=None if config_dir is None else str(config_dir.absolute()),
-        space=space,
-        **{key: given[key] for key in ("trials", "startup_trials", "prune", "warmup_epochs")},
-        seed=composed.config["seed"],
-        monitor="",
-        direction="",
-    )
-    return folder, search
+    kept += [f"data.{key}={in_hydras_grammar(place)}" for key, place in places.items()]
+    search = {
+        **given,
+        "overrides": kept,
+        "config_dir": None if config_dir is None else str(config_dir.absolute()),
+        "space": space,
+        "seed": composed.config.seed,
+        "monitor": "",
+        "direction": "min",  # until the model is made
+    }
+    return folder, read_section(Search, search, "tune")
 
 
 def _continued(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
@@ -114,21 +115,19 @@ def _continued(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneF
             f"resume takes no '{next(iter(values))}': a search goes on with its own config, but "
             "for tune.trials. Start a new one to change something."
         )
-    if not isinstance(trials, int) or trials < 1:
-        raise ConfigError(f"tune.trials is {trials!r}, but it must be a whole number from 1 on.")
-    return folder, replace(search, trials=trials)
+    return folder, read_section(Search, {**asdict(search), "trials": trials}, "tune")
 
 
 def _checked(
     search: Search, space: Sequence[Dimension], trusted: Collection[str] | None
-) -> dict[str, Any]:
+) -> TrainingConfig:
     """The config of all trials; refuses one that cannot be trained, and values it cannot have."""
     extremes = [override for dimension in space for override in dimension.extremes()]
     configs = [
         compose([*search.overrides, *own], search.config_folder, trusted=trusted).config
         for own in ([], *([word] for word in extremes))
     ]
-    if configs[0]["trainer"]["devices"] > 1:
+    if configs[0].trainer.devices > 1:
         raise ConfigError("tune trains in one process. Set trainer.devices=1.")
     for config in configs:
         check_parts(config)
@@ -139,7 +138,7 @@ def _search(
     folder: TuneFolder,
     search: Search,
     space: Sequence[Dimension],
-    config: dict[str, Any],
+    config: TrainingConfig,
     trusted: Collection[str] | None,
 ) -> int:
     from graphfold.studies.tune_study import Study, choose_monitor
@@ -154,7 +153,7 @@ def _search(
         study.run()
     except KeyboardInterrupt:
         words = [f"resume={folder.path}"]
-        words += [f"--trust {package}" for package in named_packages(config, TRAINED)]
+        words += [f"--trust {package}" for package in named_packages(config.mapping, TRAINED)]
         print(f"interrupted. Continue with: graphfold tune {' '.join(words)}", file=sys.stderr)
         return 1
     with folder.readable_study():

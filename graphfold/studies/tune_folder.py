@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.files import write_text
-from graphfold.options import option_faults
-from graphfold.training.config.check_config import RULES
+from graphfold.options import From0, From1, Limits, read_section
 from graphfold.training.config.stored_config import read_yaml
 
 
@@ -37,13 +36,13 @@ class Search:
     overrides: list[str]
     config_dir: str | None
     space: dict[str, Any]
-    trials: int
-    startup_trials: int
+    trials: From1
+    startup_trials: From1
     prune: bool
-    warmup_epochs: int
-    seed: int
+    warmup_epochs: From0
+    seed: From0
     monitor: str
-    direction: str
+    direction: Annotated[str, Limits(choices=("min", "max"))]
 
     @property
     def config_folder(self) -> Path | None:
@@ -104,19 +103,11 @@ class TuneFolder:
             content = read_yaml(self.search)
             if not isinstance(content, dict):
                 raise ValueError("it holds no keys")
-            faults = option_faults("a search", Search, content)
-            if faults:
-                raise ValueError(faults[0].rstrip("."))
-            for key, rule in RULES.items():
-                name = key.removeprefix("tune.")
-                if key in ("seed", f"tune.{name}") and (fault := rule.fault(content[name])):
-                    raise ValueError(f"{name} is {content[name]!r}, but {fault.rstrip('.')}")
-            if content["direction"] not in ("min", "max"):
-                raise ValueError(f"direction is {content['direction']!r}")
-            return Search(**content)
+            return read_section(Search, content)
         except (OSError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+            fault = str(error).replace("\n", " ").rstrip(".")
             raise CheckpointError(
-                f"{self.search}: cannot be read ({error}). Restore the file.".replace("\n", " ")
+                f"{self.search}: cannot be read ({fault}). Restore the file."
             ) from error
 
     @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from hydra.core.override_parser.types import (
 
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.options import is_number
+from graphfold.training.config.overrides import in_hydras_grammar
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -31,9 +30,6 @@ _FIXED = ("resume", "monitor", "metrics", "tune", "hydra")
 
 #: A range with more numbers is one to draw from, not to list.
 _MOST_CHOICES = 1_000
-
-#: What Hydra does not read as strings.
-_NO_STRINGS = ("true", "false", "null", "nan", "inf")
 
 _HOW = (
     "Give a list of values, or {low: NUMBER, high: NUMBER} with log: true or step: NUMBER if you "
@@ -126,19 +122,6 @@ def space_of_sweeps(overrides: Sequence[Override]) -> dict[str, Any]:
     return {override.key_or_group: _of_sweep(override) for override in overrides}
 
 
-def hydra_text(value: Any) -> str:
-    """A plain value in Hydra's grammar of overrides."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(hydra_text, value)) + "]"
-    is_word = isinstance(value, str) and re.fullmatch(r"[A-Za-z_][\w/]*", value)
-    if isinstance(value, str) and (not is_word or value.casefold() in _NO_STRINGS):
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 @contextmanager
 def _collected(faults: list[str]) -> Iterator[None]:
     try:
@@ -163,7 +146,7 @@ def _dimension(key: str, value: Any) -> Dimension:
         return _range(key, value)
     if not isinstance(value, list | tuple) or not value:
         raise ConfigError(f"tune.space: {key} is {value!r}. {_HOW}")
-    texts = [hydra_text(item) for item in value]
+    texts = [in_hydras_grammar(item) for item in value]
     plain = (str, int, float, bool, type(None))
     stored = [v if isinstance(v, plain) else t for v, t in zip(value, texts, strict=True)]
     if len({*stored}) < len(stored):  # 1, 1.0 and true are one value to Optuna

@@ -6,10 +6,9 @@ A trial is a training run of its own, stopped when it falls behind the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import optuna
@@ -32,6 +31,8 @@ from graphfold.studies.tune_tables import (
     write_trials,
 )
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import format_value
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.process import prepare_process
@@ -60,7 +61,7 @@ class Pruner(Callback):
             raise TrialPruned(f"epoch {loop.epoch + 1}")
 
 
-def run_trial(trial: Trial, config: Mapping[str, Any], folder: Path) -> float:
+def run_trial(trial: Trial, config: TrainingConfig, folder: Path) -> float:
     """Trains in a folder; what `graphfold train` would print goes into its log.txt.
 
     Args:
@@ -78,9 +79,9 @@ def run_trial(trial: Trial, config: Mapping[str, Any], folder: Path) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "log.txt", "w", encoding="utf-8") as log, redirect_stdout(log):
         metrics = start_run(config, RunFolder(folder), callbacks=[Pruner(trial)])
-    value = metrics.get(config["monitor"])
+    value = metrics.get(str(config.monitor))
     if value is None:
-        raise DataError(f"{config['monitor']} is undefined in every epoch.")
+        raise DataError(f"{config.monitor} is undefined in every epoch.")
     return value
 
 
@@ -88,15 +89,15 @@ def run_trial(trial: Trial, config: Mapping[str, Any], folder: Path) -> float:
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 
 
-def choose_monitor(config: Mapping[str, Any]) -> tuple[str, str]:
+def choose_monitor(config: TrainingConfig) -> tuple[str, str]:
     """The metric that a config is judged by, and "min" or "max", whichever is better.
 
     It reads the data and builds the model once, so that what is wrong with them is said at once.
     """
-    data = DataModule(**config["data"])
+    data = DataModule(**config.data)
     data.prepare()
-    model, complete = make_model(config, data)
-    loop = make_loop(complete, model, data)
+    decided = decide(config, data)
+    loop = make_loop(decided, make_model(decided, data), data)
     return loop.monitor, loop.mode
 
 
@@ -209,11 +210,11 @@ class Study:
         is_best = best_first(self.study)[0].number == trial.number
         return f"{self.search.monitor} {format_value(value, 4)}{' (best)' if is_best else ''}"
 
-    def _config(self, own: Sequence[str]) -> dict[str, Any]:
+    def _config(self, own: Sequence[str]) -> TrainingConfig:
         words = [*self.search.overrides, *own]
         config = compose(words, self.search.config_folder, trusted=self.trusted).config
-        prepare_process(config)
-        return {**config, "monitor": self.search.monitor}
+        prepare_process(config.threads)
+        return config.changed({"monitor": self.search.monitor})
 
     def _try_interrupted_anew(self) -> None:
         """Ends the trials that were running when their process ended, and queues their values."""

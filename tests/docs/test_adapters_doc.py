@@ -132,5 +132,5 @@ def test_the_reader_and_the_split_of_the_page(folder, monkeypatch):
 def test_options_are_checked(folder):
     with pytest.raises(ConfigError, match="no option 'gate'.* Did you mean 'gates'"):
         make_adapter("formulas.FormulaAdapter", gate=["and"])
-    with pytest.raises(ConfigError, match="option 'gates' of .* is 3, but it takes a list"):
+    with pytest.raises(ConfigError, match="option 'gates' of .* is 3, but it must be a list"):
         make_adapter("formulas.FormulaAdapter", gates=3)

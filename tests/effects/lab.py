@@ -30,6 +30,8 @@ from graphfold.datasets.inspection.data_card import describe_target
 from graphfold.layers.heads.plots import scatter_plots
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Loop
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.initial_weights import make_model
@@ -110,11 +112,11 @@ class Lab:
             "trainer.max_epochs=1",
         ]
 
-    def config(self, base: str, *overrides: str) -> dict[str, Any]:
+    def config(self, base: str, *overrides: str) -> TrainingConfig:
         """The whole config that overrides give."""
         return compose([*self.base(base), *overrides]).config
 
-    def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
+    def compose(self, overrides: Sequence[str]) -> TrainingConfig:
         """The whole config that overrides give, without those of a base."""
         return compose(overrides).config
 
@@ -131,17 +133,17 @@ class Lab:
         """Data, read and split."""
         key = (base, *overrides)
         if key not in self._data:
-            self._data[key] = DataModule(**self.config(*key)["data"])
+            self._data[key] = DataModule(**self.config(*key).data)
             self._data[key].prepare()
         return self._data[key]
 
     def loop(self, base: str, *overrides: str, member: int = 0) -> Loop:
         """What trains a fresh model, which has an optimizer."""
         config = self.config(base, *overrides)
-        data = DataModule(**config["data"])
+        data = DataModule(**config.data)
         data.prepare()
-        model, complete = make_model(config, data, member)
-        loop = make_loop(complete, model, data)
+        config = decide(config, data)
+        loop = make_loop(config, make_model(config, data, member), data)
         loop.begin()
         return loop
 

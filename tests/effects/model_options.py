@@ -27,7 +27,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.config.model import build_model, complete_model_config, decide
 from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.initial_weights import make_model
 
@@ -250,10 +250,10 @@ def _(lab, tmp_path):
             *(f"model.hidden_size={width}", f"model.encoder_from={path}"),
         ]
     )
-    data = lab.made(**config["data"])
-    model, _ = make_model(config, data)
+    data = lab.made(**config.data)
+    model = make_model(decide(config, data), data)
     assert not has(model, state["W_h.weight"])
-    assert "weights" in take_encoder(model, Path(config["model"]["encoder_from"]))
+    assert "weights" in take_encoder(model, Path(str(config.model["encoder_from"])))
     assert has(model, state["W_h.weight"])
 
 

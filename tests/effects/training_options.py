@@ -112,7 +112,7 @@ def _(lab):
 def _(lab):
     with pytest.raises(ConfigError, match="data.vectors"):
         lab.config("trees", "needs=[data.vectors]")
-    assert lab.config("trees", "needs=[data.path]")["needs"] == ["data.path"]
+    assert lab.config("trees", "needs=[data.path]").needs == ["data.path"]
 
 
 # What is scored, and what chooses

@@ -89,7 +89,7 @@ def _(lab, tmp_path):
 def _(lab, option):
     name = option.partition("/")[2].partition(".")[0]
     words = ["data=smiles", "data.path=x", "data.target_columns=[y]", f"tune={name}"]
-    given = compose(words, primary="tune").config["tune"]["space"]
+    given = compose(words, primary="tune").config.mapping["tune"]["space"]
     dimensions = {dimension.key: dimension for dimension in read_space(given)}
     always = {"model.hidden_size", "optimizer.lr"}
     more = {"model.dropout", "model.depth", "data.batch_size"} if name == "molecules" else set()

@@ -100,9 +100,11 @@ def test_other_data_targets_and_splits_are_refused(sweep: Path) -> None:
 
 def test_runs_on_one_split_are_paired_in_the_order_of_their_seeds(sweep: Path) -> None:
     first, second = read_results([sweep / "0", sweep / "3"])
-    runs = [replace(r, config={**r.config, "seed": s}) for r in (first, second) for s in (5, 2)]
+    runs = [
+        replace(r, config=r.config.changed({"seed": s})) for r in (first, second) for s in (5, 2)
+    ]
     models = models_of(runs)
-    assert [[run.config["seed"] for run in model.runs] for model in models] == [[2, 5], [2, 5]]
+    assert [[run.config.seed for run in model.runs] for model in models] == [[2, 5], [2, 5]]
     assert len({run.split_key for model in models for run in model.runs}) == 1
     moved = replace(first.split, test=torch.flip(first.split.test, [0])[1:])
     assert replace(first, split=moved).split_key != first.split_key

@@ -14,6 +14,7 @@ from training.tiny_runs import read_json, run, write_molecules
 
 from graphfold.errors import DataError
 from graphfold.studies import tune_study as study
+from graphfold.training.config.training_config import TrainingConfig
 
 
 def words(folder: Path, *more: str) -> list[str]:
@@ -68,14 +69,14 @@ def test_a_search_ends_with_a_config_that_trains(
 def test_failed_and_stopped_trials_are_recorded(
     tmp_path: Path, quick: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def result(number: int, config: Mapping[str, Any]) -> float:
+    def result(number: int, config: TrainingConfig) -> float:
         if number == 0:
             raise DataError("no luck. Try again.")
         if number == 1:
             raise TrialPruned("epoch 1")
         if number == 2:
             raise RuntimeError("a tensor\nis amiss")
-        return float(config["optimizer"]["lr"])
+        return float(config.mapping["optimizer"]["lr"])
 
     quick(result)
     search = ["optimizer.lr=interval(0.1,0.9)", "tune.trials=5"]
@@ -95,10 +96,10 @@ def test_failed_and_stopped_trials_are_recorded(
 def test_an_interrupted_search_goes_on(
     tmp_path: Path, quick: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(number: int, config: Mapping[str, Any]) -> float:
+    def interrupted(number: int, config: TrainingConfig) -> float:
         if number == 2:
             raise KeyboardInterrupt
-        return float(config["optimizer"]["lr"])
+        return float(config.mapping["optimizer"]["lr"])
 
     quick(interrupted)
     monkeypatch.chdir(tmp_path)
@@ -109,7 +110,7 @@ def test_an_interrupted_search_goes_on(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    quick(lambda number, config: float(config["optimizer"]["lr"]))
+    quick(lambda number, config: float(config.mapping["optimizer"]["lr"]))
     assert run("tune", f"resume={tmp_path}/t") == 0
     rows = trials(tmp_path)
     assert [row["state"] for row in rows] == ["finished"] * 2 + ["interrupted"] + ["finished"] * 2
@@ -127,7 +128,7 @@ def test_an_interrupted_search_goes_on(
 def test_no_trial_at_all_is_a_failure(
     tmp_path: Path, quick: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def never(number: int, config: Mapping[str, Any]) -> float:
+    def never(number: int, config: TrainingConfig) -> float:
         raise DataError("no.")
 
     quick(never)

@@ -10,7 +10,7 @@ import pytest
 from hydra.core.override_parser.types import Override
 
 from graphfold.errors import ConfigError
-from graphfold.studies.tune_space import Dimension, hydra_text, read_space, space_of_sweeps
+from graphfold.studies.tune_space import Dimension, read_space, space_of_sweeps
 from graphfold.training.config.overrides import parse_overrides
 
 
@@ -74,15 +74,6 @@ def test_spaces_that_cannot_be(space: Any, message: str) -> None:
 def test_all_faults_are_told_together() -> None:
     with pytest.raises(ConfigError, match=r"a is 1(.|\n)*b is 2"):
         read_space({"a": 1, "b": 2})
-
-
-@pytest.mark.parametrize(
-    "value", [None, True, 3, 1e-05, "gcn", "a b, 'c'", "true", [1, "x y"], {"a": [1, None]}, "1"]
-)
-def test_values_survive_hydras_grammar(value: Any) -> None:
-    (override,) = parse_overrides([f"+k={hydra_text(value)}"])
-    assert override.value() == value
-    assert type(override.value()) is type(value)
 
 
 def test_suggestions_lie_in_the_space() -> None:

@@ -18,6 +18,7 @@ from torch.nn.utils import parameters_to_vector
 from graphfold.datasets.data_module import DataModule
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
 from graphfold.training.loop.loop import Loop
 from graphfold.training.process.ranks import run_in_processes
 from graphfold.training.run.initial_weights import make_model
@@ -36,10 +37,10 @@ DESCENT = (
 def new_loop(*overrides: str) -> tuple[Loop, DataModule]:
     """The loop of a config with a fresh model, and its data."""
     config = compose(overrides).config
-    data = DataModule(**config["data"])
+    data = DataModule(**config.data)
     data.prepare()
-    model, complete = make_model(config, data)
-    return make_loop(complete, model, data), data
+    config = decide(config, data)
+    return make_loop(config, make_model(config, data), data), data
 
 
 def take_step(

@@ -163,4 +163,4 @@ def test_a_root_of_ones_own_has_to_be_trusted(
     assert "own_blocks" not in sys.modules
     assert run("evaluate", folder, "--trust", "own_blocks") == 0
     assert run("train", *conf, *more, "model.root.scale=[1]") == 2
-    assert "model.root.scale is [1], but it takes a number" in capsys.readouterr().err
+    assert "model.root.scale is [1], but it must be a number" in capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_data_composes_with_the_model_that_it_chooses(
 def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphfold.training.config.check_parts._peek", lambda _: None)  # no files
     composed = compose([f"model={model}"])
-    own = composed.config["model"]
+    own = composed.config.mapping["model"]
     needed = own.get("needs_data") or own.get("data_defaults")  # which list operations do not have
     if needed:
         data = next((DATA_OF[option] for option in needed if option in DATA_OF), "esol")

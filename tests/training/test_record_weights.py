@@ -19,6 +19,7 @@ from graphfold.datasets.readers.pairs import ENTAILMENT
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.baselines.kernel import RIDGES, KernelMachine
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.initial_weights import make_model
 
@@ -270,9 +271,9 @@ def fitted(home: Path) -> Callable[..., torch.Tensor]:
     def fit(table: str, *overrides: str) -> torch.Tensor:
         path = [f"data.path={home}/{table}.csv", f"data.cache_dir={home}/cache"]
         config = compose([*words, *path, *overrides, "data.fingerprint_size=64"]).config
-        data = DataModule(**config["data"])
+        data = DataModule(**config.data)
         data.prepare()
-        model, _ = make_model(config, data)
+        model = make_model(decide(config, data), data)
         assert isinstance(model, FittedModel)
         model.fit(data.encoded("train"))
         return model.head.decode(model(model.plan(data.encoded("test"))))

@@ -282,10 +282,10 @@ def test_bounds_and_weights_of_a_table(home: Path) -> None:
     [
         ("calibration.method=[auto]", "calibration.method is ['auto']"),
         ("calibration.method=conformla", "Did you mean 'conformal'?"),
-        ("calibration.level=1.5", "it is a probability between 0 and 1"),
+        ("calibration.level=1.5", "it must be a number above 0 and below 1"),
         ("calibration.sets=lca", "Did you mean 'lac'?"),
-        ("ensemble=0", "ensemble is 0, but it must be a whole number from 1 on"),
-        ("dropout_samples=1", "it must be a whole number from 2 on or null"),
+        ("ensemble=0", "ensemble is 0, but it must be a whole number from 1 to 10,000"),
+        ("dropout_samples=1", "it must be a whole number from 2 to 100,000 or null"),
         ("data.bounded_targets=true data.task=classification", "bounded_targets=true is for num"),
         ("data.weight_column=y", "the column 'y' is asked for more than once"),
         ("data.weight_column=kinds", "Did you mean 'kind'? Set data.weight_column."),

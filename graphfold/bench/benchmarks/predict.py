@@ -113,7 +113,7 @@ def read_examples(experiment: Experiment) -> list[Example]:
 def load_saved(experiment: Experiment, way: Way) -> Predictor:
     """The model as it is loaded from a checkpoint."""
     checkpoint = Checkpoint(
-        config=dict(experiment.config),
+        config=dict(experiment.config.mapping),
         **experiment.data.state_dict(),
         packages=[],
         state_dict=experiment.model.state_dict(),

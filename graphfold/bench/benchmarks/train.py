@@ -22,10 +22,9 @@ from __future__ import annotations
 import io
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
 from graphfold.batching import Batch
 from graphfold.bench.benchmarks.sst import HIDDEN_SIZES, OVERRIDES
@@ -33,6 +32,7 @@ from graphfold.bench.experiment import Experiment, load_data, load_sized
 from graphfold.bench.measure import EQUAL_ONCE, Row, Settings, Work, make_rows, summarize
 from graphfold.bench.variants import ways_to_run
 from graphfold.recipe import start_run
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.run.run_folder import RunFolder
 
 BATCH_SIZES = (256,)
@@ -90,7 +90,7 @@ def _epoch(experiment: Experiment, batches: Iterable[Batch]) -> float:
     return time.perf_counter() - start
 
 
-def _command(config: Mapping[str, Any]) -> list[float]:
+def _command(config: TrainingConfig) -> list[float]:
     """The seconds of each epoch of the command but the first."""
     clock = _EpochClock()
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(clock):

@@ -9,19 +9,17 @@ from functools import cached_property
 from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.readers.spec import AdapterSpec
+from graphfold.datasets.settings import Paths
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import refuse_pipe
 from graphfold.errors import ConfigError, DataError, did_you_mean
 from graphfold.options import option_faults, parameters
 from graphfold.registry import ADAPTERS
-
-#: A file, a pattern, or a list of them.
-Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,15 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.files.tables import PART
+from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
+    GROUPINGS,
     NONE,
     butina_groups,
     butina_split,
     check_fractions,
-    check_groups,
     given_split,
     group_keys,
     random_split,
@@ -30,61 +31,6 @@ from graphfold.datasets.splits.split_ways import (
 )
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.registry import import_home
-
-
-@dataclass(frozen=True)
-class SplitSettings:
-    """Settings of a split.
-
-    Args:
-        split: a name in `SPLITS`, or the dotted path of a function of one's own; by default "given"
-            where the source (its files, or a column of its table) says what to train on, else
-            "random".
-        fractions: the shares of train, val and test; of folds val / (train + val) is the share of
-            the records outside of the test fold that is val.
-        seed: of the split and of the order of batches.
-        num_folds: how many folds kfold and repeated_kfold make.
-        fold: which of them is test. Those of repeated_kfold are numbered from
-            0 to num_repeats * num_folds - 1.
-        num_repeats: how often repeated_kfold divides the records anew.
-        groups: the records that stay together in random, kfold and repeated_kfold: "none", or a
-            name in `graphfold.datasets.splits.split_ways`.
-        stratify_by: the target or feature whose values are the labels of stratified; by default the
-            only target of integers.
-    """
-
-    split: str | None = None
-    fractions: Sequence[float] = (0.8, 0.1, 0.1)
-    seed: int = 0
-    num_folds: int = 5
-    fold: int = 0
-    num_repeats: int = 5
-    groups: str = NONE
-    stratify_by: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.split is not None and "." not in self.split and self.split not in SPLITS:
-            raise ConfigError(
-                f"data.split is '{self.split}'.{did_you_mean(self.split, SPLITS)} Use one of "
-                f"{', '.join(SPLITS)}, or the dotted path of a function."
-            )
-        check_groups(self.groups)
-        if self.split is not None:
-            self.check_grouped(self.split)
-
-    @property
-    def val_share(self) -> float:
-        """The share of the records that are not test which is val."""
-        train, val, _ = check_fractions(self.fractions)
-        return val / (train + val)
-
-    def check_grouped(self, name: str) -> None:
-        """Raises ConfigError if there are to be groups and the split of this name has none."""
-        if self.groups != NONE and name in SPLITS and name not in GROUPED:
-            raise ConfigError(
-                f"data.groups={self.groups} is for data.split={', '.join(GROUPED)}, not for {name}."
-                " Choose one of these, or data.groups=none."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +62,7 @@ class Records:
 
 
 #: Divides records; every one is to be in exactly one part.
-SplitFunction: TypeAlias = Callable[[Records, SplitSettings], Split]
+SplitFunction: TypeAlias = Callable[[Records, DataSettings], Split]
 
 #: The splits by name.
 SPLITS: Mapping[str, SplitFunction] = {
@@ -133,7 +79,7 @@ SPLITS: Mapping[str, SplitFunction] = {
     ),
     "butina": lambda records, s: butina_split(butina_groups(records.dag), s.fractions),
     "kfold": lambda records, s: kfold_split(
-        len(records), s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups), s.val_share
+        len(records), s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups), _val_share(s)
     ),
     "repeated_kfold": lambda records, s: repeated_kfold_split(
         len(records),
@@ -142,12 +88,44 @@ SPLITS: Mapping[str, SplitFunction] = {
         s.fold,
         s.seed,
         group_keys(records.dag, s.groups),
-        s.val_share,
+        _val_share(s),
     ),
 }
 
 #: Those that keep groups of records together.
 GROUPED = ("random", "kfold", "repeated_kfold")
+
+
+def check_split(settings: DataSettings) -> None:
+    """Raises ConfigError, with the nearest name, if there is no such split or no such group."""
+    name, groups = settings.split, (NONE, *GROUPINGS)
+    if name is not None and "." not in name and name not in SPLITS:
+        raise ConfigError(
+            f"data.split is '{name}'.{did_you_mean(name, SPLITS)} Use one of "
+            f"{', '.join(SPLITS)}, or the dotted path of a function."
+        )
+    if settings.groups not in groups:
+        raise ConfigError(
+            f"data.groups is '{settings.groups}'.{did_you_mean(settings.groups, groups)} Use one "
+            f"of {', '.join(groups)}."
+        )
+    if name is not None:
+        _check_grouped(name, settings.groups)
+
+
+def _check_grouped(name: str, groups: str) -> None:
+    """Raises ConfigError if there are to be groups and the split of this name has none."""
+    if groups != NONE and name in SPLITS and name not in GROUPED:
+        raise ConfigError(
+            f"data.groups={groups} is for data.split={', '.join(GROUPED)}, not for {name}."
+            " Choose one of these, or data.groups=none."
+        )
+
+
+def _val_share(settings: DataSettings) -> float:
+    """The share of the records that are not test which is val."""
+    train, val, _ = check_fractions(settings.fractions)
+    return val / (train + val)
 
 
 def find_split(name: str) -> SplitFunction:
@@ -173,7 +151,7 @@ def find_split(name: str) -> SplitFunction:
     return function
 
 
-def split_records(records: Records, settings: SplitSettings) -> Split:
+def split_records(records: Records, settings: DataSettings) -> Split:
     """Splits records as the settings say.
 
     Raises:
@@ -182,7 +160,7 @@ def split_records(records: Records, settings: SplitSettings) -> Split:
         DataError: if there are too few records for it.
     """
     name = settings.split or ("given" if "train" in records.given else "random")
-    settings.check_grouped(name)
+    _check_grouped(name, settings.groups)
     split = find_split(name)(records, settings)
     if not isinstance(split, Split):
         raise ConfigError(f"data.split={name} returns a {type(split).__name__}. Return a Split.")

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.dag import TypedDAG
 from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.splits.split import Split
-from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.errors import ConfigError, DataError
 
 #: [num_records] records with equal keys are one group.
 Keys: TypeAlias = Sequence[Hashable]
@@ -57,15 +57,6 @@ GROUPINGS: Mapping[str, Callable[[TypedDAG], Keys]] = {
     "scaffold": scaffold_groups,
     "butina": butina_groups,
 }
-
-
-def check_groups(name: str) -> None:
-    """Raises ConfigError with the nearest name if `name` is no way to group."""
-    names = (NONE, *GROUPINGS)
-    if name not in names:
-        raise ConfigError(
-            f"data.groups is '{name}'.{did_you_mean(name, names)} Use one of {', '.join(names)}."
-        )
 
 
 def group_keys(dag: TypedDAG, name: str) -> Keys | None:

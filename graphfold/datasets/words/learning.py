@@ -14,11 +14,11 @@ from graphfold.datasets.words.vectors import WordVectors, read_vectors
 from graphfold.datasets.words.word_features import Context, WordFeatures
 
 if TYPE_CHECKING:
-    from graphfold.datasets.settings import WordSettings
+    from graphfold.datasets.settings import DataSettings
 
 
 def learn_words(
-    spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], settings: WordSettings
+    spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], settings: DataSettings
 ) -> tuple[FeatureSpec, WordVectors | None]:
     """The spec with what the settings give to words, and the vectors that these begin with.
 
@@ -59,7 +59,7 @@ def find_word_vectors(
     return read_vectors(path.expanduser(), written, spec.vocabularies[key].lowercase)
 
 
-def context_options(settings: WordSettings) -> ContextOptions:
+def context_options(settings: DataSettings) -> ContextOptions:
     """The options of the encoder among the settings."""
     return ContextOptions(
         tuple(settings.encoder_layers), settings.encoder_join, settings.encoder_pieces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -12,37 +12,35 @@ import torch
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
-from graphfold.layers.uncertainty.calibration import CalibrationSettings
-from graphfold.metrics.registry import find_metric, metric_names
+from graphfold.metrics.registry import find_metric
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 from graphfold.training.config.from_lightning import foreign_options
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
-from graphfold.training.config.model import AUTO, shared_keys
+from graphfold.training.config.model import AUTO, own_options
 from graphfold.training.config.overrides import adapter_name
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback
-from graphfold.training.trainer import Trainer, trainer_of
+from graphfold.training.trainer import Trainer
 
 
-def check_parts(config: Mapping[str, Any]) -> DataModule:
-    """Checks the parts of a whole config, and returns its data, of which nothing is read yet.
+def check_parts(config: TrainingConfig) -> DataModule:
+    """Checks the parts of a config, and returns its data, of which nothing is read yet.
 
     Raises:
         ConfigError: that lists every fault.
     """
     data = None
-    faults = check_targets(_without(config["model"], shared_keys(config["model"])), "model")
+    faults = check_targets(_without_auto(own_options(config.model)), "model")
     for name in ("optimizer", "lr_scheduler", "callbacks", "logger"):
-        faults += check_targets(_without(config[name], ()), name)
-    faults += [*_trainer_faults(config["trainer"]), *_kind_faults(config)]
+        faults += check_targets(_without_auto(config.mapping[name]), name)
+    faults += [*_trainer_faults(config), *_kind_faults(config)]
     with _collected(faults):
-        for name in metric_names(config.get("metrics")) or ():
+        for name in config.metrics or ():
             find_metric(name)
     with _collected(faults):
-        CalibrationSettings.of(config)
-    with _collected(faults):
         _refuse_unmet_needs(config)
-        data = DataModule(**config["data"])
+        data = DataModule(**config.data)
         _peek(data)
     if not faults:  # torch loads its compiler to make an optimizer
         with _collected(faults):
@@ -52,28 +50,25 @@ def check_parts(config: Mapping[str, Any]) -> DataModule:
     return data
 
 
-def _trainer_faults(node: Mapping[str, Any]) -> Iterator[str]:
-    """The faults of the options of training."""
-    foreign = [*foreign_options(node)]
-    known = {k: v for k, v in node.items() if not [*foreign_options({k: v})]}
-    faults = [*foreign, *check_targets(known, "trainer")]
+def _trainer_faults(config: TrainingConfig) -> Iterator[str]:
+    """The faults of the trainer beside the values of its options."""
+    node = {"_target_": "graphfold.training.Trainer", **config.mapping["trainer"]}
+    yield from foreign_options(node)
+    known = {key: value for key, value in node.items() if not [*foreign_options([key])]}
+    faults = check_targets(known, "trainer")
     yield from faults
-    if faults:
-        return
-    if find_target(node["_target_"], "trainer") is not Trainer:
+    if not faults and find_target(node["_target_"], "trainer") is not Trainer:
         yield "trainer._target_ must be graphfold.training.Trainer. Leave it out."
-        return
     try:
-        trainer_of(node).device()
+        config.trainer.device()
     except ConfigError as error:
         yield error.message
 
 
-def _kind_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def _kind_faults(config: TrainingConfig) -> Iterator[str]:
     """The faults of what is no callback or logger, or not made as it is to be."""
-    for group in ("callbacks", "logger"):
-        nodes = {k: node for k, node in (config[group] or {}).items() if node is not None}
-        for key, node in nodes.items():
+    for group, nodes in (("callbacks", config.callbacks), ("logger", config.logger)):
+        for key, node in (nodes or {}).items():
             place, is_logger = f"{group}.{key}", group == "logger"
             target = None
             if isinstance(node, dict) and "_target_" in node:
@@ -90,10 +85,10 @@ def _kind_faults(config: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{place}._partial_ must be {str(is_logger).lower()}."
 
 
-def _refuse_unmet_needs(config: Mapping[str, Any]) -> None:
+def _refuse_unmet_needs(config: TrainingConfig) -> None:
     """Raises ConfigError for an option of the data that the model needs and no adapter has."""
-    adapter = adapter_name(config["data"])
-    for name, value in (config["model"].get("needs_data") or {}).items():
+    adapter = adapter_name(config.data)
+    for name, value in (config.model.get("needs_data") or {}).items():
         if name not in parameters(ADAPTERS.find(adapter)):
             raise ConfigError(
                 f"the model needs data.{name}={json.dumps(value)}, but the {adapter} adapter has "
@@ -113,12 +108,12 @@ def _peek(data: DataModule) -> None:
             next(iter(adapter.records(file.path)), None)
 
 
-def _try_optimizer(config: Mapping[str, Any]) -> None:
+def _try_optimizer(config: TrainingConfig) -> None:
     """Builds optimizer and schedule over a stand-in for the parameters."""
-    optimizer = instantiate(config["optimizer"], "optimizer")
+    optimizer = instantiate(config.optimizer, "optimizer")
     made = _call(optimizer, "optimizer", [torch.nn.Parameter(torch.zeros(1))])
-    if config["lr_scheduler"] is not None:
-        _call(instantiate(config["lr_scheduler"], "lr_scheduler"), "lr_scheduler", made)
+    if config.lr_scheduler is not None:
+        _call(instantiate(config.lr_scheduler, "lr_scheduler"), "lr_scheduler", made)
 
 
 def _call(make: Callable[..., Any], place: str, *args: Any, **kwargs: Any) -> Any:
@@ -130,12 +125,12 @@ def _call(make: Callable[..., Any], place: str, *args: Any, **kwargs: Any) -> An
         raise ConfigError(f"{place}: {str(error).rstrip('.')}. Correct the config.") from error
 
 
-def _without(node: Any, names: tuple[str, ...]) -> Any:
-    """A copy of a config without some keys, and without classes that are chosen later."""
+def _without_auto(node: Any) -> Any:
+    """A copy of a config without the classes that are chosen later."""
     if isinstance(node, dict):
-        kept = {k: _without(v, ()) for k, v in node.items() if k not in names}
+        kept = {key: _without_auto(value) for key, value in node.items()}
         return {} if kept.get("_target_") == AUTO else kept
-    return [_without(item, ()) for item in node] if isinstance(node, list) else node
+    return [_without_auto(item) for item in node] if isinstance(node, list) else node
 
 
 @contextmanager

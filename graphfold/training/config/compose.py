@@ -22,7 +22,6 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.check_config import check_config, flatten
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
@@ -38,7 +37,11 @@ from graphfold.training.config.overrides import (
     refuse_sweeps,
     suggest_key,
 )
-from graphfold.training.config.stages import count_epochs, refuse_epochs
+from graphfold.training.config.training_config import (
+    TrainingConfig,
+    count_epochs,
+    flatten,
+)
 
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
@@ -96,7 +99,7 @@ class Sources:
 class Composed:
     """A checked config, and where Hydra puts the run."""
 
-    config: dict[str, Any]  # resolved: plain values, nothing left to fill in
+    config: TrainingConfig
     folder: Path  # hydra.run.dir, or of a run of a sweep its folder in hydra.sweep.dir
     changes: dict[str, Any] = field(default_factory=dict)  # to the config of a resumed run
 
@@ -162,21 +165,19 @@ def finish(
     plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
-    config = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
-    check_config(config)
+    mapping = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
+    config = TrainingConfig.of(mapping)
     if trusted is not None:
-        config["data"]["cache_dir"] = None  # a stranger does not say where files are written
-        _refuse_untrusted(config, trusted)
+        _refuse_untrusted(mapping, trusted)
     start = Path(hydra.runtime.cwd)  # with hydra.job.chdir it is no longer the current folder
-    config["data"] = _with_absolute_paths(config["data"], start)
-    for node, key in ((config, "init_from"), (config["model"], "encoder_from")):
-        if node.get(key) is not None:
-            node[key] = str(start / Path(node[key]).expanduser())
-    if config["init_from"] is not None and config["model"].get("encoder_from") is not None:
-        raise ConfigError(
-            "init_from and model.encoder_from both give the weights of the encoder. Leave one out."
-        )
-    changes = {} if config["resume"] is None else _changes(overrides, config)
+    places = {f"data.{key}": config.data.get(key) for key in ("path", "root", "cache_dir")}
+    places |= {"init_from": config.init_from}
+    places |= {"model.encoder_from": config.model.get("encoder_from")}
+    places = {key: _absolute(path, start) for key, path in places.items() if path is not None}
+    if trusted is not None:
+        places["data.cache_dir"] = None  # a stranger does not say where files are written
+    config = config.changed(places)
+    changes = {} if config.resume is None else _changes(overrides, config.mapping)
     return Composed(config, folder, changes)
 
 
@@ -255,11 +256,23 @@ def explained(
     Raises:
         ConfigError: that names the first fault, with the likely spelling.
     """
-    try:
+    with readable():
         _check_overrides(overrides, sources, trusted)
         yield
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Turns what Hydra and OmegaConf raise within into a `ConfigError` of one line."""
+    try:
+        yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise _readable(error) from error
+        cause = error if str(error).strip() else error.__cause__
+        line = str(cause).strip().partition("\n")[0].rstrip(".")
+        line = line.removeprefix("ValueError raised while resolving interpolation: ")
+        key = getattr(cause, "full_key", None)
+        place = f"{key}: " if key else ""
+        raise ConfigError(f"{place}{line}. See graphfold train --cfg job.") from error
 
 
 def _check_overrides(
@@ -382,8 +395,11 @@ def _count_epochs(job: DictConfig, hydra: DictConfig) -> None:
     total = count_epochs(OmegaConf.to_container(stages) if OmegaConf.is_config(stages) else stages)
     if total is None:
         return
-    if "trainer.max_epochs" in _typed(hydra):
-        refuse_epochs(total, job.trainer.max_epochs)
+    if "trainer.max_epochs" in _typed(hydra) and job.trainer.max_epochs != total:
+        raise ConfigError(
+            f"trainer.max_epochs is {job.trainer.max_epochs}, but the stages have {total} epochs "
+            "together. Leave trainer.max_epochs out."
+        )
     job.trainer.max_epochs = total
 
 
@@ -405,7 +421,7 @@ def task_overrides(hydra: DictConfig) -> list[str]:
     return [str(word) for word in words]
 
 
-def _changes(overrides: Sequence[str], config: dict[str, Any]) -> dict[str, Any]:
+def _changes(overrides: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a resumed run is to have."""
     values = dict(flatten(config))
     return {key: values[key] for key in changed_keys(overrides)}
@@ -479,18 +495,13 @@ def _part(whole: DictConfig, keys: list[str]) -> DictConfig:
         return OmegaConf.masked_copy(whole, keys)
 
 
-def _with_absolute_paths(data: dict[str, Any], start: Path) -> dict[str, Any]:
-    """So that a run can be resumed and evaluated from any folder."""
-
-    def absolute(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {part: absolute(path) for part, path in value.items()}
-        if isinstance(value, list):
-            return [absolute(path) for path in value]
-        return str(start / Path(value).expanduser()) if isinstance(value, str) else value
-
-    paths: dict[str, Any] = {key: data[key] for key in ("path", "root", "cache_dir") if key in data}
-    return {**data, **absolute(paths)}
+def _absolute(value: Any, start: Path) -> Any:
+    """Paths that hold from any folder, where the run may be resumed and evaluated."""
+    if isinstance(value, dict):
+        return {part: _absolute(path, start) for part, path in value.items()}
+    if isinstance(value, list):
+        return [_absolute(path, start) for path in value]
+    return str(start / Path(value).expanduser()) if isinstance(value, str) else value
 
 
 @contextmanager
@@ -501,13 +512,3 @@ def _loader(sources: Sources) -> Iterator[tuple[ConfigLoader, list[str]]]:
     with initialize_config_dir(first, job_name="train", version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         yield loader, [f"hydra.searchpath={paths}"] if more else []
-
-
-def _readable(error: Exception) -> ConfigError:
-    """The error of Hydra or OmegaConf, in one line."""
-    cause = error if str(error).strip() else error.__cause__
-    line = str(cause).strip().partition("\n")[0].rstrip(".")
-    line = line.removeprefix("ValueError raised while resolving interpolation: ")
-    key = getattr(cause, "full_key", None)
-    place = f"{key}: " if key else ""
-    return ConfigError(f"{place}{line}. See graphfold train --cfg job.")

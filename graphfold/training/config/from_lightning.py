@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 #: Options of Lightning's trainer that decide nothing here.
@@ -89,7 +89,7 @@ def _with_own_part(node: Any) -> Any:
     return {**part, "_target_": target}
 
 
-def foreign_options(options: Mapping[str, Any]) -> Iterator[str]:
+def foreign_options(options: Iterable[str]) -> Iterator[str]:
     """Sentences about options that are Lightning's, and not of `Trainer`."""
     for name in options:
         if name in _INSTEAD or name in _IDLE:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from graphfold.dag import Schema, TypedDAG
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.molecules.table_columns import BOND_ENDS
 from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
@@ -17,6 +18,7 @@ from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.options import parameters
 from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import call, find_target, instantiate
+from graphfold.training.config.training_config import TrainingConfig
 
 #: In place of a type's name, cells may be given by role: types without inputs, those with any
 #: number of inputs, all with inputs, all. A type's own name comes first, then the narrowest role.
@@ -38,6 +40,31 @@ SHARED = (
 _LAYERS = "graphfold.layers"
 
 
+def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
+    """The config of a run with all that its data decide, as its checkpoints keep it.
+
+    Options of the adapter (names of classes), cells by type in place of roles, widths of encoders,
+    readout, head and its class weights. It depends on the data no more.
+
+    Args:
+        config: of the run.
+        data: what it learns from, prepared.
+
+    Raises:
+        ConfigError: if no readout or head fits the targets, or the model has no place for vectors.
+    """
+    words = data.spec.words
+    model = complete_model_config(
+        config.model,
+        data.spec.schema,
+        data.encoded("train"),
+        None if words is None else words.vector_size,
+    )
+    if config.model.get("encoder_from") is not None:
+        model["encoder_from"] = config.model["encoder_from"]  # until the model has its weights
+    return config.changed({"data": {**config.data, **data.inferred_options}, "model": model})
+
+
 def complete_model_config(
     config: Mapping[str, Any],
     schema: Schema,
@@ -47,8 +74,6 @@ def complete_model_config(
     """The config of a model with types in place of roles, and what the data decides for auto.
 
     Class weights that are to be balanced become numbers.
-
-    What it returns depends on the data no more, so it is what a checkpoint keeps.
 
     Args:
         config: the config of the model.
@@ -60,8 +85,7 @@ def complete_model_config(
     Raises:
         ConfigError: if no readout or head fits the targets, or the model has no place for vectors.
     """
-    shared = shared_keys(config)
-    own = {key: value for key, value in config.items() if key not in shared}
+    own = own_options(config)
     for name in ("head", "readout"):
         if name in own and not isinstance(own[name], Mapping):
             raise ConfigError(
@@ -85,13 +109,13 @@ def complete_model_config(
     return {**own, "head": _complete_head(config["head"], schema, dag, is_pair)}
 
 
-def shared_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of the config of a model that are no arguments of its class, see `SHARED`."""
+def own_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a model without what is no argument of its class, see `SHARED`."""
     try:
         taken = parameters(find_target(config["_target_"], "model"))
-    except (KeyError, ConfigError):  # a fault that is reported where classes are checked
+    except ConfigError:  # a fault that is reported where classes are checked
         taken = {}
-    return tuple(key for key in SHARED if key not in taken)
+    return {key: value for key, value in config.items() if key not in SHARED or key in taken}
 
 
 def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) -> dict[str, Any]:
@@ -147,7 +171,7 @@ def build_model(
         schema: the schema of encoded graphs.
         scalers: target -> (mean, standard deviation) of the training part.
     """
-    parts = {**config, "_partial_": True}
+    parts = {**own_options(config), "_partial_": True}
     model = call(instantiate(parts, "model"), "model", schema=schema, scalers=scalers or None)
     if not isinstance(model, Model):
         raise ConfigError(
@@ -170,23 +194,14 @@ def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, An
 
 
 def build_ensemble(
-    config: Mapping[str, Any], schema: Schema, scalers: Mapping[str, tuple[float, ...]]
+    config: Mapping[str, Any],
+    size: int,
+    schema: Schema,
+    scalers: Mapping[str, tuple[float, ...]],
 ) -> Model:
-    """The model of a whole config, or as many of them as its key `ensemble` says, as one.
-
-    Args:
-        config: a config whose part `model` is complete.
-        schema: the schema of encoded graphs.
-        scalers: target -> (mean, standard deviation) of the training part.
-    """
-    parts = config["model"], schema, scalers
-    members = [build_model(*parts) for _ in range(ensemble_size(config))]
-    return members[0] if len(members) == 1 else Ensemble(members)
-
-
-def ensemble_size(config: Mapping[str, Any]) -> int:
-    """The number of models that a whole config asks for; those of earlier runs know but one."""
-    return int(config.get("ensemble") or 1)
+    """The model of a complete config, or several of them as one; see `build_model`."""
+    members = [build_model(config, schema, scalers) for _ in range(size)]
+    return members[0] if size == 1 else Ensemble(members)
 
 
 def balanced_weights(dag: TypedDAG) -> dict[str, list[float]]:

@@ -25,6 +25,9 @@ _HOW = (
     "\"data.target_columns=['a, b','c (d)']\"."
 )
 
+#: Text that Hydra reads as it is, but for what it does not read as text.
+_WORD, _NO_STRINGS = re.compile(r"[A-Za-z_][A-Za-z0-9_/]*"), ("true", "false", "null", "nan", "inf")
+
 #: The config groups of named parts, each with the file that has none. Of these groups several
 #: files may be joined: callbacks=[average,early_stopping].
 WITHOUT_PARTS = {"callbacks": "default", "logger": "none"}
@@ -232,7 +235,7 @@ def _parse(parser: OverridesParser, word: str) -> Override:
 
 
 def in_hydras_grammar(value: Any) -> str:
-    """A value as the right side of an override; text is quoted, so it may hold anything."""
+    """A value as the right side of an override; text that is no word is quoted."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):
@@ -242,7 +245,8 @@ def in_hydras_grammar(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value).lower()
     if isinstance(value, str | Path):
-        return _quoted(str(value))
+        is_word = _WORD.fullmatch(str(value)) and str(value).casefold() not in _NO_STRINGS
+        return str(value) if is_word else _quoted(str(value))
     raise ConfigError(
         f"an override is {type(value).__name__} {value!r}. Give a number, text, True or False, "
         "None, or a list or mapping of these."

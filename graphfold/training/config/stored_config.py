@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.training.config.check_config import check_config
 from graphfold.training.config.from_lightning import with_own_loop
+from graphfold.training.config.training_config import TrainingConfig
 
 #: So many values may a YAML file have.
 MOST_VALUES = 1_000_000
@@ -41,8 +41,8 @@ def read_yaml(path: Path) -> Any:
     return content
 
 
-def read_stored_config(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The config of a stored run, checked, with today's options.
+def read_stored_config(config: Mapping[str, Any], path: Path) -> TrainingConfig:
+    """The config of a stored run, with today's options.
 
     Args:
         config: what the file holds.
@@ -52,19 +52,11 @@ def read_stored_config(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
         CheckpointError: naming the file, and the key that is absent or has no such value.
     """
     try:
-        return checked_config(config)
+        return TrainingConfig.of(upgraded(config))
     except ConfigError as error:
-        raise _broken(path, error.message) from error
-
-
-def checked_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole config, checked, with today's options.
-
-    Raises:
-        ConfigError: naming the key that is absent or has no such value.
-    """
-    check_config(config)
-    return upgraded(config)
+        raise CheckpointError(
+            f"{path}: {error.message} Restore the file, or train again.", path=str(path)
+        ) from error
 
 
 def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +84,3 @@ def upgraded(config: Mapping[str, Any]) -> dict[str, Any]:
     if model.get("fuse"):
         model["fuse"] = None
     return {**config, "model": model}
-
-
-def _broken(path: Path, fault: str) -> CheckpointError:
-    return CheckpointError(f"{path}: {fault} Restore the file, or train again.", path=str(path))

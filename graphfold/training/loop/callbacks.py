@@ -382,16 +382,21 @@ class TensorBoardLogger:
             self._writer.close()
 
 
-def make_loggers(config: Mapping[str, Any], folder: Path) -> list[Logger]:
-    """The loggers of the config, made to write into the run folder.
+def make_loggers(
+    nodes: Mapping[str, Any] | None, config: Mapping[str, Any], folder: Path
+) -> list[Logger]:
+    """The loggers of a config, made to write into the run folder.
+
+    Args:
+        nodes: name -> what to make, or None.
+        config: the config of the run, which each of them is told.
+        folder: of the run.
 
     Raises:
         ConfigError: if a logger's names lead out of that folder.
     """
     loggers = []
-    for name, node in (config["logger"] or {}).items():
-        if node is None:
-            continue
+    for name, node in (nodes or {}).items():
         logger = instantiate(node, f"logger.{name}")(save_dir=str(folder))
         place = Path(getattr(logger, "log_dir", None) or folder).absolute()
         if not Path(os.path.normpath(place)).is_relative_to(folder.absolute()):

@@ -11,6 +11,7 @@ from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, first_line
 from graphfold.layers.baselines.fitted_model import FittedModel
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import describe_policy
 from graphfold.training.loop.callbacks import ProgressLine, make_loggers
 from graphfold.training.loop.checks import choose_sharing
@@ -29,11 +30,17 @@ from graphfold.training.scoring import Metrics, score
 
 
 def fit_network(
-    loop: Loop, data: DataModule, files: RunFolder, common: Checkpoint, resume: bool
+    config: TrainingConfig,
+    loop: Loop,
+    data: DataModule,
+    files: RunFolder,
+    common: Checkpoint,
+    resume: bool,
 ) -> None:
     """Trains until the last epoch or early stopping, in one process or several; leaves files.
 
     Args:
+        config: of the run.
         loop: what trains, with a fresh model.
         data: what it is trained on, prepared.
         files: where checkpoints and logs go.
@@ -47,11 +54,12 @@ def fit_network(
     for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
         data.loader(part, loop.model.passes, "depth", world_size=count)
     with ending_by_sigterm():
-        run_in_processes(loop.trainer, _fit_in_process, loop, data, files, common, resume)
+        run_in_processes(loop.trainer, _fit_in_process, config, loop, data, files, common, resume)
 
 
 def _fit_in_process(
     device: torch.device,
+    config: TrainingConfig,
     loop: Loop,
     data: DataModule,
     files: RunFolder,
@@ -62,11 +70,11 @@ def _fit_in_process(
     kept = BestAndLast(files, common, loop.monitor, loop.mode)
     # First the files of an epoch, then its line, then who asks for either.
     loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
-    loop.loggers = make_loggers(common.config, files.path)
+    loop.loggers = make_loggers(config.logger, common.config, files.path)
     loop.begin(device)
     member = common.progress["member"]
     if loop.world_size > 1:  # or all would draw the same masks of dropout
-        seed_generators(member_seed(member_seed(common.config["seed"], member), loop.rank))
+        seed_generators(member_seed(member_seed(config.seed, member), loop.rank))
     batches = {}
     for part in ("train", "val"):
         batches[part] = data.loader(
@@ -77,7 +85,7 @@ def _fit_in_process(
             pin_memory=device.type == "cuda",
             share=choose_sharing(data, loop.model, part == "train"),
             lowering=loop.model.lowering,
-            seed=member_seed(data.settings.split.seed, member),
+            seed=member_seed(data.settings.seed, member),
         )
     loop.policy, calls = batches["train"].policy, batches["train"].calls
     if calls and loop.is_first:
@@ -85,7 +93,7 @@ def _fit_in_process(
     try:
         if resume:
             kept.take_up(loop)
-        with deterministic_algorithms(common.config["deterministic"]):
+        with deterministic_algorithms(config.deterministic):
             loop.fit(batches["train"], batches["val"])
     except (GraphfoldError, MemoryError):
         raise
@@ -103,13 +111,19 @@ _OF_THE_LOSS = ("loss", "delta", "target_weights", "class_weights")
 
 
 def fit_once(
-    model: FittedModel, loop: Loop, data: DataModule, files: RunFolder, common: Checkpoint
+    config: TrainingConfig,
+    model: FittedModel,
+    loop: Loop,
+    data: DataModule,
+    files: RunFolder,
+    common: Checkpoint,
 ) -> None:
     """Fits a model to the training part, and writes best.ckpt, last.ckpt, metrics.csv and logs.
 
     Nothing is chosen by the validation part, which may be empty.
 
     Args:
+        config: of the run.
         model: what is fitted.
         loop: what knows the metrics and the options of training.
         data: what it is fitted to, prepared.
@@ -131,7 +145,7 @@ def fit_once(
             f"{type(model).__name__} compares would be rounded. Set trainer.precision=32-true."
         )
     train = data.encoded("train")
-    _refuse_unread(common.config["model"]["head"], model, train.schema)
+    _refuse_unread(config.mapping["model"]["head"], model, train.schema)
     model.fit(train)
     metrics: Metrics = {}
     if len(data.split.val):
@@ -148,7 +162,7 @@ def fit_once(
     }
     for path, more in ((files.best, {}), (files.last, progress)):
         write_checkpoint(path, common, model.state_dict(), {"epoch": 0, **more})
-    for logger in make_loggers(common.config, files.path):
+    for logger in make_loggers(config.logger, common.config, files.path):
         logger.log_metrics({k: v for k, v in metrics.items() if v is not None}, 1)
         logger.finalize("success")
     shown = ", ".join(f"{k} {v:.4f}" for k, v in metrics.items() if k == loop.monitor and v)

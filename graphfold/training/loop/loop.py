@@ -20,7 +20,7 @@ from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.loader import GraphLoader
-from graphfold.training.config.stages import Stage
+from graphfold.training.config.training_config import Stage
 from graphfold.training.loop.optimisation import (
     LENGTHS,
     StagedModel,

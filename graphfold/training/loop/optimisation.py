@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Optimizer
 
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.training.config.stages import Stage
+from graphfold.training.config.training_config import Stage
 
 #: Arguments of schedules of the learning rate that say for how many epochs they are made.
 LENGTHS = ("T_max", "total_steps")
@@ -72,29 +72,29 @@ class StagedModel:
         """Puts frozen modules into evaluation mode, and all others into training mode."""
         self.model.train()
         for name, module in self.model.named_modules():
-            if is_part(name, self.stage.freeze):
+            if is_part(name, self.stage.frozen):
                 module.eval()
 
     def __str__(self) -> str:
         """The current stage in a line; nothing of a run that has only one and freezes nothing."""
-        if len(self.stages) == 1 and not self.stage.freeze:
+        if len(self.stages) == 1 and not self.stage.frozen:
             return ""
-        frozen = ", ".join(self.stage.freeze)
+        frozen = ", ".join(self.stage.frozen)
         lr = "" if self.stage.lr is None else f", lr {self.stage.lr:g}"
         place = f"stage {self.number + 1}/{len(self.stages)}: {self.stage.epochs} epochs"
         return f"{place}{lr}{f', {frozen} frozen' if frozen else ''}"
 
     def _freeze(self) -> None:
         for name, parameter in self.model.named_parameters():
-            is_frozen = is_part(name, self.stage.freeze)
+            is_frozen = is_part(name, self.stage.frozen)
             parameter.requires_grad_(name in self._learnable and not is_frozen)
 
     def _check(self, stage: Stage) -> None:
         weights = [name for name, _ in self.model.named_parameters()]
-        refuse_unknown_parts("freeze", stage.freeze, weights)
-        if stage.freeze and all(is_part(name, stage.freeze) for name in self._learnable):
+        refuse_unknown_parts("freeze", stage.frozen, weights)
+        if stage.frozen and all(is_part(name, stage.frozen) for name in self._learnable):
             raise ConfigError(
-                f"freeze=[{', '.join(stage.freeze)}] leaves no weight to train. Freeze fewer parts."
+                f"freeze=[{', '.join(stage.frozen)}] leaves no weight to train. Freeze fewer parts."
             )
 
 

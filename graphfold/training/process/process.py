@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,18 +22,17 @@ import torch
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def prepare_process(config: Mapping[str, Any]) -> str:
+def prepare_process(threads: int | None) -> str:
     """Makes this process compute as a run's config says.
 
     Processes that this one starts follow its number of threads.
 
     Args:
-        config: the config of a run. Without `threads`, or with null, torch decides.
+        threads: how many; None lets torch decide.
 
     Returns:
         What was chosen, in a line.
     """
-    threads = config.get("threads")
     if threads is not None:
         torch.set_num_threads(threads)
         os.environ["OMP_NUM_THREADS"] = str(threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import math
@@ -19,6 +18,7 @@ from graphfold.datasets.splits.split import Split
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_bytes, write_text
 from graphfold.layers import Model
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.loop.optimisation import LENGTHS
 from graphfold.training.process.process import capture_generators, restore_generators
@@ -192,16 +192,7 @@ def _of_lightning(last: Checkpoint) -> dict[str, Any]:
     }
 
 
-def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a config with other values at some dotted keys."""
-    changed = copy.deepcopy(dict(config))
-    for key, value in changes.items():
-        section, _, name = key.rpartition(".")
-        changed[section][name] = value
-    return changed
-
-
-def check_epochs(config: Mapping[str, Any], stored: Mapping[str, Any], done: int) -> None:
+def check_epochs(config: TrainingConfig, stored: TrainingConfig, done: int) -> None:
     """Refuses fewer epochs than are done; warns of a schedule that is made for fewer.
 
     Args:
@@ -212,13 +203,13 @@ def check_epochs(config: Mapping[str, Any], stored: Mapping[str, Any], done: int
     Raises:
         ConfigError: if there are to be fewer.
     """
-    wanted, before = config["trainer"]["max_epochs"], stored["trainer"]["max_epochs"]
+    wanted, before = config.trainer.max_epochs, stored.trainer.max_epochs
     if wanted < done and wanted != before:
         raise ConfigError(
             f"trainer.max_epochs is {wanted}, but the run has {done} epochs already. Give more to "
             "go on, or start a new run."
         )
-    schedule = config["lr_scheduler"] or {}
+    schedule = config.lr_scheduler or {}
     for name in LENGTHS:
         if wanted > before and isinstance(schedule.get(name), int) and schedule[name] < wanted:
             warnings.warn(
@@ -230,7 +221,7 @@ def check_epochs(config: Mapping[str, Any], stored: Mapping[str, Any], done: int
 
 
 def load_begun(
-    folder: RunFolder, members: Sequence[RunFolder], config: Mapping[str, Any]
+    folder: RunFolder, members: Sequence[RunFolder], config: TrainingConfig
 ) -> list[Checkpoint]:
     """last.ckpt of those members of a run that have one; each file must be one of this very run.
 
@@ -255,7 +246,7 @@ def _check_same_run(
     checkpoint: Checkpoint,
     path: Path,
     first: Checkpoint,
-    config: Mapping[str, Any],
+    config: TrainingConfig,
     member: int | None,
 ) -> None:
     """Refuses a checkpoint of another run, or of another member.
@@ -276,8 +267,8 @@ def _check_same_run(
     number = checkpoint.progress.get("member", member)  # earlier versions did not write it
     if one.to_dict() != other.to_dict() or parts[0] != parts[1]:
         fault = "the data or the split of another run"
-    elif stored != config["seed"]:
-        fault = f"seed {stored}, and config.yaml seed {config['seed']}"
+    elif stored != config.seed:
+        fault = f"seed {stored}, and config.yaml seed {config.seed}"
     elif member is not None and number != member:
         fault = f"the weights of member {number + 1 if isinstance(number, int) else number}"
     else:

@@ -28,8 +28,9 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.errors import CheckpointError
 from graphfold.options import is_number
-from graphfold.training.config.model import ensemble_size
+from graphfold.training.config.model import own_options
 from graphfold.training.config.stored_config import read_yaml
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import named_packages
 
 FORMAT = "graphfold checkpoint"
@@ -59,7 +60,7 @@ _JSON = ("config", "spec", "split", "packages", "versions")
 class Checkpoint:
     """All that is needed to score and to predict, and, in last.ckpt, to go on training."""
 
-    config: dict[str, Any]  # the resolved config of the run
+    config: dict[str, Any]  # of the run, as `TrainingConfig.mapping`, with all that data decide
     spec: dict[str, Any]  # the feature spec: schema, vocabularies, scalers
     split: dict[str, Any]  # which record is in which part, and the fingerprint of its files
     packages: list[str]  # third-party packages whose classes the config names
@@ -96,7 +97,7 @@ class Checkpoint:
     @property
     def num_members(self) -> int:
         """The size of the ensemble that it holds; 1 for a single model."""
-        return ensemble_size(self.config)
+        return int(self.config.get("ensemble") or 1)  # that of earlier runs is absent
 
     @property
     def best_epochs(self) -> list[int]:
@@ -246,13 +247,12 @@ def with_places(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
         config: the config.
         path: the file of the checkpoint.
     """
-    data = dict(config["data"])
     folders = list(path.absolute().parents)
     for folder in (*folders[1:2], *folders[3:4]):  # that of a run; of the run of a member
         theirs = _data_of(folder / "config.yaml")
-        if theirs:
+        if theirs and isinstance(config.get("data"), Mapping):
             places = {key: theirs[key] for key in (*FILES, "root") if key in theirs}
-            return {**config, "data": {**data, **places}}
+            return {**config, "data": {**config["data"], **places}}
     return dict(config)
 
 
@@ -274,20 +274,20 @@ def _names(value: Any) -> Any:
     return PurePath(value).name if isinstance(value, str) else value
 
 
-def common_checkpoint(config: dict[str, Any], data: DataModule, member: int) -> Checkpoint:
+def common_checkpoint(config: TrainingConfig, data: DataModule, member: int) -> Checkpoint:
     """The part that all checkpoints of a member of a run share, without weights and progress.
 
     Args:
-        config: the config, with all that the data decided.
+        config: the config, with all that the data decide.
         data: the data, prepared.
         member: the number of the member; 0 of a single model.
     """
     state = data.state_dict()
     return Checkpoint(
-        config=without_places(config),
+        config=without_places({**config.mapping, "model": own_options(config.model)}),
         spec=state["spec"],
         split=split_without_places(state["split"]),
-        packages=named_packages(config),
+        packages=named_packages(config.mapping),
         state_dict={},
         training_records=hash_graphs(select(data.raw, data.split.train)),
         progress={"member": member},

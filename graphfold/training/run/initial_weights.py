@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,8 @@ from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm
-from graphfold.training.config.model import build_model, complete_model_config
+from graphfold.training.config.model import build_model
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
@@ -50,12 +51,12 @@ class Table(NamedTuple):
 
 
 def make_model(
-    config: Mapping[str, Any], data: DataModule, member: int = 0, begins: bool = True
-) -> tuple[Model, dict[str, Any]]:
-    """A fresh model, and the config with all that the data decided.
+    config: TrainingConfig, data: DataModule, member: int = 0, begins: bool = True
+) -> Model:
+    """A fresh model.
 
     Args:
-        config: a whole config.
+        config: with all that the data decide, see `decide`.
         data: what the model is to learn from, prepared.
         member: which member of an ensemble it is.
         begins: whether its weights are to be used; otherwise a checkpoint replaces them, and no
@@ -64,30 +65,21 @@ def make_model(
     Raises:
         ConfigError: if the model does not fit the data.
     """
-    seed_generators(member_seed(config["seed"], member))
-    model_config = complete_model_config(
-        config["model"],
-        data.spec.schema,
-        data.encoded("train"),
-        None if data.spec.words is None else data.spec.words.vector_size,
-    )
-    model = build_model(model_config, data.spec.schema, data.spec.scalers)
+    seed_generators(member_seed(config.seed, member))
+    model = build_model(config.model, data.spec.schema, data.spec.scalers)
     if begins and data.word_vectors is not None:
         set_word_vectors(model, data.spec, data.word_vectors)
-    settings = {**config["data"], **data.inferred_options}
-    return model, {**config, "data": settings, "model": model_config}
+    return model
 
 
-def begin_model(
-    config: Mapping[str, Any], data: DataModule, member: int
-) -> tuple[Model, dict[str, Any]]:
+def begin_model(config: TrainingConfig, data: DataModule, member: int) -> Model:
     """`make_model`, with the weights of another run where the config names one."""
-    model, complete = make_model(config, data, member)
-    if config.get("init_from") is not None:
-        print(take_weights(model, data.spec, Path(config["init_from"]), member), flush=True)
-    if config["model"].get("encoder_from") is not None:
-        print(take_encoder(model, Path(config["model"]["encoder_from"])), flush=True)
-    return model, complete
+    model, encoder = make_model(config, data, member), config.model.get("encoder_from")
+    if config.init_from is not None:
+        print(take_weights(model, data.spec, Path(config.init_from), member), flush=True)
+    if encoder is not None:
+        print(take_encoder(model, Path(encoder)), flush=True)
+    return model
 
 
 def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> None:

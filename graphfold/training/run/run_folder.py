@@ -6,17 +6,18 @@ import fcntl
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_text
 from graphfold.training.config.stored_config import read_stored_config, read_yaml
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.process.quiet import is_first
 
 _CONTENTS = (
@@ -75,11 +76,11 @@ class RunFolder:
             return [self]
         return [RunFolder(self.path / "members" / str(n)) for n in range(1, count + 1)]
 
-    def create(self, config: Mapping[str, Any], anew: bool = False) -> None:
+    def create(self, config: TrainingConfig, anew: bool = False) -> None:
         """Prepares the folder, which must exist, for a run and writes its config.
 
         Args:
-            config: the resolved config.
+            config: of the run.
             anew: whether to begin the folder's own run again; otherwise another run that it holds
                 is moved aside.
 
@@ -107,7 +108,7 @@ class RunFolder:
         for leftover in self.path.rglob(".*.tmp"):
             leftover.unlink(missing_ok=True)
 
-    def read_config(self) -> dict[str, Any]:
+    def read_config(self) -> TrainingConfig:
         """The config of the run, as `read_stored_config` gives it.
 
         Raises:
@@ -126,10 +127,9 @@ class RunFolder:
             raise CheckpointError(f"{self.config}: holds no config. Restore the file.")
         return read_stored_config(config, self.config)
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
+    def write_config(self, config: TrainingConfig) -> None:
         """Writes the config of the run."""
-        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        write_text(self.config, text)
+        write_text(self.config, config.to_yaml())
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from graphfold.batching import Batch
 from graphfold.dag import Schema
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.settings import WordSettings
+from graphfold.datasets.settings import DataSettings
 from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, Predicted
@@ -22,23 +22,27 @@ from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.stored_config import read_stored_config
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.run.checkpoint import DEVIATIONS, NAMES, Checkpoint, with_places
 from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring import HeadMetrics, Metrics, score
-from graphfold.training.trainer import autocast, parameter_dtype
+
+#: Settings of the data whose effect is part of a model.
+OF_WORDS = ("vectors", "characters", "encoder_layers", "encoder_join", "encoder_pieces")
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model on its device, the checkpoint that it came from, and its feature spec.
+    """A model on its device, the config and the checkpoint that it came from, its feature spec.
 
     A prediction is computed by the model, the mean of its members if it has several, and then
     calibrated, if that was done.
     """
 
     path: Path
+    config: TrainingConfig  # with the places of files where the model is applied
     checkpoint: Checkpoint
     spec: FeatureSpec
     model: Model
@@ -58,21 +62,20 @@ class TrainedModel:
                 trusted, or does not fit the model that it describes.
         """
         checkpoint = Checkpoint.load(path)
-        config = with_places(read_stored_config(checkpoint.config, path), path)
-        refuse_untrusted(config, trusted)
-        checkpoint = replace(checkpoint, config=config)
+        config = read_stored_config(with_places(checkpoint.config, path), path)
+        refuse_untrusted(config.mapping, trusted)
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
             if checkpoint.schema_number < NAMES:  # the options of the adapter have them
-                adapter = DataModule(**config["data"]).source.spec.make()
+                adapter = DataModule(**config.data).source.spec.make()
                 spec = spec.with_classes_of(adapter.schema)
-            device = choose_device(config["trainer"])
+            device = choose_device(config.trainer.accelerator)
             with SizeLimit(checkpoint.state_dict, path):
-                model = build_ensemble(config, spec.schema, spec.scalers)
-            model.to(parameter_dtype(config["trainer"]))
+                model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
+            model.to(config.trainer.dtype)
             check_weights(model, checkpoint.state_dict, path)
             model.load_state_dict(checkpoint.state_dict)
-            model = _averaged(model, checkpoint)
+            model = _averaged(model, checkpoint, config.dropout_samples)
             calibration = None
             if checkpoint.calibration:
                 calibration = calibration_of(model.head, checkpoint.calibration)
@@ -85,16 +88,18 @@ class TrainedModel:
                 "the graphfold that wrote it, or train again.",
                 path=str(path),
             ) from error
-        return TrainedModel(path, checkpoint, spec, model.to(device).eval(), device, calibration)
+        return TrainedModel(
+            path, config, checkpoint, spec, model.to(device).eval(), device, calibration
+        )
 
     def __repr__(self) -> str:
         """Its file, the metric that chose it, and the model with its targets and their units."""
-        config = self.checkpoint.config
+        config = self.config
         epochs = self.checkpoint.best_epochs
         named = f"epoch{'s' * (len(epochs) > 1)} {', '.join(map(str, epochs))}"
         versions = ", ".join(f"{k} {v}" for k, v in self.checkpoint.versions.items())
-        metrics = ", ".join(config.get("metrics") or self.head.metrics)
-        lines = [f"{self.path} ({versions})", f"{named}, the best by {config['monitor']}"]
+        metrics = ", ".join(config.metrics or self.head.metrics)
+        lines = [f"{self.path} ({versions})", f"{named}, the best by {config.monitor}"]
         lines += [f"metrics: {metrics}", f"model: {self.model!r}"]
         text = "\n".join(lines).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {text}\n)"
@@ -123,10 +128,10 @@ class TrainedModel:
         Raises:
             ConfigError: if one of them was made part of the model, which goes without it.
         """
-        config = self.checkpoint.config["data"]
-        for field in fields(WordSettings):
-            own, name = config.get(field.name, field.default), field.name
-            if name != "encoder" and settings.get(name, own) != own:
+        config = self.config.data
+        for name in OF_WORDS:
+            own = config.get(name, getattr(DataSettings, name))
+            if settings.get(name, own) != own:
                 raise ConfigError(
                     f"data.{name} cannot be changed for a trained model, which keeps what training "
                     "made of it. Leave it out, or train again."
@@ -145,7 +150,7 @@ class TrainedModel:
             share=share,
             lowering=self.model.lowering,
         )
-        with autocast(self.device, self.checkpoint.config["trainer"]):
+        with self.config.trainer.autocast(self.device, caches_weights=True):
             total = len(data.split.part(part))
             batches = shown(loader, f"scoring {part}", lambda batch: batch.num_graphs, total)
             rows = score(self.model, batches, self.device, loader.policy)
@@ -153,24 +158,25 @@ class TrainedModel:
 
     def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""
-        config = self.checkpoint.config
-        reduction = str(config["loss"]["reduction"])
-        return HeadMetrics.of(self.head, config.get("metrics"), reduction)(rows)
+        return self.head_metrics(rows)
+
+    @property
+    def head_metrics(self) -> HeadMetrics:
+        """The metrics of the run."""
+        return HeadMetrics.of(self.head, self.config.metrics, self.config.loss["reduction"])
 
 
-def _averaged(model: Model, checkpoint: Checkpoint) -> Model:
+def _averaged(model: Model, checkpoint: Checkpoint, samples: int | None) -> Model:
     """The model with what its mean is taken over, as the run has it: members, dropout samples."""
-    samples = int(checkpoint.config.get("dropout_samples") or 0)
     if not samples and not isinstance(model, Ensemble):
         return model
     correction = 1 if checkpoint.schema_number >= DEVIATIONS else 0
-    return Ensemble(members_of(model), samples, correction)
+    return Ensemble(members_of(model), samples or 0, correction)
 
 
-def choose_device(trainer: Mapping[str, Any]) -> torch.device:
+def choose_device(accelerator: str) -> torch.device:
     """The device that the trainer of a run would use, if it is here."""
-    wanted = trainer.get("accelerator", "auto")
-    if wanted in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("cpu")
 

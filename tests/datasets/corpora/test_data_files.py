@@ -56,7 +56,7 @@ def test_an_unset_option_may_stand_in_any_config() -> None:
         ({"adapter": "smile", "path": "f"}, r"Did you mean 'smiles'"),
         ({"adapter": NAME, "path": {"tain": "f"}}, r"'tain'\. Did you mean 'train'\? The parts"),
         ({"corpus": "sst", "options": {"binarise": True}}, r"'binarise'\. Did you mean 'binarize'"),
-        ({"corpus": "sst", "options": {"binarize": "yes"}}, r"'yes', but it takes true or false"),
+        ({"corpus": "sst", "options": {"binarize": "yes"}}, r"'yes', but it must be true or false"),
         ({"corpus": "sst", "variant": "x"}, r"no variant 'x'"),
         ({"corpus": "listops_generated", "options": {"trian_size": 3}}, r"mean 'train_size'"),
         ({"corpus": "listops_generated", "options": {"train_size": "3"}}, r"takes a whole number"),

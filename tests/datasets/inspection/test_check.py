@@ -139,7 +139,7 @@ def test_bad_records(tmp_path: Path) -> None:
         ("no.Adapter", {"path": "f"}, r"no module 'no'"),
         ("sst", {"num_clases": 3}, r"no option 'num_clases'\. Did you mean 'num_classes'"),
         ("sst", {"on_error": "x"}, r"data\.on_error is 'x'"),
-        ("sst", {"batch_size": "x"}, r"'batch_size' of data is 'x', but it takes a whole number"),
+        ("sst", {"batch_size": "x"}, r"data\.batch_size is 'x', but it must be a whole number"),
         ("sst", {"corpus": "qm7"}, r"data\.corpus is given twice, by the command and by a setting"),
         ("brackets", {"adapter": "pairs", "path": "f"}, r"data\.adapter is given twice"),
     ],

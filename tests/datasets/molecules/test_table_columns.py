@@ -236,7 +236,7 @@ def found(path: Path, **options: object) -> list[str]:
 
 def test_the_usual_file_of_sider_is_read(tmp_path: Path) -> None:
     path = write_open(tmp_path / "sider.csv", ["smiles", *SIDER], ["C,1,0,1", "CC,0,1,0"])
-    data = compose(["data=sider", f"data.path={path}"]).config["data"]
+    data = compose(["data=sider", f"data.path={path}"]).config.data
     options = {key: data[key] for key in ("target_columns", "ignore_columns", "task")}
     source = DataSource(adapter="smiles", path=str(path), options=options)
     adapter = source.with_inferred_options(source.files(tmp_path, tmp_path)).spec.make()

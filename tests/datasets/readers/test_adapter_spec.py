@@ -71,9 +71,12 @@ def test_unknown_adapter(name: str, message: str) -> None:
         ({"num_clases": 5}, r"no option 'num_clases'\. Did you mean 'num_classes'\? It has: num_c"),
         (
             {"num_classes": "five"},
-            r"'num_classes' .* is 'five', but it takes a whole number or nul",
+            r"'num_classes' .* is 'five', but it must be a whole number or nul",
         ),
-        ({"binarize": 1}, r"option 'binarize' of the brackets adapter is 1, but it takes true or"),
+        (
+            {"binarize": 1},
+            r"option 'binarize' of the brackets adapter is 1, but it must be true",
+        ),
     ],
 )
 def test_faults_of_options(options: dict[str, Any], message: str) -> None:

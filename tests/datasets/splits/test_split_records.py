@@ -11,10 +11,11 @@ from postfix_adapter import PostfixAdapter, random_expressions, write_expression
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.readers.smiles import SmilesAdapter
+from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.split_records import (
     SPLITS,
     Records,
-    SplitSettings,
+    check_split,
     labels_of,
     split_records,
 )
@@ -41,20 +42,16 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
 
 @pytest.mark.parametrize("method", [name for name in SPLITS if name != "given"])
 def test_every_method(molecules: TypedDAG, method: str) -> None:
-    settings = SplitSettings(method, (0.6, 0.2, 0.2), stratify_by="smiles")
+    settings = DataSettings(split=method, fractions=(0.6, 0.2, 0.2), stratify_by="smiles")
     split = split_records(Records(molecules, [None], [30]), settings)
     assert split.method == method
     assert sum(split.sizes().values()) == 30
 
 
 def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
-    assert (
-        split_records(Records(dag, ["train", "val"], [50, 10]), SplitSettings()).method == "given"
-    )
-    assert (
-        split_records(Records(dag, ["val", "test"], [50, 10]), SplitSettings()).method == "random"
-    )
-    assert split_records(Records(dag, [None], [60]), SplitSettings()).method == "random"
+    assert split_records(Records(dag, ["train", "val"], [50, 10]), DataSettings()).method == "given"
+    assert split_records(Records(dag, ["val", "test"], [50, 10]), DataSettings()).method == "random"
+    assert split_records(Records(dag, [None], [60]), DataSettings()).method == "random"
 
 
 def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
@@ -87,13 +84,13 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
 
 def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
     with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
-        split_records(Records(dag, [None], [60]), SplitSettings("scaffold"))
+        split_records(Records(dag, [None], [60]), DataSettings(split="scaffold"))
 
 
 @pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
 @pytest.mark.parametrize("groups", list(GROUPINGS))
 def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> None:
-    settings = SplitSettings(method, (0.5, 0.25, 0.25), groups=groups, num_folds=3)
+    settings = DataSettings(split=method, fractions=(0.5, 0.25, 0.25), groups=groups, num_folds=3)
     split = split_records(Records(molecules, [None], [30]), settings)
     keys = group_keys(molecules, groups)
     assert keys is not None
@@ -112,10 +109,10 @@ def test_the_same_molecule_is_one_group_however_it_is_written(tmp_path: Path) ->
 
 def test_groups_that_cannot_be(dag: TypedDAG) -> None:
     with pytest.raises(ConfigError, match=r"data\.groups is 'scafold'\. Did you mean 'scaffold'"):
-        SplitSettings(groups="scafold")
+        check_split(DataSettings(groups="scafold"))
     with pytest.raises(ConfigError, match=r"groups=scaffold is for data\.split=random, kfold, rep"):
-        SplitSettings("stratified", groups="scaffold")
-    given = SplitSettings(groups="molecule")
+        check_split(DataSettings(split="stratified", groups="scaffold"))
+    given = DataSettings(groups="molecule")
     with pytest.raises(ConfigError, match=r"not for given\. Choose one of these"):
         split_records(Records(dag, ["train", "val"], [50, 10]), given)
     with pytest.raises(ConfigError, match=r"data\.groups=molecule needs molecules with a SMILES"):

@@ -13,11 +13,10 @@ import torch
 from datasets.words.tiny_encoder import write_encoder
 
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.settings import WordSettings
+from graphfold.datasets.settings import setting_faults
 from graphfold.datasets.words import contextual
 from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
 from graphfold.errors import ConfigError, DataError
-from graphfold.options import option_faults
 
 transformers = pytest.importorskip("transformers", reason="needs transformers (extra 'text')")
 
@@ -175,7 +174,7 @@ def test_a_folder_without_weights_is_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_wrong_choices_name_the_right_ones() -> None:
-    faults = option_faults("data", WordSettings, {"encoder_join": "sum", "encoder_layers": -1})
+    faults = [*setting_faults({"encoder_join": "sum", "encoder_layers": -1})]
     assert "one of concat, mean" in faults[0]
     assert "a list of whole numbers" in faults[1]
 

@@ -22,7 +22,7 @@ from graphfold.layers import (
 )
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.uncertainty.calibration import CalibrationSettings, fit_calibration, shortage
+from graphfold.layers.uncertainty.calibration import fit_calibration, shortage
 from graphfold.layers.uncertainty.conformal import (
     aps_scores,
     conformal_quantile,
@@ -339,9 +339,9 @@ def test_a_target_with_missing_values_only_takes_nothing_from_the_others(
     targets = (torch.rand(300, 2) < p).float()
     targets[:, 1] = NAN
     head = MultiLabelHead(3, ASSAYS)
-    settings = CalibrationSettings(method or "auto", 0.9, "lac")
+    how = method or "auto", 0.9, "lac"
     predicted = Predicted(p)
-    fitted = fit_calibration(head, settings, predicted, targets)
+    fitted = fit_calibration(head, *how, predicted, targets)
     assert isinstance(fitted, Probabilities)
     got = fitted(predicted)
     torch.testing.assert_close(got.value[:, 1], p[:, 1])
@@ -350,7 +350,7 @@ def test_a_target_with_missing_values_only_takes_nothing_from_the_others(
     assert row["u"].extra["set"] is None
     found = head.uncertainty_inputs("sets", got, targets)
     assert [len(classes) for _, classes in found.values()] == [300, 0]
-    told = shortage(head, settings, predicted, targets)
+    told = shortage(head, *how, predicted, targets)
     assert told is not None
     assert "no 90% sets for u" in told
-    assert fit_calibration(head, settings, predicted, torch.full_like(p, NAN)) is None
+    assert fit_calibration(head, *how, predicted, torch.full_like(p, NAN)) is None

@@ -12,41 +12,41 @@ from omegaconf import OmegaConf
 from graphfold.errors import ConfigError
 from graphfold.training.config.compose import as_experiment, compose, split_sweep
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.model import shared_keys
+from graphfold.training.config.model import own_options
 from graphfold.training.config.overrides import parse_settings, suggest_key
 
 
 def test_nothing_given_is_the_default_experiment() -> None:
     composed = compose([])
-    assert composed.config["name"] == "listops_tree_lstm"
-    assert composed.config["data"]["corpus"] == "listops_generated"
+    assert composed.config.mapping["name"] == "listops_tree_lstm"
+    assert composed.config.data["corpus"] == "listops_generated"
     assert composed.folder.parts[:2] == ("runs", "listops_tree_lstm")
 
 
 @pytest.mark.parametrize("override", ["data=chembl", "model=tree_gru", "experiment=null"])
 def test_a_choice_turns_the_default_experiment_off(override: str) -> None:
-    assert compose([override]).config["trainer"]["max_epochs"] == 20
+    assert compose([override]).config.mapping["trainer"]["max_epochs"] == 20
 
 
 def test_own_molecules_with_an_experiment() -> None:
     columns = "data.target_columns=['a, b',c]"
     composed = compose(["experiment=esol_gcn", "data=smiles", "data.path=f.csv", columns])
-    assert composed.config["data"]["target_columns"] == ["a, b", "c"]
-    assert composed.config["data"]["adapter"] == "smiles"
-    assert "corpus" not in composed.config["data"]
+    assert composed.config.data["target_columns"] == ["a, b", "c"]
+    assert composed.config.data["adapter"] == "smiles"
+    assert "corpus" not in composed.config.data
 
 
 def test_data_choose_a_model_and_a_choice_of_ones_own_wins() -> None:
-    assert "GCN" in str(compose(["data=esol"]).config["model"]["cells"])
-    assert "GINE" in str(compose(["data=esol", "model=gin"]).config["model"]["cells"])
-    assert "Fingerprint" in str(compose(["experiment=bbbp_fingerprint"]).config["model"]["cells"])
+    assert "GCN" in str(compose(["data=esol"]).config.model["cells"])
+    assert "GINE" in str(compose(["data=esol", "model=gin"]).config.model["cells"])
+    assert "Fingerprint" in str(compose(["experiment=bbbp_fingerprint"]).config.model["cells"])
 
 
 def test_paths_become_absolute() -> None:
-    data = compose(["data=esol", "data.root=here", "data.cache_dir='~/c'"]).config["data"]
+    data = compose(["data=esol", "data.root=here", "data.cache_dir='~/c'"]).config.data
     assert data["root"] == os.path.abspath("here")
     assert data["cache_dir"] == str(Path.home() / "c")
-    files = compose(["data=conllu", "data.path={train:a,val:b}"]).config["data"]["path"]
+    files = compose(["data=conllu", "data.path={train:a,val:b}"]).config.data["path"]
     assert files == {"train": os.path.abspath("a"), "val": os.path.abspath("b")}
 
 
@@ -56,7 +56,7 @@ def test_run_folder_is_hydras() -> None:
 
 def test_an_inner_cell_can_be_overridden() -> None:
     composed = compose(["model.cells.0._leaf_.hidden_size=7"])
-    assert composed.config["model"]["cells"][0]["_leaf_"]["hidden_size"] == 7
+    assert composed.config.model["cells"][0]["_leaf_"]["hidden_size"] == 7
 
 
 def test_sweep_is_the_product_in_order() -> None:
@@ -92,7 +92,7 @@ def test_an_interpolation_to_nowhere_is_one_line() -> None:
 
 def test_what_a_model_would_like_of_the_data_is_set_unless_it_is_given() -> None:
     def descriptors(*overrides: str) -> Any:
-        return compose(list(overrides)).config["data"]["descriptors"]
+        return compose(list(overrides)).config.data["descriptors"]
 
     forest = ("data=esol", "model=forest")
     assert descriptors(*forest) == ["morgan"]
@@ -106,17 +106,17 @@ ROUNDS = ["gcn", "gat", "gatv2", "gin", "gine", "ggnn", "mpnn", "pna", "weave", 
 @pytest.mark.parametrize("model", [*ROUNDS, "fragments", "attentive_fp", "dmpnn"])
 def test_depth_is_the_rounds_over_bonds_of_every_model_that_has_some(model: str) -> None:
     def rounds(*overrides: str) -> int:
-        passes = compose(["data=esol", f"model={model}", *overrides]).config["model"]["passes"]
+        passes = compose(["data=esol", f"model={model}", *overrides]).config.model["passes"]
         return sum(item.get("rounds", 0) for item in passes)
 
-    depth = compose(["data=esol", f"model={model}"]).config["model"]["depth"]
+    depth = compose(["data=esol", f"model={model}"]).config.model["depth"]
     assert rounds() == depth
     assert rounds("model.depth=5") == 5
 
 
 def test_depth_of_blocks() -> None:
     config = compose(["data=esol", "model=block_neighbourhood", "model.depth=1"]).config
-    assert config["model"]["root"]["radius"] == 1
+    assert config.model["root"]["radius"] == 1
 
 
 def test_every_model_with_rounds_over_bonds_has_a_depth() -> None:
@@ -162,11 +162,11 @@ def test_a_key_is_suggested_that_is_spelt_alike(key: str, hint: str) -> None:
 
 
 def test_a_key_that_parts_share_is_an_argument_of_a_class_that_takes_it() -> None:
-    shared = shared_keys({"_target_": "graphfold.layers.GraphModel", "depth": 3})
-    assert {"depth", "hidden_size", "dropout"} <= {*shared}
-    own = shared_keys({"_target_": "graphfold.layers.BagCell", "hidden_size": 3})
-    assert "hidden_size" not in own
-    assert "depth" in own
+    shared = {"depth": 3, "hidden_size": 4, "dropout": 0.1}
+    model = {"_target_": "graphfold.layers.GraphModel", "fuse": None}
+    assert own_options({**model, **shared}) == model
+    cell = {"_target_": "graphfold.layers.BagCell", "hidden_size": 4}
+    assert own_options({**cell, **shared}) == {**cell, "hidden_size": 4}
 
 
 def test_no_value_is_taken_out_of_a_list() -> None:
@@ -188,10 +188,10 @@ def test_models_with_batch_norm_are_judged_by_averaged_weights(model: str) -> No
     """Else validation error rises up to threefold from one epoch to the next, and falls again."""
     own = ["data=esol", f"model={model}"]
     averaged = compose(own).config
-    assert averaged["callbacks"]["average"]["decay"] == 0.999
+    assert averaged.callbacks["average"]["decay"] == 0.999
     plain = compose([*own, "callbacks=default"]).config
-    assert plain["callbacks"] == {"early_stopping": None}
-    assert plain["model"] == averaged["model"]
+    assert plain.callbacks == {}
+    assert plain.model == averaged.model
 
 
 def test_which_models_have_batch_norm() -> None:
@@ -201,8 +201,8 @@ def test_which_models_have_batch_norm() -> None:
 
 @pytest.mark.parametrize("names", ["average,early_stopping", "early_stopping,average"])
 def test_files_of_callbacks_are_joined(names: str) -> None:
-    found = compose(["data=esol", f"callbacks=[{names}]"]).config["callbacks"]
-    each = (compose(["data=esol", f"callbacks={name}"]).config["callbacks"] for name in ALONE)
+    found = compose(["data=esol", f"callbacks=[{names}]"]).config.callbacks
+    each = (compose(["data=esol", f"callbacks={name}"]).config.callbacks for name in ALONE)
     assert found == {name: part[name] for name, part in zip(ALONE, each, strict=True)}
 
 

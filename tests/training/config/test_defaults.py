@@ -43,10 +43,10 @@ def test_no_data_and_no_model_chooses_an_option_of_another_group(group: str) -> 
 )
 def test_what_is_not_chosen_is_what_fits(words: list[str], model: str, callbacks: set[str]) -> None:
     config = compose([*words, "hydra.run.dir=x"]).config
-    assert config["name"].endswith(f"_{model}") or config["name"] == words[0].partition("=")[2]
+    assert config.name.endswith(f"_{model}") or config.name == words[0].partition("=")[2]
     chosen = yaml.safe_load((config_folder() / f"model/{model}.yaml").read_text(encoding="utf-8"))
-    assert config["model"]["_target_"] == chosen["_target_"]
-    assert set(config["callbacks"]) == callbacks
+    assert config.model["_target_"] == chosen["_target_"]
+    assert set(config.mapping["callbacks"]) == callbacks
 
 
 def test_a_range_is_no_sweep() -> None:

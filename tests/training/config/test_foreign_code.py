@@ -118,11 +118,11 @@ def test_a_name_in_any_place_of_a_config_is_refused_or_nothing_but_text(
     """First the checks that come before all work, then the commands for what passes them."""
     stored = yaml.safe_load((finished / "config.yaml").read_text())
     passed = []
-    for config in (stored, compose(listops()).config):
+    for config in (stored, compose(listops()).config.mapping):
         for name, changed in every_config(config):
             try:
                 kept = read_stored_config(changed, Path("x"))
-                refuse_untrusted(kept, (), TRAINED)
+                refuse_untrusted(kept.mapping, (), TRAINED)
                 check_parts(kept)
             except GraphfoldError:
                 assert EVIL not in sys.modules, name

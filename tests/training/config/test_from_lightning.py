@@ -11,8 +11,9 @@ import yaml
 from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.errors import ConfigError
+from graphfold.training.config.check_parts import check_parts
+from graphfold.training.config.compose import compose
 from graphfold.training.config.from_lightning import with_own_loop
-from graphfold.training.trainer import trainer_of
 
 PARTS = yaml.safe_load("""
 trainer:
@@ -70,7 +71,7 @@ def test_they_are_replaced_key_by_key() -> None:
 def test_an_option_without_counterpart_is_refused() -> None:
     trainer = {**PARTS["trainer"], "max_steps": 10, "max_time": "00:01:00:00"}
     with pytest.raises(ConfigError, match=r"max_steps is .* Set trainer\.max_epochs\.") as caught:
-        trainer_of(with_own_loop({"trainer": trainer})["trainer"])
+        check_parts(compose([]).config.changed(with_own_loop({"trainer": trainer})))
     assert "trainer.max_time" in caught.value.message
 
 

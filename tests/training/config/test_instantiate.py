@@ -18,6 +18,7 @@ from graphfold.errors import ConfigError
 from graphfold.layers import GCNCell
 from graphfold.training.config.compose import compose
 from graphfold.training.config.instantiate import check_targets, instantiate
+from graphfold.training.config.model import decide
 from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.initial_weights import make_model
 
@@ -71,10 +72,10 @@ def test_faults_of_all_targets_are_found_without_building() -> None:
         "c": {"_target_": "graphfold.layers.GCNCell", "hidden_size": 1.5},
     }
     faults = "\n".join(check_targets(node))
-    assert "a.lr is 'fast', but it takes a number" in faults
+    assert "a.lr is 'fast', but it must be a number" in faults
     assert "a (Adam) has no option 'weight_decai'. Did you mean 'weight_decay'?" in faults
     assert "b[0]._target_: torch.nn has no 'Nothing'" in faults
-    assert "c.hidden_size is 1.5, but it takes a whole number" in faults
+    assert "c.hidden_size is 1.5, but it must be a whole number" in faults
 
 
 @pytest.mark.parametrize(
@@ -99,12 +100,13 @@ def test_hydras_own_instantiate_builds_the_same_parts(words: list[str], tmp_path
         write_corpora(tmp_path / "corpora")
         words = [word.format(folder=tmp_path) for word in words]
     config = compose([*words, f"data.cache_dir={tmp_path}/cache"]).config
-    data = hydra.utils.instantiate(config["data"], _target_="graphfold.datasets.DataModule")
+    data = hydra.utils.instantiate(config.data, _target_="graphfold.datasets.DataModule")
     data.prepare()
-    model, complete = make_model(config, data)
+    config = decide(config, data)
+    model = make_model(config, data)
 
-    seed_generators(member_seed(config["seed"], 0))
-    parts = OmegaConf.create(complete)
+    seed_generators(member_seed(config.seed, 0))
+    parts = OmegaConf.create(dict(config.mapping))
     make = hydra.utils.instantiate(parts.model, _partial_=True, _convert_="all")
     same = make(schema=data.spec.schema, scalers=data.spec.scalers or None)
     assert type(same) is type(model)
@@ -113,7 +115,7 @@ def test_hydras_own_instantiate_builds_the_same_parts(words: list[str], tmp_path
     for name, value in model.state_dict().items():
         assert torch.equal(same.state_dict()[name], value), name
     for group in ("optimizer", "lr_scheduler", "trainer", "callbacks", "logger"):
-        theirs, ours = hydra.utils.instantiate(parts[group]), instantiate(complete[group])
+        theirs, ours = hydra.utils.instantiate(parts[group]), instantiate(config.mapping[group])
         assert describe(theirs) == describe(ours)
 
 

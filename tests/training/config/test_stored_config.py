@@ -14,7 +14,7 @@ from graphfold.training.config.compose import compose
 
 @pytest.fixture(scope="module")
 def config() -> dict[str, Any]:
-    return compose(listops()).config
+    return dict(compose(listops()).config.mapping)
 
 
 @pytest.mark.parametrize(

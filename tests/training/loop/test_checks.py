@@ -24,6 +24,7 @@ from graphfold.inference import predict
 from graphfold.layers import GraphModel, NaryTreeLSTMCell
 from graphfold.layers.dropout import StateDropout
 from graphfold.training.config.compose import compose
+from graphfold.training.config.model import decide
 from graphfold.training.loop.checks import (
     can_share,
     choose_sharing,
@@ -35,9 +36,9 @@ from graphfold.training.run.initial_weights import make_model
 
 def make(*overrides: str) -> tuple[Any, TypedDAG]:
     config = compose(listops(*overrides)).config
-    data = DataModule(**config["data"])
+    data = DataModule(**config.data)
     data.prepare()
-    return make_model(config, data)[0], data.encoded("train")
+    return make_model(decide(config, data), data), data.encoded("train")
 
 
 def change_state(model: Any, name: str, change: Any) -> None:
@@ -175,9 +176,9 @@ def test_fuse_false_is_told_without_a_warning(
 @COMPILED
 def test_a_model_shows_it(tmp_path: Path) -> None:
     config = compose(listops(f"data.cache_dir={tmp_path}")).config
-    data = DataModule(**config["data"])
+    data = DataModule(**config.data)
     data.prepare()
-    model = make_model(config, data)[0]
+    model = make_model(decide(config, data), data)
     assert describe_ways(model) == ""
     model(model.plan(data.encoded("val")))
     assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled (native)" in repr(model)
@@ -188,9 +189,9 @@ def test_a_model_shows_it(tmp_path: Path) -> None:
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:
     config = compose([*listops(), *overrides]).config
-    data = DataModule(**config["data"])
+    data = DataModule(**config.data)
     data.prepare()
-    return make_model(config, data)[0], data
+    return make_model(decide(config, data), data), data
 
 
 class Noisy(Cell):
@@ -287,4 +288,4 @@ def test_runs_come_to_the_same(share: str, tmp_path: Path) -> None:
 
 def test_another_word_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run("train", *listops("data.share=maybe"), f"hydra.run.dir={tmp_path}") == 2
-    assert "data.share is 'maybe'. Use one of auto, true, false." in capsys.readouterr().err
+    assert "data.share is 'maybe', but it is one of auto, true, false." in capsys.readouterr().err

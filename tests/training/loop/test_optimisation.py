@@ -18,7 +18,7 @@ from training.tiny_runs import read_json, run, train, write_molecules
 
 from graphfold import recipe as training
 from graphfold.errors import ConfigError
-from graphfold.training.config.stages import Stage, factor_faults, stage_faults
+from graphfold.training.config.training_config import Stage
 from graphfold.training.loop.optimisation import (
     StagedModel,
     build_optimizer,
@@ -166,13 +166,6 @@ def test_a_schedule_that_drops_factors_is_refused(schedule: Any, is_kept: bool) 
         refuse_lost_factors(optimizer, before)
 
 
-@pytest.mark.parametrize("factors", [3, [1], {"encoder": "high"}, {"encoder": -1}])
-def test_wrong_factors_are_a_fault(factors: object) -> None:
-    (fault,) = factor_faults({"lr_factors": factors})
-    assert "lr_factors is" in fault
-    assert not list(factor_faults({"lr_factors": {"encoder": 0.1, "head": 2}}))
-
-
 def test_a_run_with_factors_resumes_as_if_unbroken(tmp_path: Path) -> None:
     table = write_molecules(tmp_path / "m.csv")
     own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "model=gcn"]
@@ -291,22 +284,6 @@ def test_more_epochs_go_to_the_last_stage(tmp_path: Path) -> None:
     folder = train(tmp_path / "run", *molecules(tmp_path, STAGES))
     assert run("train", f"resume={folder}", "trainer.max_epochs=5") == 0
     assert [float(row["lr"]) for row in rows(folder)[2:]] == [1e-4, 1e-4, 1e-4]
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"stages": [{"epoch": 3}]}, "stages[0] has no key 'epoch'. Did you mean 'epochs'?"),
-        ({"stages": [{"epochs": 0}]}, "stages[0].epochs is 0, but it must be a whole number"),
-        ({"stages": [{"epochs": 1, "lr": "x"}]}, "stages[0].lr is 'x', but it must be a number"),
-        ({"stages": [{"epochs": 1, "freeze": "a"}]}, "stages[0].freeze is 'a', but it must be"),
-        ({"stages": [3]}, "stages[0] is 3, but it must be a mapping"),
-        ({"stages": []}, "stages is [], but it must be a list"),
-        ({"stages": [{"epochs": 1}], "freeze": ["a"]}, "freeze and stages are both given"),
-    ],
-)
-def test_faults_of_the_config(config: dict[str, object], said: str) -> None:
-    assert said in " ".join(stage_faults(config))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from training.tiny_runs import listops, read_json, run, train, write_molecules
 
 from graphfold import recipe as training
 from graphfold.errors import DataError
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.run.best_and_last import BestAndLast, read_best
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -306,8 +307,8 @@ def test_a_failed_run_of_a_sweep_is_exit_code_1(
     settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.sweep.dir={tmp_path}/s"]
     original = training.start_run
 
-    def fail_first(config: dict[str, object], *arguments: object, **options: object) -> object:
-        if config["seed"] == 1:
+    def fail_first(config: TrainingConfig, *arguments: object, **options: object) -> object:
+        if config.seed == 1:
             raise DataError("something is wrong with the data. Correct them.")
         return original(config, *arguments, **options)
 

@@ -1,0 +1,233 @@
+"""TrainingConfig: the configuration of a run, checked whole and read once.
+
+Whatever a config comes from, it is read here: what Hydra composed (`compose`), a mapping that a
+user gives to `graphfold.train`, or the config of a stored run (`read_stored_config`). Keys that
+earlier runs lack have their defaults here, and nowhere else. torch is not loaded for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, Literal, TypedDict
+
+import yaml
+
+from graphfold.datasets.settings import setting_faults
+from graphfold.errors import ConfigError
+from graphfold.options import (
+    From0,
+    From1,
+    Limits,
+    is_number,
+    make_section,
+    section_faults,
+    value_faults,
+)
+from graphfold.training.trainer import Trainer
+
+
+class Part(TypedDict):
+    """A class or function by its path, with its options: what `instantiate` takes."""
+
+    _target_: str
+
+
+class ModelPart(Part, total=False):
+    """The model; beside its options what it asks of the data, and where its weights come from."""
+
+    encoder_from: str | None
+    needs_data: Mapping[str, Any] | None
+    data_defaults: Mapping[str, Any] | None
+
+
+class Loss(TypedDict):
+    """The config group `loss`: how the losses of rows become the loss of a step."""
+
+    reduction: Literal["per_graph", "per_node"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some epochs of a run, with an optimizer of their own.
+
+    Args:
+        epochs: how many.
+        freeze: names of parts of the model whose weights stay as they are.
+        lr: the learning rate at its beginning; None for the optimizer's.
+    """
+
+    epochs: From1
+    freeze: Sequence[str] | None = None
+    lr: Annotated[float, Limits(least=0)] | None = None
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The names in `freeze`."""
+        return tuple(self.freeze or ())
+
+
+@dataclass(frozen=True)
+class CalibrationSettings:
+    """The config group `calibration`; that of earlier runs is absent, and they have none.
+
+    Args:
+        method: "auto": conformal intervals for numbers of whole graphs, nothing for classes;
+            "conformal": intervals, whatever has numbers; "temperature" or "isotonic": calibrated
+            probabilities; "none".
+        level: the probability that an interval or a set holds the true value.
+        sets: "lac" or "aps" for sets of classes that may be true; None for no sets.
+    """
+
+    method: Literal["auto", "none", "conformal", "temperature", "isotonic"] = "none"
+    level: Annotated[float, Limits(above=0, below=1)] = 0.9
+    sets: Literal["lac", "aps"] | None = None
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The configuration of a run; configs/train.yaml says what each key is for.
+
+    Attributes:
+        mapping: all of it as config.yaml and checkpoints hold it: plain values, resolved.
+    """
+
+    data: Mapping[str, Any]  # the arguments of `DataModule`
+    model: ModelPart
+    optimizer: Part
+    lr_scheduler: Mapping[str, Any] | None
+    callbacks: Mapping[str, Any] | None  # by name, without those that are null
+    logger: Mapping[str, Any] | None  # as callbacks
+    trainer: Trainer
+    loss: Loss
+    monitor: str | None
+    seed: From0
+    deterministic: bool
+    name: Any = "run"
+    threads: Annotated[int, Limits(least=1, most=1_024)] | None = None
+    metrics: Any = None  # a list of names, see `_other_faults`
+    ensemble: Annotated[int, Limits(least=1, most=10_000)] = 1
+    dropout_samples: Annotated[int, Limits(least=2, most=100_000)] | None = None
+    calibration: CalibrationSettings = CalibrationSettings()
+    freeze: Sequence[str] | None = None
+    stages: Sequence[Stage] | None = None
+    lr_factors: Any = None  # part of the model -> factor
+    resume: str | None = None
+    init_from: str | None = None
+    needs: Sequence[Any] | None = None
+    mapping: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(mapping: Mapping[str, Any]) -> TrainingConfig:
+        """The configuration that a mapping holds; keys of other readers stay in it.
+
+        Raises:
+            ConfigError: naming every key that is absent, and every value that is absent or wrong.
+        """
+        faults = [*_absent_values(mapping), *section_faults(TrainingConfig, _known(mapping))]
+        if isinstance(mapping.get("data"), Mapping):
+            faults += setting_faults(mapping["data"])
+        faults += [*_other_faults(mapping)]
+        if faults:
+            raise ConfigError("\n".join(faults))
+        return replace(make_section(TrainingConfig, _known(mapping)), mapping=mapping)
+
+    def changed(self, values: Mapping[str, Any]) -> TrainingConfig:
+        """The same with other values at some dotted keys."""
+        mapping = dict(self.mapping)
+        for key, value in values.items():
+            section, _, name = key.rpartition(".")
+            if section:
+                mapping[section] = {**mapping[section], name: value}
+            else:
+                mapping[name] = value
+        return TrainingConfig.of(mapping)
+
+    def to_yaml(self) -> str:
+        """The text of config.yaml."""
+        return yaml.safe_dump(dict(self.mapping), sort_keys=False, allow_unicode=True)
+
+    @property
+    def training_stages(self) -> Sequence[Stage]:
+        """The stages; without `stages` one, over all epochs, in which `freeze` holds."""
+        return self.stages or [Stage(self.trainer.max_epochs, self.freeze)]
+
+
+def count_epochs(stages: Any) -> int | None:
+    """The epochs of all stages as they stand in a mapping; None if they have a fault."""
+    if not stages or [*value_faults(stages, Sequence[Stage], "stages")]:
+        return None
+    return sum(int(stage["epochs"]) for stage in stages)
+
+
+def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of every leaf of a nested config."""
+    if not isinstance(node, Mapping):
+        yield prefix, node
+        return
+    for key, value in node.items():
+        yield from flatten(value, f"{prefix}.{key}" if prefix else str(key))
+
+
+def _known(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that are read here; of the trainer's those of `Trainer`, see `check_parts`."""
+    known = {key: mapping[key] for key in _KEYS if key in mapping}
+    options = known.get("trainer")
+    if isinstance(options, Mapping):
+        names = [option.name for option in fields(Trainer)]
+        known["trainer"] = {name: options[name] for name in names if name in options}
+    for group in ("callbacks", "logger"):
+        parts = known.get(group)
+        if isinstance(parts, Mapping):
+            known[group] = {name: part for name, part in parts.items() if part is not None}
+    return known
+
+
+#: The keys of the trainer that every run has, though `Trainer` has defaults.
+_OF_TRAINER = ("max_epochs", "devices", "accumulate_grad_batches", "gradient_clip_val")
+
+_KEYS = tuple(key.name for key in fields(TrainingConfig) if key.name != "mapping")
+
+
+def _absent_values(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of values that are not there, or no text."""
+    values, needs, trainer = dict(flatten(mapping)), mapping.get("needs"), mapping.get("trainer")
+    lacking = [key for key in _OF_TRAINER if isinstance(trainer, Mapping) and key not in trainer]
+    for key, value in values.items():
+        texts = value if isinstance(value, list) else [value]
+        if any(isinstance(text, str) and "\0" in text for text in texts):
+            yield f"{key} has a zero byte, which no text has. Correct it."
+    for key, value in values.items():
+        if value == "???":
+            yield f"{key} has no value. Add {key}=VALUE."
+    yield from (f"there is no key 'trainer.{key}' in the config." for key in lacking)
+    for key in needs if isinstance(needs, list) else ():
+        if values.get(str(key)) is None:
+            yield f"{key} has no value, which this run needs. Add {key}=VALUE."
+
+
+def _other_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """The faults that no type hint tells."""
+    names, factors, stages = (mapping.get(key) for key in ("metrics", "lr_factors", "stages"))
+    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not (are_names and names and len({*names}) == len(names)):
+        yield (
+            f"metrics is {names!r}, but it is a list of different names, such as [rmse,mae], or "
+            "null for those of the head."
+        )
+    numbers = factors.values() if isinstance(factors, Mapping) else [-1]
+    if factors is not None and not all(is_number(value) and value >= 0 for value in numbers):
+        yield (
+            f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
+            "numbers from 0 on, such as {encoder: 0.1}."
+        )
+    if stages == []:
+        yield "stages is [], but it must be a list such as [{epochs: 5}] or null."
+    elif stages is not None and mapping.get("freeze"):
+        yield "freeze and stages are both given. Write freeze in those stages where it holds."
+    model = mapping.get("model")
+    encoder = model.get("encoder_from") if isinstance(model, Mapping) else None
+    if encoder is not None and mapping.get("init_from") is not None:
+        yield (
+            "init_from and model.encoder_from both give the weights of the encoder. Leave one out."
+        )

@@ -1,0 +1,148 @@
+"""The keys that scripts rely on have a type, and all faults come together."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from graphfold.errors import ConfigError
+from graphfold.layers.uncertainty.calibration import METHODS
+from graphfold.layers.uncertainty.conformal import SETS
+from graphfold.training.config.compose import compose
+from graphfold.training.config.training_config import CalibrationSettings, Stage, TrainingConfig
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    """A config without a fault."""
+    return dict(compose([]).config.mapping)
+
+
+def check(whole: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Checks a config with other values, those of sections beside theirs."""
+    sections = ("data", "model")
+    inner = {key: {**whole[key], **changes[key]} for key in sections if key in changes}
+    TrainingConfig.of({**whole, **changes, **inner})
+
+
+@pytest.mark.parametrize(
+    "key", ["seed", "trainer", "trainer.devices", "loss.reduction", "model._target_", "monitor"]
+)
+def test_keys_that_every_run_has_are_needed(key: str, whole: dict[str, Any]) -> None:
+    section, _, name = key.rpartition(".")
+    lacking = {k: v for k, v in (whole[section] if section else whole).items() if k != name}
+    config = {**whole, section: lacking} if section else lacking
+    with pytest.raises(ConfigError, match=f"^there is no key '{key}' in the config.$"):
+        TrainingConfig.of(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ({"needs": 2}, "needs is 2, but it must be a list"),
+        ({"data": {"max_vocabulary": -1}}, "max_vocabulary is -1, but it must be .* from 1 on"),
+        ({"needs": [[]]}, r"\[\] has no value"),
+        ({"freeze": 3}, "freeze is 3, but it must be a list of strings or null"),
+        ({"freeze": ["a", 3]}, "freeze is .* but it must be a list of strings or null"),
+        ({"stages": [{"epochs": 1, "lr": float("nan")}]}, r"stages\[0\].lr is nan"),
+        ({"lr_factors": {"encoder": float("inf")}}, "lr_factors is {'encoder': inf}"),
+        ({"lr_factors": 3}, "lr_factors is 3, but it must be null or a mapping"),
+        ({"lr_factors": [1]}, r"lr_factors is \[1\]"),
+        ({"lr_factors": {"encoder": "high"}}, "lr_factors is {'encoder': 'high'}"),
+        ({"lr_factors": {"encoder": -1}}, "lr_factors is {'encoder': -1}"),
+        ({"stages": [{"epoch": 3}]}, r"stages\[0\] has no option 'epoch'. Did you mean 'epochs'\?"),
+        ({"stages": [{"epochs": 0}]}, r"stages\[0\].epochs is 0, but it must be a whole number"),
+        ({"stages": [{"epochs": 1, "lr": "x"}]}, r"stages\[0\].lr is 'x', but it must be a number"),
+        ({"stages": [{"epochs": 1, "freeze": "a"}]}, r"stages\[0\].freeze is 'a', but it must be"),
+        ({"stages": [3]}, r"stages\[0\] is 3, but it must be a mapping"),
+        ({"stages": []}, r"stages is \[\], but it must be a list"),
+        ({"stages": [{"epochs": 1}], "freeze": ["a"]}, "freeze and stages are both given"),
+    ],
+)
+def test_values_of_the_wrong_kind(
+    config: dict[str, Any], fault: str, whole: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        check(whole, config)
+
+
+def test_factors_are_numbers_by_the_names_of_parts(whole: dict[str, Any]) -> None:
+    factors = {"encoder": 0.1, "head": 2}
+    assert TrainingConfig.of({**whole, "lr_factors": factors}).lr_factors == factors
+
+
+def test_every_fault_is_named(whole: dict[str, Any]) -> None:
+    config = {"seed": -1, "data": {"path": "???", "batch_size": "x", "split": "random"}}
+    with pytest.raises(ConfigError) as caught:
+        check(whole, config)
+    lines = caught.value.message.splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["data.path", "seed", "data.batch_size"]
+
+
+def test_keys_are_those_of_the_config_files() -> None:
+    known = {field.name for field in fields(TrainingConfig)} - {"mapping"}
+    assert known == set(compose([]).config.mapping)
+
+
+def test_null_and_absent_keys_of_earlier_runs_have_defaults(whole: dict[str, Any]) -> None:
+    newer = ("ensemble", "dropout_samples", "calibration", "freeze", "stages", "lr_factors")
+    newer += ("threads", "metrics", "resume", "init_from", "needs", "name")
+    config = TrainingConfig.of({k: v for k, v in whole.items() if k not in newer})
+    assert (config.ensemble, config.threads, config.metrics, config.name) == (1, None, None, "run")
+    assert config.calibration == CalibrationSettings("none", 0.9, None)
+    assert config.training_stages == [Stage(whole["trainer"]["max_epochs"])]
+    assert TrainingConfig.of({**whole, "calibration": None}).calibration.method == "none"
+
+
+def test_a_changed_config_is_checked_and_read_anew(whole: dict[str, Any]) -> None:
+    config = TrainingConfig.of(whole)
+    other = config.changed({"seed": 7, "trainer.max_epochs": 3, "data.path": "f"})
+    assert (other.seed, other.trainer.max_epochs, other.data["path"]) == (7, 3, "f")
+    assert (config.mapping, other.trainer.devices) == (whole, config.trainer.devices)
+    assert TrainingConfig.of(other.mapping) == other
+    with pytest.raises(ConfigError, match="seed is -1, but it must be a whole number from 0 on"):
+        config.changed({"seed": -1})
+
+
+def test_what_is_calibrated_is_known_to_the_heads() -> None:
+    method, sets = (get_args(hint) for hint in map(calibration_hint, ("method", "sets")))
+    assert set(method) == set(METHODS)
+    assert set(get_args(sets[0])) == set(SETS)
+
+
+def calibration_hint(name: str) -> Any:
+    return get_type_hints(CalibrationSettings)[name]
+
+
+def test_a_needed_key_without_a_value_is_a_fault(whole: dict[str, Any]) -> None:
+    check(whole, {"needs": ["data.vectors"], "data": {"vectors": "v.txt"}})
+    with pytest.raises(ConfigError, match=r"data.vectors has no value, which this run needs"):
+        check(whole, {"needs": ["data.vectors"], "data": {"vectors": None}})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"data": {"corpus": {"a": 1}}}, "data.corpus is {'a': 1}, but it must be a string"),
+        ({"data": {"split": ["a"]}}, "data.split is"),
+        ({"model": {"needs_data": ["a"]}}, "model.needs_data is ['a'], but it must be a mapping"),
+        ({"data": {"path": "a\0b"}}, "data.path has a zero byte"),
+        ({"data": {"target_columns": ["a", "b\0"]}}, "data.target_columns has a zero byte"),
+        (
+            {"threads": 10**6},
+            "threads is 1000000, but it must be a whole number from 1 to 1,024",
+        ),
+        (
+            {"ensemble": 10**9},
+            "ensemble is 1000000000, but it must be a whole number from",
+        ),
+    ],
+)
+def test_values_that_are_no_leaf_or_no_text_are_told(
+    config: dict[str, Any], message: str, whole: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(whole, config)
+    assert message in error.value.message
