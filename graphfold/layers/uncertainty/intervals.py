@@ -136,7 +136,9 @@ class Intervals:
             least, most = self.head.possible
             lower = self.head.from_learned(lower - width).clamp(min=least)
             upper = self.head.from_learned(upper + width).clamp(max=most)
-        lower, upper = torch.minimum(lower, value), torch.maximum(upper, value)
+        absent = self.quantile.isinf().to(value.device)
+        lower = torch.minimum(lower, value).masked_fill(absent, -math.inf)
+        upper = torch.maximum(upper, value).masked_fill(absent, math.inf)
         if "std" in predicted.parts:
             std = predicted.parts["std"] * self.std_scale.to(value)
             predicted = predicted.with_parts(std=std)

@@ -123,6 +123,19 @@ def test_a_target_with_too_few_values_has_no_interval(number: int) -> None:
     assert len(head.table_columns) == 2 * (1 + len(row["a"].extra))
 
 
+def test_without_an_interval_neither_end_is_told_though_numbers_have_limits() -> None:
+    head = LogRegressionHead(3, SCHEMA)
+    predicted, targets = head.predict(torch.randn(60, 2)), torch.rand(60, 2) + 0.1
+    targets[3:, 1] = NAN
+    fitted = Intervals.fit(head, 0.9, predicted, targets)
+    head = head.with_parts(*fitted.adds)
+    row = head.describe(fitted(predicted))[0]
+    assert row["b"].extra["lower"] is row["b"].extra["upper"] is None
+    assert 0 < row["a"].extra["lower"] < row["a"].value < row["a"].extra["upper"]
+    inputs = head.uncertainty_inputs("interval", fitted(predicted), targets)
+    assert [len(target) for _, target in inputs.values()] == [60, 0]
+
+
 def costs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Predictions of three members and true costs from 0.01 to 1,000, wrong by a factor of e."""
     rng = torch.Generator().manual_seed(seed)

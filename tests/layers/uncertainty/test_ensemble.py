@@ -141,6 +141,22 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
     assert len(whole.table_columns) == cells
 
 
+def test_samples_of_members_say_at_which_limit_they_stand() -> None:
+    """A mixture of mixtures: of each sample the members, then the samples."""
+    head = RegressionHead(4, NUMBERS, scalers=LIMITED)
+    samples = [
+        mixture([head.predict(torch.full((1, 2), value)) for value in values], head.task)
+        for values in ((9.0, 8.0), (9.0, 10.0))
+    ]
+    predicted = mixture(samples, head.task)
+    (row,) = head.with_parts("std").describe(predicted)
+    assert {name: told.extra["limit"] for name, told in row.items()} == {"a": "high", "b": "high"}
+    assert row["a"].value == 30
+    # In units of 4: 9.5 and 8.5 are the means, and both have members at a distance of 1.
+    deviation = 4 * (np.var([8.5, 9.5], ddof=1) + np.var([8, 9], ddof=1)) ** 0.5
+    assert row["a"].extra["std"] == pytest.approx(deviation)
+
+
 def test_equal_members_are_at_no_distance() -> None:
     head = RegressionHead(4, NUMBERS, scalers=LIMITED)
     for count in (1, 2, 3):
