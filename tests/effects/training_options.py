@@ -176,13 +176,13 @@ def _(lab):
 @row.changes("dropout_samples", "the mean of so many draws of dropout, deviation in TARGET_std")
 def _(lab):
     run = lab.run("molecules", "dropout_samples=8", "model.dropout=0.5", "calibration.method=none")
-    draws, forward = [], GraphModel.forward
+    draws, outputs = [], GraphModel.outputs
 
-    def note(model, batch):
-        draws.append(model.head.decode(raw := forward(model, batch)).view(-1))
+    def note(model, rows):
+        draws.append(model.head.decode(raw := outputs(model, rows)).view(-1))
         return raw
 
-    with mock.patch.object(GraphModel, "forward", note):
+    with mock.patch.object(GraphModel, "outputs", note):
         answers = run.predict(list(MOLECULES))
     assert len(draws) == 8
     mean, std = torch.stack(draws).mean(0), torch.stack(draws).std(0)
