@@ -53,7 +53,7 @@ def test_graphs_come_from_the_file_the_second_time(tmp_path: Path, workers: int)
     folder = tmp_path / "new" / "folder"
     model = td.compile(scored())
     first = td.BlockDataset(model, EXAMPLES, workers, cache_dir=folder, version="1")
-    assert [path.suffix for path in files(folder)] == [".arrow"]
+    assert [path.suffix for path in files(folder)] == [".graphs"]
     model = td.compile(scored())
     model.run([("k", 1)])  # has types of its own by then
     with pytest.MonkeyPatch.context() as patch:
@@ -121,7 +121,7 @@ def test_several_may_store_at_once(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(store, range(3))) == [250] * 3
-    assert [path.suffix for path in files(tmp_path)] == [".arrow"]
+    assert [path.suffix for path in files(tmp_path)] == [".graphs"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"nothing", None])

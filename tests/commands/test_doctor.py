@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GRAPHFOLD_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("GRAPHFOLD_CACHE_GB", "2")
     (tmp_path / "graphfold").mkdir()
-    (tmp_path / "graphfold" / "a.arrow").write_bytes(b"0" * 1_500_000)
+    (tmp_path / "graphfold" / "a.graphs").write_bytes(b"0" * 1_500_000)
     (tmp_path / "data" / "esol").mkdir(parents=True)
     return tmp_path
 

@@ -27,11 +27,13 @@ from graphfold.blocks.running.lowering import Label
 from graphfold.blocks.running.node_types import OUTPUTS
 from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.storage.cache import storing
+from graphfold.datasets.storage.columns import row_counts, to_columns
+from graphfold.datasets.storage.graph_file import GraphFileWriter, read_graphs, read_metadata
 from graphfold.errors import SchemaError
 from graphfold.loader import BatchSampler, GraphDataset, GraphLoader
 
 #: The version of the layout of stored files.
-FORMAT = 2
+FORMAT = 3
 
 _LABELS = f"relation:{OUTPUTS}", "label"
 _SCALARS = (type(None), bool, int, float, str)
@@ -133,7 +135,7 @@ def _load_or_lower(
 ) -> TypedDAG:
     """The graphs of some examples: from their file if there is one, else lowered and stored."""
     name = hashlib.sha256(f"{FORMAT} {version}".encode()).hexdigest()
-    path = folder / f"{name}.arrow"
+    path = folder / f"{name}.graphs"
     dag = _load(path)
     if dag is None:
         dag = model.lower(examples, num_workers)
@@ -154,9 +156,6 @@ def _load_or_lower(
 
 def _store(dag: TypedDAG, path: Path) -> None:
     """Writes a file whole or not at all; several processes may do so at once."""
-    from graphfold.datasets.storage.arrow_file import GraphFileWriter  # needs pyarrow
-    from graphfold.datasets.storage.columns import row_counts, to_columns
-
     labels = tuple(map(_text, dag.dictionaries[_LABELS]))
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,15 +169,11 @@ def _store(dag: TypedDAG, path: Path) -> None:
 
 def _load(path: Path) -> TypedDAG | None:
     """The graphs in a file, or None if there is none, or a damaged one."""
-    from pyarrow import ArrowException
-
-    from graphfold.datasets.storage.arrow_file import read_graphs, read_metadata
-
     try:
         schema = Schema.from_dict(read_metadata(path)["schema"])
         dag = read_graphs(path, schema, ())
         labels = tuple(Label(_value(json.loads(text))) for text in dag.dictionaries[_LABELS])
-    except (OSError, ValueError, KeyError, TypeError, ArrowException):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return replace(dag, dictionaries={_LABELS: labels})  # type: ignore[dict-item]
 

@@ -17,8 +17,8 @@ MOST_GIGABYTES = 5.0
 #: The variable of the environment that says it.
 LIMIT = "GRAPHFOLD_CACHE_GB"
 
-#: The end of the names of stored copies.
-STORED = ".arrow"
+#: The ends of the names of stored copies; the second is that of earlier versions.
+STORED = (".graphs", ".arrow")
 
 
 def default_cache_dir() -> Path:
@@ -83,7 +83,7 @@ def remove_oldest(folder: Path, kept: Path) -> list[Path]:
     """
     room, removed = most_bytes(), []
     facts = []
-    for path in folder.glob(f"*{STORED}"):
+    for path in (path for path in folder.iterdir() if path.suffix in STORED):
         with suppress(FileNotFoundError):  # another process removes them, too
             status = path.stat()
             facts.append((path != kept, -status.st_mtime, status.st_size, path))

@@ -96,7 +96,7 @@ def cache_name(adapter: Adapter, spec: AdapterSpec, path: Path) -> str:
     """The name of the stored copy: the same for the same file, adapter and options."""
     key = [str(path.absolute()), class_path(adapter), plain(spec.options)]
     stem = path.name.split(".")[0][:40]
-    return f"{stem}-{_sha256(json.dumps(key, sort_keys=True))[:16]}.arrow"
+    return f"{stem}-{_sha256(json.dumps(key, sort_keys=True))[:16]}.graphs"
 
 
 def class_path(adapter: Adapter) -> str:

@@ -9,21 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.arrow_file import GraphFileWriter, read_graphs, read_metadata
 from graphfold.datasets.storage.cache import note_use, remove_oldest, storing
 from graphfold.datasets.storage.carried import CarriedGraphs, carry
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
+from graphfold.datasets.storage.graph_file import GraphFileWriter, read_graphs, read_metadata
 from graphfold.datasets.storage.reading import read_chunks
 from graphfold.errors import DataError, LeftOut, RecordError, count_of
 from graphfold.progress import shown
 
 #: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 3
+STORAGE_FORMAT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +34,7 @@ class PackedCorpus:
         skipped: why the other records are not among them.
         content: the sha256 of the input (see `fingerprint.content_hash`).
         fingerprint: the hash of everything that the graphs depend on.
-        stored: the Arrow file.
+        stored: the file of the stored copy.
     """
 
     path: Path
@@ -159,7 +157,7 @@ def _load(
         if found["fingerprint"] != facts["fingerprint"]:
             return None
         dag = read_graphs(stored, adapter.schema, (str(path),))
-    except (OSError, ValueError, KeyError, pa.ArrowException):
+    except (OSError, ValueError, KeyError):
         return None
     skipped = tuple(_from_dict(item, found["path"], path) for item in found["skipped"])
     return PackedCorpus(path, dag, skipped, found["content"], found["fingerprint"], stored)

@@ -16,7 +16,7 @@ from graphfold.errors import ConfigError
 
 def copies(folder: Path, sizes: list[int]) -> list[Path]:
     """Stored copies, the first one the oldest."""
-    paths = [folder / f"c{number}.arrow" for number in range(len(sizes))]
+    paths = [folder / f"c{number}.graphs" for number in range(len(sizes))]
     for age, (path, size) in enumerate(zip(paths, sizes, strict=True)):
         path.write_bytes(b"0" * size)
         os.utime(path, (1_000 + age, 1_000 + age))
@@ -35,7 +35,7 @@ def test_the_oldest_copies_are_removed(
     paths = copies(tmp_path, [10, 20, 30, 40])
     (tmp_path / "listops.tsv").write_bytes(b"0" * 1000)
     removed = cache.remove_oldest(tmp_path, paths[-1])
-    assert sorted(path.stem[1:] for path in tmp_path.glob("*.arrow")) == list(left)
+    assert sorted(path.stem[1:] for path in tmp_path.glob("*.graphs")) == list(left)
     assert sorted(removed) == [path for path in paths if path.stem[1:] not in left]
     assert (tmp_path / "listops.tsv").exists()
 
@@ -52,7 +52,18 @@ def test_a_copy_that_was_read_is_young_again(
     monkeypatch.setenv(cache.LIMIT, str(2.5 * stored[0].stat().st_size / 1e9))
     path = write_expressions(tmp_path / "d", random_expressions(20))
     newest = pack(spec, path, tmp_path / "cache", num_workers=0).stored
-    assert {*(tmp_path / "cache").glob("*.arrow")} == {stored[0], newest}
+    assert {*(tmp_path / "cache").glob("*.graphs")} == {stored[0], newest}
+
+
+def test_copies_of_earlier_versions_are_removed_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "old.arrow"
+    old.write_bytes(b"0" * 100)
+    (new,) = copies(tmp_path, [10])
+    monkeypatch.setenv(cache.LIMIT, "50e-9")
+    assert cache.remove_oldest(tmp_path, new) == [old]
+    assert not old.exists()
 
 
 @pytest.mark.parametrize("text", ["many", "-1", "nan", "inf"])

@@ -112,7 +112,7 @@ def test_other_code_or_libraries_read_again(
 def test_a_damaged_copy_is_made_anew(file: Path, tmp_path: Path) -> None:
     packed = pack(SPEC, file, tmp_path / "cache")
     good = packed.stored.read_bytes()
-    for bad in (good[: len(good) // 2], b"", b"no arrow file at all", good[:-1]):
+    for bad in (good[: len(good) // 2], b"", b"no file of graphs at all", good[:-1]):
         packed.stored.unlink()  # a new file: the old one is mapped
         packed.stored.write_bytes(bad)
         assert difference(pack(SPEC, file, tmp_path / "cache").dag, packed.dag) is None
@@ -205,7 +205,7 @@ def test_two_processes_may_pack_the_same_file(file: Path, tmp_path: Path) -> Non
     assert [process.exitcode for process in both] == [0, 0, 0]
     (stored,) = (tmp_path / "cache").iterdir()
     assert difference(pack(*arguments).dag, pack(SPEC, file, tmp_path / "other").dag) is None
-    assert stored.suffix == ".arrow"
+    assert stored.suffix == ".graphs"
 
 
 def test_the_files_of_a_folder_count(tmp_path: Path) -> None:
