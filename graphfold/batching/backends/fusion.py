@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterator, Sequence
 from typing import TypeAlias
 
+from graphfold.batching.compiler.operations import ADD, RELU
 from graphfold.batching.compiler.values import (
-    COPIED_ROWS,
-    MEAN_OF_GROUP,
+    COPIED,
+    OF_GROUP,
     ON_ROWS,
-    PRODUCTS,
-    SINKS,
+    PRODUCT,
+    SINK,
     Value,
     View,
 )
@@ -23,8 +24,8 @@ from graphfold.batching.compiler.values import (
 #: Values that have no memory of their own.
 Fused: TypeAlias = Collection[Value]
 
-#: Operations that do not read one row at a time, number by number.
-_NOT_ELEMENTWISE = (*ON_ROWS, *PRODUCTS, *SINKS, MEAN_OF_GROUP)
+#: What does not read one row at a time, number by number.
+_NOT_ELEMENTWISE = (ON_ROWS, PRODUCT, SINK, OF_GROUP)
 
 
 def fuse(values: Sequence[Value], places: Container[Value]) -> Fused:
@@ -42,29 +43,29 @@ def fuse(values: Sequence[Value], places: Container[Value]) -> Fused:
         ended = next((view for view in own if _ends(value, view, fused)), None)
         if ended is not None:
             fused.add(ended.value)
-        elif value.operation not in _NOT_ELEMENTWISE:
-            fused.update(view.value for view in own if view.value.operation in COPIED_ROWS)
+        elif value.operation.kind not in _NOT_ELEMENTWISE:
+            fused.update(view.value for view in own if view.value.operation.kind == COPIED)
     return fused
 
 
 def _ends(value: Value, view: View, fused: Fused) -> bool:
     """True if a value adds a row to a product, or is relu of a product or of that."""
     source, shape = view.value, value.shape
-    if value.operation not in ("add", "relu") or not view.is_all or view.shape != shape:
+    if value.operation not in (ADD, RELU) or not view.is_all or view.shape != shape:
         return False
-    if value.operation == "add":
+    if value.operation is ADD:
         others = [other for other in value.inputs if other is not view]
         is_row = all(x.space == value.space and x.is_contiguous for x in others)
-        return source.operation in PRODUCTS and is_row
-    return source.operation in PRODUCTS or product_of(source, fused) is not None
+        return source.operation.kind == PRODUCT and is_row
+    return source.operation.kind == PRODUCT or product_of(source, fused) is not None
 
 
 def product_of(value: Value, fused: Fused) -> Value | None:
     """The product that is computed with a value."""
     for view in value.inputs:
-        if view.value in fused and view.value.operation in PRODUCTS:
+        if view.value in fused and view.value.operation.kind == PRODUCT:
             return view.value
-        if view.value in fused and value.operation == "relu":
+        if view.value in fused and value.operation is RELU:
             return product_of(view.value, fused)
     return None
 

@@ -22,14 +22,6 @@ OPERAND_SIZE = 7
 #: Which row is read, as in native/program.h: the own one, or that of an edge's node. Otherwise, the
 #: number of an array of integers that names it.
 OWN_ROW, ROW_OF_NODE = 0, -1
-#: Of what rows are fetched, and the array of integers that names them.
-_FETCHED = {
-    "gather": ("read", "child_row"),
-    "gather_sum": ("read", "child_row"),
-    "gather_weighted": ("read", "child_row"),
-    "gather_previous": ("read", "previous_row"),
-    "look_up": ("table", "kind"),
-}
 
 
 class Operand(NamedTuple):
@@ -77,9 +69,9 @@ class Operands:
             buffer = self._buffer(place.space, place.size, 0, place.key)
             if place.space == ONE:  # one row for all
                 return Operand(buffer, offset, 0, view.steps)
-        elif value.operation == CONSTANT and value.name:
+        elif value.operation is CONSTANT and value.name:
             buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
-        elif value.operation == CONSTANT:
+        elif value.operation is CONSTANT:
             buffer = self._buffer(ONE, 0, 0, ("numbers", ""))
             offset += self.numbers.setdefault(value, len(self.numbers))
         else:
@@ -89,9 +81,9 @@ class Operands:
 
     def fetched(self, value: Value) -> Operand:
         """The operand of the rows that an operation fetches, or copies for edges."""
-        if value.operation == "expand":
+        if value.operation.fetched is None:
             return self.of(value.inputs[0])._replace(read=ROW_OF_NODE)
-        kind, index = _FETCHED[value.operation]
+        kind, index = value.operation.fetched
         source = self.whole(kind, value.name, value.size)
         return source._replace(steps=value.view.steps, read=self.index(index))
 

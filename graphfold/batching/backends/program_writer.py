@@ -15,18 +15,20 @@ from torch import Tensor
 from graphfold.batching.backends.fusion import Fused, fuse, product_of
 from graphfold.batching.backends.operands import OPERAND_SIZE, Operand, Operands
 from graphfold.batching.backends.scratch import Scratch, allocate
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.program import SCRATCH, Key, Place
 from graphfold.batching.compiler.stages import known_in, stages_of
 from graphfold.batching.compiler.values import (
     CONSTANT,
-    COPIED_ROWS,
+    COPIED,
     EDGES,
     GROUP,
     MEAN_OF_GROUP,
     NODES,
     ON_ROWS,
-    PRODUCTS,
+    PRODUCT,
     WHOLE,
+    Operation,
     Unwritable,
     Value,
     View,
@@ -40,10 +42,6 @@ ROWS_OF = {NODES: 0, EDGES: 1, GROUP: 2}
 MAX_BUFFERS = 256
 MAX_DIMS = 3
 MAX_INPUTS = 6
-
-#: What native code calls an operation, if that is not its name.
-_NATIVE = dict.fromkeys(("detach", "fill", "expand"), "copy")
-_NATIVE |= dict.fromkeys(("gather_previous", "look_up"), "gather")
 
 
 class Weight(NamedTuple):
@@ -127,10 +125,10 @@ def write_program(
     writer = _Writer(dtype, places, allocate(values, places, fused), fused)
     for stage in range(max((known_in(value, stages) for value in values), default=0) + 1):
         own = [v for v in values if stages[v] == stage and v not in fused]
-        own.sort(key=lambda v: v.space != GROUP or v.operation == MEAN_OF_GROUP)
+        own.sort(key=lambda v: v.space != GROUP or v.operation is MEAN_OF_GROUP)
         for value in own:
             writer.compute(value)
-        writer.end_stage([value for value in own if value.operation == MEAN_OF_GROUP])
+        writer.end_stage([value for value in own if value.operation is MEAN_OF_GROUP])
     return writer.finish()
 
 
@@ -145,41 +143,41 @@ class _Writer:
 
     def compute(self, value: Value) -> None:
         """Writes the instructions for a value."""
-        name, _, dim = value.operation.partition(":")
-        out, product = value.view, product_of(value, self._fused)
-        if name in PRODUCTS or product is not None:
+        operation, out = value.operation, value.view
+        product = product_of(value, self._fused)
+        if operation.kind == PRODUCT or product is not None:
             self._multiply(value, product or value)
-        elif name in COPIED_ROWS:
+        elif operation.kind == COPIED:
             operands = [self._to.of(out), self._to.fetched(value)]
-            self._emit_elementwise(name, value.space, out.shape, operands)
-        elif name in ON_ROWS:
+            self._emit_elementwise(_native(operation), value.space, out.shape, operands)
+        elif operation.kind == ON_ROWS:
             self._rows(value)
-        elif name == "cat":
-            start = 0
+        elif operation is op.CAT:
+            start, dim = 0, value.number
             for view in value.inputs:
-                offset = start * out.steps[int(dim)]
+                offset = start * out.steps[dim]
                 self._elementwise("copy", out.arranged(view.shape, out.steps, offset), [view])
-                start += view.shape[int(dim)]
-        elif name in ("reduce_sum", "reduce_max"):
+                start += view.shape[dim]
+        elif operation in (op.REDUCE_SUM, op.REDUCE_MAX):
             (view,) = value.inputs
-            is_sum = name == "reduce_sum"
+            is_sum = operation is op.REDUCE_SUM
             self._fill(out, 0.0 if is_sum else -math.inf)
-            operation = "accumulate" if is_sum else "accumulate_max"
-            self._elementwise(operation, out.expanded(view.shape), [view])
-        elif name == "assemble":
+            name = "accumulate" if is_sum else "accumulate_max"
+            self._elementwise(name, out.expanded(view.shape), [view])
+        elif operation is op.ASSEMBLE:
             self._assemble(value)
-        elif name == MEAN_OF_GROUP:
+        elif operation is MEAN_OF_GROUP:
             operands = [self._sums(value), self._to.of(value.inputs[0])]
             self._emit_rows("sum_of_group", NODES, value.size, operands)
-        elif name == "accumulate":
+        elif operation is op.ACCUMULATE:
             (grad,), place = value.inputs, value.number.expanded(value.shape)
             to = self._to.per_thread("accumulated", value.name, place.value.size)
             to = to._replace(offset=place.offset, steps=place.steps)
-            self._emit_elementwise(name, grad.space, grad.shape, [to, self._to.of(grad)])
-        elif name == "look_up_add":
+            self._emit_elementwise("accumulate", grad.space, grad.shape, [to, self._to.of(grad)])
+        elif operation is op.LOOK_UP_ADD:
             self._look_up_add(value)
         else:
-            self._elementwise(name, out, value.inputs)
+            self._elementwise(_native(operation), out, value.inputs)
 
     def end_stage(self, means: Sequence[Value]) -> None:
         """Lets all blocks end before the next stage, and turns sums over them into means."""
@@ -229,7 +227,7 @@ class _Writer:
     def _emit(
         self, name: str, space: str, sizes: Sequence[int], operands: Sequence[list[int]]
     ) -> None:
-        operation = self._operations.get(_NATIVE.get(name, name))
+        operation = self._operations.get(name)
         if operation is None:
             raise Unwritable(f"there is no native operation '{name}'")
         missing = [[0] * OPERAND_SIZE] * (MAX_INPUTS + 1 - len(operands))
@@ -256,15 +254,15 @@ class _Writer:
         """Writes a product, with a row added to it and relu if a value is computed so."""
         x, weight, *bias = product.inputs
         number = int(bias[0].value.name) if bias else None
-        is_transposed = product.operation == "multiply_transposed"
+        is_transposed = product.operation is op.MULTIPLY_TRANSPOSED
         packed = Weight(int(weight.value.name), number, is_transposed)
         self._weights[packed] = None
         operands = [self._to.of(value.view), self._to.of(x), self._to.whole(*packed.key, 0)]
         end, name = value, ""
-        if end.operation == "relu":
+        if end.operation is op.RELU:
             (view,) = end.inputs
             end, name = view.value, "_relu"
-        if end.operation == "add":
+        if end.operation is op.ADD:
             (added,) = (view for view in end.inputs if view.value is not product)
             operands.append(self._to.of(added))
             name = f"_add{name}"
@@ -275,23 +273,28 @@ class _Writer:
         size, number = self._to.index("table_size", value.name), self._to.index("kind")
         table = self._to.whole("table_grad", value.name, 0)._replace(read=size)
         grad = self._to.of(value.inputs[0])._replace(read=number)
-        self._emit_rows(value.operation, EDGES, value.size, [table, grad])
+        self._emit_rows(_native(value.operation), EDGES, value.size, [table, grad])
 
     def _rows(self, value: Value) -> None:
         """Writes an operation on whole rows."""
-        name, to = value.operation, self._to
+        operation, to = value.operation, self._to
         operands = [to.of(value.view)]
-        if name in ("gather_sum", "gather_weighted"):
+        if operation.fetched is not None:
             operands.append(to.fetched(value))
-        elif name == "integer":
+        elif operation is op.INTEGER:
             operands.append(operands[0]._replace(read=to.index(value.name)))
-        elif name == "pull":
+        elif operation is op.PULL:
             kinds = "outside", "edge_grad", "node_grad", "previous_grad", "weighted_grad"
             asked = [to.whole(kind, value.name, value.size) for kind in kinds]
             asked[0] = asked[0]._replace(read=to.index("outside_row", value.name))
             operands += [*asked, to.whole("edge_weight", value.name, 1)]
         operands += [to.of(view) for view in value.inputs]
-        self._emit_rows(name, value.space, value.size, operands)
+        self._emit_rows(_native(operation), value.space, value.size, operands)
+
+
+def _native(operation: Operation) -> str:
+    """What native code calls an operation."""
+    return operation.native or operation.name
 
 
 def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphfold.batching.backends.fusion import Fused, reads
-from graphfold.batching.compiler.values import EDGES, NODES, SINKS, Value
+from graphfold.batching.compiler.values import EDGES, NODES, SINK, Value
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def allocate(values: Sequence[Value], elsewhere: Container[Value], fused: Fused)
     live: dict[str, list[tuple[int, int, Value]]] = {NODES: [], EDGES: []}
     places: dict[Value, int] = {}
     for at, value in enumerate(values):
-        if value in elsewhere or value in fused or value.operation in SINKS:
+        if value in elsewhere or value in fused or value.operation.kind == SINK:
             continue
         own = live[value.space]
         own[:] = [piece for piece in own if last.get(piece[2], -1) >= at]

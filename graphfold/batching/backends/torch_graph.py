@@ -16,9 +16,11 @@ import torch
 from torch import fx
 
 from graphfold.batching.backends.torch_program import Argument, TorchProgram
+from graphfold.batching.compiler.operations import DETACH
 from graphfold.batching.compiler.program import ALL_EDGES, ONE, TYPE_EDGES, Key, Place
 from graphfold.batching.compiler.values import (
     CONSTANT,
+    COPY,
     EDGES,
     GROUP,
     NODES,
@@ -100,7 +102,7 @@ class GroupGraph:
     def tensor(self, value: Value) -> fx.Node:
         """The tensor of a value, [number of rows, *shape]; of constants, as they are."""
         if value not in self.tensors:
-            if value.operation == CONSTANT:
+            if value.operation is CONSTANT:
                 self.tensors[value] = self._constant(value)
             else:
                 self.tensors[value] = self.piece(value)
@@ -149,7 +151,7 @@ class GroupGraph:
 
     def _arranged(self, view: View, shape: tuple[int, ...]) -> fx.Node:
         value, node = view.value, self.tensor(view.value)
-        if value.operation == CONSTANT:
+        if value.operation is CONSTANT:
             return self._arranged_whole(view, node, shape)
         if view.space == value.space and shape == value.shape and is_plain(view, shape):
             return node
@@ -214,7 +216,7 @@ class GroupGraph:
 
     def stretched(self, node: fx.Node, view: View) -> fx.Node:
         """A tensor whose stretched dimensions have their sizes."""
-        if view.value.operation != CONSTANT and not any(stretched_dims(view)):
+        if view.value.operation is not CONSTANT and not any(stretched_dims(view)):
             return node
         return self.method("expand", self.view(view), self.count(view.space), *view.shape)
 
@@ -235,7 +237,7 @@ class GroupGraph:
 
     def is_alias(self, value: Value) -> bool:
         """True for a copy that may be its operand itself."""
-        if value.operation not in ("copy", "detach") or value in self._places:
+        if value.operation not in (COPY, DETACH) or value in self._places:
             return False
         (view,) = value.inputs
         is_same = view.space == value.space == view.value.space

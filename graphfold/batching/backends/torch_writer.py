@@ -26,13 +26,16 @@ from graphfold.batching.backends.torch_graph import (
     stretched_dims,
 )
 from graphfold.batching.backends.torch_program import TorchProgram, max_rows, pull
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.program import Place
 from graphfold.batching.compiler.values import (
     CONSTANT,
+    COPY,
     MEAN_OF_GROUP,
     NODES,
-    PRODUCTS,
+    PRODUCT,
     WHOLE,
+    Operation,
     Unwritable,
     Value,
     View,
@@ -42,32 +45,24 @@ from graphfold.batching.kernels.gather import gather_sum
 
 aten = torch.ops.aten
 
-#: Elementwise operations that torch calls the same.
-_UNARY = (
-    *("neg", "abs", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sigmoid"),
-    *("tanh", "erf", "sin", "cos", "sign"),
-)
-_BINARY = ("add", "sub", "mul", "div", "pow", "maximum", "minimum")
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_LOGICAL = ("logical_and", "logical_or", "logical_not")
-#: With a number as the second operand.
-_WITH_NUMBER: Mapping[str, Callable[..., Tensor]] = {
-    **{name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow")},
-    "maximum": torch.clamp_min,
-    "minimum": torch.clamp_max,
+#: What torch calls an operation with a number as its second operand, if that has another name.
+_WITH_NUMBER: Mapping[Operation, Callable[..., Tensor]] = {
+    op.MAXIMUM: torch.clamp_min,
+    op.MINIMUM: torch.clamp_max,
 }
 #: With a number as the first one: what the same is of the operands the other way round.
-_REVERSED: Mapping[str, Callable[..., Tensor]] = {
-    "add": torch.add,
-    "mul": torch.mul,
-    "maximum": torch.clamp_min,
-    "minimum": torch.clamp_max,
+_REVERSED: Mapping[Operation, Callable[..., Tensor]] = {
+    op.ADD: torch.add,
+    op.MUL: torch.mul,
+    **_WITH_NUMBER,
 }
+#: What is computed of truth values, not of numbers.
+_LOGICAL = (op.LOGICAL_AND, op.LOGICAL_OR, op.LOGICAL_NOT)
 #: The derivatives that torch has functions for, and what these call their `out`.
-_SLOPES: Mapping[str, tuple[Any, Any]] = {
-    "sigmoid_grad": (aten.sigmoid_backward.default, aten.sigmoid_backward.grad_input),
-    "tanh_grad": (aten.tanh_backward.default, aten.tanh_backward.grad_input),
-    "relu_grad": (aten.threshold_backward.default, aten.threshold_backward.grad_input),
+_SLOPES: Mapping[Operation, tuple[Any, Any]] = {
+    op.SIGMOID_GRAD: (aten.sigmoid_backward.default, aten.sigmoid_backward.grad_input),
+    op.TANH_GRAD: (aten.tanh_backward.default, aten.tanh_backward.grad_input),
+    op.RELU_GRAD: (aten.threshold_backward.default, aten.threshold_backward.grad_input),
 }
 
 
@@ -89,22 +84,28 @@ class _Writer:
         self._computed = set(values)
         self._times = Counter(view.value for value in values for view in value.inputs)
         self._into = self._find_products()
-        self._by_name: Mapping[str, Callable[[Value], None]] = {
-            **dict.fromkeys(("copy", "detach", "fill"), self._copy),
-            **dict.fromkeys(("gather", "gather_previous", "look_up"), self._gather),
-            **dict.fromkeys(("gather_sum", "gather_weighted"), self._gather_sum),
-            **dict.fromkeys(PRODUCTS, self._multiply),
-            **dict.fromkeys(("integer", "count_edges"), self._integer),
-            **dict.fromkeys(("reduce_sum", "reduce_max"), self._reduce),
-            "add": self._add,
-            "expand": self._expand,
-            "sum_edges": self._sum_edges,
-            "max_edges": self._max_edges,
-            "pull": self._pull,
+        self._writers: Mapping[Operation, Callable[[Value], None]] = {
+            **dict.fromkeys((COPY, op.DETACH, op.FILL), self._copy),
+            **dict.fromkeys((op.GATHER, op.GATHER_PREVIOUS, op.LOOK_UP), self._gather),
+            **dict.fromkeys((op.GATHER_SUM, op.GATHER_WEIGHTED), self._gather_sum),
+            **dict.fromkeys((op.MULTIPLY, op.MULTIPLY_TRANSPOSED), self._multiply),
+            **dict.fromkeys((op.INTEGER, op.COUNT_EDGES), self._integer),
+            **dict.fromkeys((op.REDUCE_SUM, op.REDUCE_MAX), self._reduce),
+            **dict.fromkeys(_SLOPES, self._slope),
+            op.ADD: self._add,
+            op.RELU: self._relu,
+            op.WHERE: self._where,
+            op.FMA: self._multiply_add,
+            op.STANDARDISE: self._standardise,
+            op.CAT: self._cat,
+            op.EXPAND: self._expand,
+            op.SUM_EDGES: self._sum_edges,
+            op.MAX_EDGES: self._max_edges,
+            op.PULL: self._pull,
             MEAN_OF_GROUP: self._mean,
-            "assemble": self._assemble,
-            "accumulate": self._accumulate,
-            "look_up_add": self._look_up_add,
+            op.ASSEMBLE: self._assemble,
+            op.ACCUMULATE: self._accumulate,
+            op.LOOK_UP_ADD: self._look_up_add,
         }
 
     def run(self) -> TorchProgram:
@@ -120,13 +121,13 @@ class _Writer:
         found: dict[Value, Value] = {}
         taken: set[Value] = set()
         for value in self._values:
-            if value.operation != "add":
+            if value.operation is not op.ADD:
                 continue
             for view, other in (value.inputs, value.inputs[::-1]):
                 product = view.value
                 if (
                     value not in taken
-                    and product.operation in PRODUCTS
+                    and product.operation.kind == PRODUCT
                     and len(product.inputs) == 2
                     and self._times[product] == 1
                     and product not in self._places
@@ -145,17 +146,12 @@ class _Writer:
 
     def _compute(self, value: Value) -> None:
         """Writes the calls that compute a value."""
-        name, _, dim = value.operation.partition(":")
-        if name in self._by_name:
-            self._by_name[name](value)
-        elif name == "cat":
-            parts = [self._graph.view(v, range(len(v.shape))) for v in value.inputs]
-            parts = [self._graph.stretched(n, v) for n, v in zip(parts, value.inputs, strict=True)]
-            self._graph.compute(value, torch.cat, parts, int(dim) + 1)
-        elif name in _SLOPES:
-            self._slope(value, name)
+        if value.operation in self._writers:
+            self._writers[value.operation](value)
+        elif value.operation.is_truth:
+            self._truth(value)
         else:
-            self._elementwise(value, name)
+            self._elementwise(value)
 
     def _operands(self, value: Value, real: Sequence[bool]) -> list[Any]:
         """The operands of an elementwise operation: tensors that torch stretches, or numbers."""
@@ -167,7 +163,7 @@ class _Writer:
             if size > 1 and all(size_in(view, dim, len(value.shape)) == 1 for view in views)
         }
         for view, is_real in zip(views, real, strict=True):
-            if view.value.operation == CONSTANT and not view.value.name:
+            if view.value.operation is CONSTANT and not view.value.name:
                 found.append(float(view.value.number))
                 continue
             node = self._graph.view(view, real=is_real)
@@ -184,72 +180,70 @@ class _Writer:
         node: fx.Node = operand
         return node
 
-    def _elementwise(self, value: Value, name: str) -> None:
+    def _number_by_number(
+        self, value: Value, function: Callable[..., Tensor], *args: Any, **options: Any
+    ) -> None:
+        """An elementwise operation, which may write over an operand."""
         views = value.inputs
-        options: dict[str, Any] = {"reuse": views, "is_ordered": all(map(is_in_order, views))}
-        if name in _COMPARISONS or name in _LOGICAL:
-            self._truth(value, name)
-        elif name in _UNARY:
-            self._graph.compute(
-                value, getattr(torch, name), *self._operands(value, [True]), **options
-            )
-        elif name == "relu":
-            self._graph.compute(
-                value, torch.clamp_min, *self._operands(value, [True]), 0, **options
-            )
-        elif name in _BINARY:
-            x, y = self._operands(value, [True, True])
-            if isinstance(y, float):
-                self._graph.compute(value, _WITH_NUMBER[name], x, y, **options)
-            elif isinstance(x, float) and name in _REVERSED:
-                self._graph.compute(value, _REVERSED[name], y, x, **options)
-            else:
-                self._graph.compute(value, getattr(torch, name), self._number(x), y, **options)
-        elif name == "where":
-            condition, x, y = self._operands(value, [False, True, True])
-            args = self._number(condition), self._number(x), self._number(y)
-            self._graph.compute(value, torch.where, *args, **options)
-        elif name == "fma":
-            self._multiply_add(value, options)
-        elif name == "standardise":
-            x, y, scale = map(self._number, self._operands(value, [True] * 3))
-            self._graph.compute(
-                value, torch.mul, self._graph.call(torch.sub, x, y), scale, **options
-            )
-        else:
-            raise Unwritable(f"torch has no operation '{name}'")
+        is_ordered = all(map(is_in_order, views))
+        self._graph.compute(value, function, *args, reuse=views, is_ordered=is_ordered, **options)
 
-    def _multiply_add(self, value: Value, options: dict[str, Any]) -> None:
+    def _elementwise(self, value: Value) -> None:
+        """An operation that torch has by the same name, with a special one for numbers at most."""
+        operation, operands = value.operation, self._operands(value, [True] * len(value.inputs))
+        function = getattr(torch, operation.name, None)
+        if function is None:
+            raise Unwritable(f"torch has no operation '{operation}'")
+        if len(operands) == 2:
+            x, y = operands
+            if isinstance(y, float):
+                function = _WITH_NUMBER.get(operation, function)
+            elif isinstance(x, float) and operation in _REVERSED:
+                function, operands = _REVERSED[operation], [y, x]
+            else:
+                operands = [self._number(x), y]
+        self._number_by_number(value, function, *operands)
+
+    def _relu(self, value: Value) -> None:
+        self._number_by_number(value, torch.clamp_min, *self._operands(value, [True]), 0)
+
+    def _where(self, value: Value) -> None:
+        operands = map(self._number, self._operands(value, [False, True, True]))
+        self._number_by_number(value, torch.where, *operands)
+
+    def _standardise(self, value: Value) -> None:
+        x, mean, scale = map(self._number, self._operands(value, [True] * 3))
+        centred = self._graph.call(torch.sub, x, mean)
+        self._number_by_number(value, torch.mul, centred, scale)
+
+    def _multiply_add(self, value: Value) -> None:
         """x * y + z."""
         x, y, z = self._operands(value, [True] * 3)
         if isinstance(x, float):
             x, y = y, x
         if isinstance(z, float):
-            product = self._graph.call(torch.mul, x, y)
-            self._graph.compute(value, torch.add, product, z, **options)
+            self._number_by_number(value, torch.add, self._graph.call(torch.mul, x, y), z)
         elif isinstance(y, float):
-            self._graph.compute(value, torch.add, z, x, alpha=y, **options)
+            self._number_by_number(value, torch.add, z, x, alpha=y)
         else:
-            self._graph.compute(value, torch.addcmul, z, x, y, **options)
+            self._number_by_number(value, torch.addcmul, z, x, y)
 
-    def _truth(self, value: Value, name: str) -> None:
+    def _truth(self, value: Value) -> None:
         """A truth value; in the memory of the pass it is one or zero."""
-        if name in _COMPARISONS:
-            x, y = self._operands(value, [True] * 2)
-            node = self._graph.call(getattr(torch, name), self._number(x), y)
-        else:
-            operands = self._operands(value, [False] * len(value.inputs))
-            node = self._graph.call(getattr(torch, name), *map(self._number, operands))
+        function, is_logical = getattr(torch, value.operation.name), value.operation in _LOGICAL
+        x, *rest = self._operands(value, [not is_logical] * len(value.inputs))
+        rest = list(map(self._number, rest)) if is_logical else rest
+        node = self._graph.call(function, self._number(x), *rest)
         if not all(map(is_in_order, value.inputs)):
             node = self._graph.method("contiguous", node)
         self._graph.store(value, node)
         if value not in self._places:
             self._graph.truths.add(value)
 
-    def _slope(self, value: Value, name: str) -> None:
-        plain, into = _SLOPES[name]
+    def _slope(self, value: Value) -> None:
+        plain, into = _SLOPES[value.operation]
         args: list[Any] = [self._number(x) for x in self._operands(value, [True] * 2)]
-        args += [0] if name == "relu_grad" else []
+        args += [0] if value.operation is op.RELU_GRAD else []
         is_ordered = all(map(is_in_order, value.inputs))
         out = self._graph.target(value)
         if out is None and is_ordered:
@@ -263,6 +257,11 @@ class _Writer:
         if value not in self._places:
             self._graph.scratch.add(value)
 
+    def _cat(self, value: Value) -> None:
+        parts = [self._graph.view(v, range(len(v.shape))) for v in value.inputs]
+        parts = [self._graph.stretched(n, v) for n, v in zip(parts, value.inputs, strict=True)]
+        self._graph.compute(value, torch.cat, parts, value.number + 1)
+
     def _copy(self, value: Value) -> None:
         """Copies a view, or gives a value the memory of another one."""
         (view,) = value.inputs
@@ -271,7 +270,7 @@ class _Writer:
                 view.arranged(value.shape, contiguous(value.shape))
             )
             return
-        if view.value.operation == CONSTANT and not view.value.name:
+        if view.value.operation is CONSTANT and not view.value.name:
             out, number = self._graph.target(value), float(view.value.number)
             if out is None:
                 self._graph.new("new_full", value, number)
@@ -290,11 +289,8 @@ class _Writer:
         self._graph.store(value, node, is_scratch=True)
 
     def _gather(self, value: Value) -> None:
-        kind, index = {
-            "gather": ("read", "child_row"),
-            "gather_previous": ("read", "previous_row"),
-            "look_up": ("table", "kind"),
-        }[value.operation]
+        assert value.operation.fetched is not None
+        kind, index = value.operation.fetched
         key = kind, value.name
         rows = self._graph.argument(index, key if kind == "read" else ("", ""))
         self._graph.compute(value, torch.index_select, self._graph.argument("whole", key), 0, rows)
@@ -308,7 +304,7 @@ class _Writer:
     def _gather_sum(self, value: Value) -> None:
         key = "read", value.name
         weight = []
-        if value.operation == "gather_weighted":
+        if value.operation is op.GATHER_WEIGHTED:
             column = self._graph.method("reshape", self._graph.view(value.inputs[0]), -1)
             weight = [self._graph.method("contiguous", column)]
         rows, ptr = self._graph.argument("child_row", key), self._graph.argument("edge_ptr")
@@ -345,7 +341,7 @@ class _Writer:
         return self._graph.method("view", node, self._graph.count(value.space), *value.shape)
 
     def _integer(self, value: Value) -> None:
-        kind = "edge_count" if value.operation == "count_edges" else "integer"
+        kind = "edge_count" if value.operation is op.COUNT_EDGES else "integer"
         self._graph.store(
             value, self._shaped_integer(self._graph.argument(kind, (value.name, "")), value)
         )
@@ -370,7 +366,7 @@ class _Writer:
         if not dims:
             self._graph.store(value, self._graph.method("clone", node))
             return
-        function = torch.sum if value.operation == "reduce_sum" else torch.amax
+        function = torch.sum if value.operation is op.REDUCE_SUM else torch.amax
         dims = [dim + 1 for dim in dims]
         is_ordered = is_in_order(view)
         self._graph.compute(value, function, node, dims, keepdim=True, is_ordered=is_ordered)
@@ -381,7 +377,7 @@ class _Writer:
     def _product(self, value: Value, product: Value, added: View | None) -> None:
         """x @ weight, with a bias or rows added to it."""
         x, weight, *bias = product.inputs
-        kind = "transposed" if product.operation == "multiply_transposed" else "weight"
+        kind = "transposed" if product.operation is op.MULTIPLY_TRANSPOSED else "weight"
         right = self._graph.argument(kind, ("constant", weight.value.name))
         left = self._graph.view(x)
         if bias:
@@ -403,7 +399,7 @@ class _Writer:
             (added,) = (v for v in value.inputs if v.value is not products[0].value)
             self._product(value, products[0].value, added)
         else:
-            self._elementwise(value, "add")
+            self._elementwise(value)
 
     def _assemble(self, value: Value) -> None:
         """Adds up the gradients of the views of a value."""

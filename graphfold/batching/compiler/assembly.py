@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from graphfold.batching.cell import Cell
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.derivatives import Gradients, differentiate
@@ -28,29 +29,14 @@ from graphfold.batching.compiler.stages import lasting
 from graphfold.batching.compiler.trace import Signature, trace
 from graphfold.batching.compiler.values import (
     CONSTANT,
-    EDGE,
+    COPY,
     EDGES,
-    FETCHES,
     GROUP,
-    PREVIOUS,
-    SINKS,
+    SINK,
     Value,
     View,
-    X,
     needed_values,
 )
-
-#: Where sources lie, and where their gradients go.
-_SOURCES = {X: ("x", TYPE_ROWS), EDGE: ("edge", ALL_EDGES), PREVIOUS: ("given", ROWS)}
-_GRADIENTS = {
-    X: ("x_grad", TYPE_ROWS),
-    EDGE: ("column_grad", ALL_EDGES),
-    PREVIOUS: ("given_grad", ROWS),
-    "gather": ("edge_grad", ALL_EDGES),
-    "gather_sum": ("node_grad", ROWS),
-    "gather_weighted": ("weighted_grad", ROWS),
-    "gather_previous": ("previous_grad", ROWS),
-}
 
 
 def compile_cell(cell: Cell, signature: Signature, backend: Backend) -> CompiledCell:
@@ -70,8 +56,8 @@ def compile_cell(cell: Cell, signature: Signature, backend: Backend) -> Compiled
     traced.release()
     places = _group_places(lowered.values)
     for value in lowered.values:
-        if value.operation in _SOURCES:
-            kind, space = _SOURCES[value.operation]
+        if value.operation.source is not None:
+            kind, space = value.operation.source
             places[value] = Place((kind, value.name), space, value.size)
     for name, view in lowered.outputs.items():
         places[view.value] = Place(("state", name), ROWS, view.value.size)
@@ -85,7 +71,7 @@ def compile_cell(cell: Cell, signature: Signature, backend: Backend) -> Compiled
 
 def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
     """The places of the values of a group: there is one row of each."""
-    own = (v for v in values if v.space == GROUP and v.operation not in SINKS)
+    own = (v for v in values if v.space == GROUP and v.operation.kind != SINK)
     return {value: Place(("group", value.name), ONE, value.size) for value in own}
 
 
@@ -100,18 +86,18 @@ def _own_space(space: str) -> int:
 
 def _needed(signature: Signature, lowered: Lowered) -> Callable[[Value], bool]:
     """True if the gradient of a source or constant is wanted."""
-    wants = {(X, name): wanted for name, *_, wanted in signature.x}
-    wants |= {(EDGE, name): wanted for name, *_, wanted in signature.edge}
+    wants = {(op.X, name): wanted for name, *_, wanted in signature.x}
+    wants |= {(op.EDGE, name): wanted for name, *_, wanted in signature.edge}
     given = dict(signature.given)
 
     def needed(value: Value) -> bool:
-        if value.operation == CONSTANT:
+        if value.operation is CONSTANT:
             return bool(value.name) and int(value.name) in lowered.learned
-        if value.operation == PREVIOUS:
+        if value.operation is op.PREVIOUS:
             return given.get(value.name, False)
-        if value.operation == "look_up":
-            return wants[EDGE, value.name]
-        if value.operation in FETCHES:
+        if value.operation is op.LOOK_UP:
+            return wants[op.EDGE, value.name]
+        if value.operation.fetched is not None:
             return value.name in signature.written or given.get(value.name, False)
         return wants[value.operation, value.name]
 
@@ -140,8 +126,8 @@ class _Assembly:
         """The programs, written by the backend."""
         gradients, backward = self._gradients, None
         for (operation, name), view in gradients.sources.items():
-            if operation in _GRADIENTS:
-                kind, space = _GRADIENTS[operation]
+            if operation.gradient is not None:
+                kind, space = operation.gradient
                 self._put(view, (kind, name), space)
         self._keep_weights()
         products = [self._product(number) for number in range(len(gradients.products))]
@@ -165,21 +151,21 @@ class _Assembly:
             self._kept,
             self._buffers,
             products,
-            {int(v.name): v.number.value.size for v in own if v.operation == "accumulate"},
-            tuple(v.name for v in own if v.operation == "look_up_add"),
+            {int(v.name): v.number.value.size for v in own if v.operation is op.ACCUMULATE},
+            tuple(v.name for v in own if v.operation is op.LOOK_UP_ADD),
         )
 
     @staticmethod
     def _wanted(values: Sequence[Value], places: Mapping[Value, Place]) -> list[Value]:
         """Those of some values that are asked for, or that others are computed from."""
-        wanted = [value for value in values if value in places or value.operation in SINKS]
-        return [v for v in needed_values(values, wanted) if v.operation not in _SOURCES]
+        wanted = [value for value in values if value in places or value.operation.kind == SINK]
+        return [v for v in needed_values(values, wanted) if v.operation.source is None]
 
     def _keep_weights(self) -> None:
         """Lets forward leave the weights of weighted sums where the rows find them that pull."""
         for value in self._lowered.values:
             is_asked = (value.operation, value.name) in self._gradients.sources
-            if value.operation == "gather_weighted" and is_asked:
+            if value.operation is op.GATHER_WEIGHTED and is_asked:
                 (weight,) = value.inputs
                 if not weight.is_all or weight.value in self._forward_places:
                     weight = _copied(weight, self._forward)
@@ -207,12 +193,12 @@ class _Assembly:
     def _rows(self, view: View, key: Key) -> Rows:
         """The place of a factor's rows; they are copied unless they lie one after the other."""
         value, of_edges = view.value, view.space == EDGES
-        if value.operation == "gather" and view.is_all:
+        if value.operation is op.GATHER and view.is_all:
             parts = view.row // value.size
             return Rows(("read", value.name), 0, value.size, of_edges, parts)
         space, place = _own_space(view.space), self._places.get(value)
         if view.space == value.space and (place or value not in self._own):
-            if place is None and not self._is_cheap(value) and value.operation != CONSTANT:
+            if place is None and not self._is_cheap(value) and value.operation is not CONSTANT:
                 place = self._save(value)
             if place is not None and place.space == space:
                 return Rows(place.key, view.offset, view.row, of_edges)
@@ -247,6 +233,6 @@ class _Assembly:
 
 def _copied(view: View, values: list[Value]) -> View:
     """A copy of a view, which is computed behind some values."""
-    value = Value("copy", view.space, view.shape, (view,))
+    value = Value(COPY, view.space, view.shape, (view,))
     values.append(value)
     return value.view

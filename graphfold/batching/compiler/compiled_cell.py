@@ -8,8 +8,8 @@ from functools import cached_property
 
 from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.lowering import Lowered
+from graphfold.batching.compiler.operations import LOOK_UP, X
 from graphfold.batching.compiler.program import Key, Program, WeightGradient
-from graphfold.batching.compiler.values import X
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class CompiledCell:
     @cached_property
     def reads(self) -> frozenset[str]:
         """The parts of x that it reads."""
-        return frozenset(value.name for value in self.lowered.values if value.operation == X)
+        return frozenset(value.name for value in self.lowered.values if value.operation is X)
 
     @cached_property
     def reads_tables(self) -> frozenset[str]:
         """The tables of edges that it reads."""
         values = self.lowered.values
-        return frozenset(value.name for value in values if value.operation == "look_up")
+        return frozenset(value.name for value in values if value.operation is LOOK_UP)
 
     @cached_property
     def read_constants(self) -> frozenset[Key]:

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from graphfold.batching.compiler.derivative_rules import RULES
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.values import (
     CONSTANT,
-    EDGE,
+    COPY,
     EDGES,
-    FETCHES,
     NODES,
-    PREVIOUS,
     WHOLE,
+    Operation,
     Value,
     ValueBuilder,
     View,
-    X,
 )
 
 
@@ -52,7 +50,7 @@ class Gradients:
     """
 
     values: list[Value]
-    sources: dict[tuple[str, str], View] = field(default_factory=dict)
+    sources: dict[tuple[Operation, str], View] = field(default_factory=dict)
     products: list[Product] = field(default_factory=list)
 
 
@@ -92,19 +90,18 @@ class _Backward:
     def run(self) -> Gradients:
         for name, view in self._outputs.items():
             if view.value in self._active:
-                seed = self.to.add("pull", NODES, view.shape, name=name)
+                seed = self.to.add(op.PULL, NODES, view.shape, name=name)
                 self._ask(view, seed)
         for value in reversed(self._forward):
             if value not in self._active or value not in self._asked:
                 continue
             grad = self._assembled(value)
-            if value.operation == "look_up" and self._needed(value):
-                self.to.add("look_up_add", EDGES, grad.shape, [grad], value.name)
-            elif value.operation in (X, EDGE, PREVIOUS, *FETCHES) and self._needed(value):
+            if value.operation is op.LOOK_UP and self._needed(value):
+                self.to.add(op.LOOK_UP_ADD, EDGES, grad.shape, [grad], value.name)
+            elif value.operation.is_read and self._needed(value):
                 self._found.sources[value.operation, value.name] = grad
-            if value.operation.partition(":")[0] in RULES:
-                rule = RULES[value.operation.partition(":")[0]]
-                for view, asked in rule(self, value, grad):
+            if value.operation.rule is not None:
+                for view, asked in value.operation.rule(self, value, grad):
                     self._ask(view, asked)
         return self._found
 
@@ -112,23 +109,22 @@ class _Backward:
         """The values through which gradients go."""
         active: set[Value] = set()
         for value in self._forward:
-            is_source = value.operation in (X, EDGE, PREVIOUS, *FETCHES)
-            has_rule = value.operation.partition(":")[0] in RULES
-            if (is_source and self._needed(value)) or (
+            has_rule = value.operation.rule is not None
+            if (value.operation.is_read and self._needed(value)) or (
                 has_rule and any(self._is_active(view.value, active) for view in value.inputs)
             ):
                 active.add(value)
         return active
 
     def _is_active(self, value: Value, active: set[Value]) -> bool:
-        return value in active or (value.operation == CONSTANT and self._needed(value))
+        return value in active or (value.operation is CONSTANT and self._needed(value))
 
     def _ask(self, view: View, asked: View) -> None:
         value = view.value
         if not self.wants(view):
             return
-        if value.operation == CONSTANT:
-            sink = self.to.add("accumulate", asked.space, asked.shape, [asked], value.name)
+        if value.operation is CONSTANT:
+            sink = self.to.add(op.ACCUMULATE, asked.space, asked.shape, [asked], value.name)
             sink.value.name, sink.value.number = value.name, view
         else:
             self._asked.setdefault(value, []).append((view, asked))
@@ -143,7 +139,7 @@ class _Backward:
             view, grad = asked[0]
             if view.is_all and not _is_stretched(view) and grad.shape == view.shape:
                 return self._as_value(self.to.contiguous(grad), value)
-        made = self.to.add("assemble", value.space, value.shape, [grad for _, grad in asked])
+        made = self.to.add(op.ASSEMBLE, value.space, value.shape, [grad for _, grad in asked])
         made.value.number = tuple(view for view, _ in asked)  # where each goes
         return made
 
@@ -156,14 +152,14 @@ class _Backward:
         by_edge = self.to.reshape(grad, (self.to.arity or 1, *value.shape))
         return self.to.in_space(by_edge, EDGES)
 
-    # What follows is called by rules, see `derivative_rules.Backward`.
+    # What follows is called by rules, see `operations.Backward`.
 
     def product(self, value: Value, grad: View) -> None:
         x, weight, *bias = value.inputs
         wants_bias = bool(bias) and self.wants(bias[0])
         if self.wants(weight):
             own = bias[0].value if wants_bias else None
-            is_transposed = value.operation == "multiply_transposed"
+            is_transposed = value.operation is op.MULTIPLY_TRANSPOSED
             found = Product(weight.value, own, x, self.to.contiguous(grad), is_transposed)
             self._found.products.append(found)
         elif wants_bias:
@@ -172,10 +168,7 @@ class _Backward:
     def rows(self, view: View, like: Value) -> View:
         if view.space != WHOLE:
             return view
-        return self.to.add("copy", like.space, like.shape, [view.expanded(like.shape)])
-
-    def do(self, operation: str, *operands: View | float) -> View:
-        return self.to.apply(operation, *operands)
+        return self.to.add(COPY, like.space, like.shape, [view.expanded(like.shape)])
 
 
 def _is_stretched(view: View) -> bool:

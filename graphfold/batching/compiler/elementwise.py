@@ -1,4 +1,4 @@
-"""The elementwise operations of torch in native ones."""
+"""The elementwise operations of torch as operations of values."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from typing import Any
 
 import torch
 
-from graphfold.batching.compiler.values import (
-    WHOLE,
-    Operand,
-    Untraceable,
-    ValueBuilder,
-    View,
-)
+from graphfold.batching.compiler import operations as op
+from graphfold.batching.compiler.operations import AnyTerm, Term, operand, where
+from graphfold.batching.compiler.values import WHOLE, Operation, Untraceable, ValueBuilder, View
 
 aten = torch.ops.aten
 
-#: Operations of torch that are one native operation of the same name and arguments.
-SAME = (
-    *("neg", "abs", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sigmoid"),
-    *("tanh", "relu", "erf", "sin", "cos", "sign", "mul", "maximum", "minimum", "where"),
-    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not"),
+#: Operations that torch has by the same name, with the same operands.
+SAME: tuple[Operation, ...] = (
+    *(op.NEG, op.ABS, op.SIGN, op.EXP, op.EXPM1, op.LOG, op.LOG1P, op.SQRT, op.RSQRT),
+    *(op.RECIPROCAL, op.SIGMOID, op.TANH, op.RELU, op.ERF, op.SIN, op.COS, op.MUL, op.WHERE),
+    *(op.MAXIMUM, op.MINIMUM, op.EQ, op.NE, op.LT, op.LE, op.GT, op.GE),
+    *(op.LOGICAL_AND, op.LOGICAL_OR, op.LOGICAL_NOT),
 )
 
 
@@ -37,135 +34,153 @@ def clamp_is_flat_at_limits() -> bool:
 
 
 class Composed:
-    """Operations of torch that are several native ones; a method for each, named as in torch."""
+    """Operations of torch that are several of values; a method for each, named as in torch.
+
+    Args:
+        to: where they are written down.
+    """
 
     def __init__(self, to: ValueBuilder) -> None:
-        self._do = to.apply
+        self._to = to
 
-    def add(self, x: Operand, y: Operand, alpha: float = 1) -> View:
-        return self._do("add", x, self._times(y, alpha))
+    def _do(self, operation: Operation, *operands: AnyTerm) -> Term:
+        return Term(self._to, self._to.apply(operation, *map(operand, operands)))
 
-    def sub(self, x: Operand, y: Operand, alpha: float = 1) -> View:
-        return self._do("sub", x, self._times(y, alpha))
+    def add(self, x: AnyTerm, y: AnyTerm, alpha: float = 1) -> Term:
+        return self._do(op.ADD, x, self._times(y, alpha))
 
-    def rsub(self, x: Operand, y: Operand, alpha: float = 1) -> View:
-        return self._do("sub", y, self._times(x, alpha))
+    def sub(self, x: AnyTerm, y: AnyTerm, alpha: float = 1) -> Term:
+        return self._do(op.SUB, x, self._times(y, alpha))
 
-    def div(self, x: Operand, y: Operand, rounding_mode: str | None = None) -> View:
+    def rsub(self, x: AnyTerm, y: AnyTerm, alpha: float = 1) -> Term:
+        return self._do(op.SUB, y, self._times(x, alpha))
+
+    def div(self, x: AnyTerm, y: AnyTerm, rounding_mode: str | None = None) -> Term:
         if rounding_mode is not None:
             raise Untraceable("it divides and rounds")
-        return self._do("mul", x, 1 / y) if isinstance(y, float) and y else self._do("div", x, y)
+        return self._do(op.MUL, x, 1 / y) if isinstance(y, float) and y else self._do(op.DIV, x, y)
 
-    def square(self, x: View) -> View:
-        return self._do("mul", x, x)
+    def square(self, x: Term) -> Term:
+        return x * x
 
-    def pow(self, x: Operand, exponent: Operand) -> View:
-        if exponent == 0 and isinstance(x, View):
-            return self._do("where", self._do("eq", x, x), 1.0, 1.0)
-        if exponent == 2 and isinstance(x, View):
-            return self.square(x)
-        if exponent == 3 and isinstance(x, View):
-            return self._do("mul", self.square(x), x)
+    def pow(self, x: AnyTerm, exponent: AnyTerm) -> Term:
+        if isinstance(x, Term) and exponent == 0:
+            return where(x.do(op.EQ, x), 1.0, 1.0)
+        if isinstance(x, Term) and exponent == 2:
+            return x * x
+        if isinstance(x, Term) and exponent == 3:
+            return x * x * x
         if exponent in (0.5, -0.5, -1):
-            return self._do({0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}[exponent], x)
-        return self._do("pow", x, exponent)
+            return self._do({0.5: op.SQRT, -0.5: op.RSQRT, -1: op.RECIPROCAL}[exponent], x)
+        return self._do(op.POW, x, exponent)
 
-    def addcmul(self, x: View, y: View, z: View, value: float = 1) -> View:
-        return self._do("fma", self._times(y, value), z, x)
+    def addcmul(self, x: Term, y: Term, z: Term, value: float = 1) -> Term:
+        return self._do(op.FMA, self._times(y, value), z, x)
 
-    def addcdiv(self, x: View, y: View, z: View, value: float = 1) -> View:
-        return self.add(x, self._do("div", y, z), value)
+    def addcdiv(self, x: Term, y: Term, z: Term, value: float = 1) -> Term:
+        return self.add(x, y / z, value)
 
-    def lerp(self, x: View, end: View, weight: Operand) -> View:
-        return self._do("fma", self._do("sub", end, x), weight, x)
+    def lerp(self, x: Term, end: Term, weight: AnyTerm) -> Term:
+        return (end - x).do(op.FMA, weight, x)
 
-    def clamp(self, x: View, min: Operand | None = None, max: Operand | None = None) -> View:
+    def clamp(self, x: Term, min: AnyTerm | None = None, max: AnyTerm | None = None) -> Term:
         x = x if min is None else self.clamp_min(x, min)
         return x if max is None else self.clamp_max(x, max)
 
-    def clamp_min(self, x: View, min: Operand) -> View:
-        return self._clamp(x, min, "lt", "le", "maximum")
+    def clamp_min(self, x: Term, min: AnyTerm) -> Term:
+        return self._clamp(x, min, op.LT, op.LE, op.MAXIMUM)
 
-    def clamp_max(self, x: View, max: Operand) -> View:
-        return self._clamp(x, max, "gt", "ge", "minimum")
+    def clamp_max(self, x: Term, max: AnyTerm) -> Term:
+        return self._clamp(x, max, op.GT, op.GE, op.MINIMUM)
 
-    def _clamp(self, x: View, limit: Operand, beyond: str, reached: str, extreme: str) -> View:
+    def _clamp(
+        self, x: Term, limit: AnyTerm, beyond: Operation, reached: Operation, extreme: Operation
+    ) -> Term:
         if not clamp_is_flat_at_limits():
             return self._limit(x, limit, beyond)
-        if isinstance(limit, View):  # equal numbers share the derivative
-            return self._do(extreme, x, limit)
+        if isinstance(limit, Term):  # equal numbers share the derivative
+            return x.do(extreme, limit)
         return self._limit(x, limit, reached)
 
-    def _limit(self, x: View, limit: Operand, comparison: str) -> View:
+    def _limit(self, x: Term, limit: AnyTerm, comparison: Operation) -> Term:
         """The limit, without a slope of x, where the comparison holds or the limit is none."""
-        is_over = self._do(comparison, x, limit)
-        if isinstance(limit, View) and limit.space != WHOLE:
-            is_over = self._do("logical_or", is_over, self._do("ne", limit, limit))
-        return self._do("where", is_over, limit, x)
+        is_over = x.do(comparison, limit)
+        if isinstance(limit, Term) and limit.view.space != WHOLE:
+            is_over = is_over.do(op.LOGICAL_OR, limit.do(op.NE, limit))
+        return where(is_over, limit, x)
 
-    def hardtanh(self, x: View, min_val: float = -1, max_val: float = 1) -> View:
+    def hardtanh(self, x: Term, min_val: float = -1, max_val: float = 1) -> Term:
         # At its ends it has no slope, whatever `clamp` has.
-        return self._limit(self._limit(x, float(min_val), "le"), float(max_val), "ge")
+        return self._limit(self._limit(x, float(min_val), op.LE), float(max_val), op.GE)
 
-    def leaky_relu(self, x: View, negative_slope: float = 0.01) -> View:
-        return self._do("where", self._do("gt", x, 0.0), x, self._times(x, negative_slope))
+    def leaky_relu(self, x: Term, negative_slope: float = 0.01) -> Term:
+        return where(x.do(op.GT, 0.0), x, x * negative_slope)
 
-    def elu(self, x: View, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> View:
-        below = self._do("where", self._do("gt", x, 0.0), 0.0, x)  # what is not taken is finite
-        low = self._times(self._do("expm1", self._times(below, input_scale)), alpha * scale)
-        return self._do("where", self._do("gt", x, 0.0), self._times(x, scale), low)
+    def elu(self, x: Term, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Term:
+        below = where(x.do(op.GT, 0.0), 0.0, x)  # what is not taken is finite
+        low = (below * input_scale).do(op.EXPM1) * (alpha * scale)
+        return where(x.do(op.GT, 0.0), x * scale, low)
 
-    def celu(self, x: View, alpha: float = 1) -> View:
+    def celu(self, x: Term, alpha: float = 1) -> Term:
         return self.elu(x, alpha, 1, 1 / alpha)
 
-    def silu(self, x: View) -> View:
-        return self._do("mul", x, self._do("sigmoid", x))
+    def silu(self, x: Term) -> Term:
+        return x * x.do(op.SIGMOID)
 
-    def gelu(self, x: View, approximate: str = "none") -> View:
+    def gelu(self, x: Term, approximate: str = "none") -> Term:
         if approximate == "none":
-            inner = self._do("erf", self._times(x, math.sqrt(0.5)))
+            inner = (x * math.sqrt(0.5)).do(op.ERF)
         else:
-            cubed = self._do("fma", self._times(self.pow(x, 3), 0.044715), 1.0, x)
-            inner = self._do("tanh", self._times(cubed, math.sqrt(2 / math.pi)))
-        return self._do("mul", self._times(x, 0.5), self._do("add", inner, 1.0))
+            cubed = (self.pow(x, 3.0) * 0.044715).do(op.FMA, 1.0, x)
+            inner = (cubed * math.sqrt(2 / math.pi)).do(op.TANH)
+        return x * 0.5 * (inner + 1.0)
 
-    def softplus(self, x: View, beta: float = 1, threshold: float = 20) -> View:
-        scaled = self._times(x, beta)
+    def softplus(self, x: Term, beta: float = 1, threshold: float = 20) -> Term:
+        scaled = x * beta
         # Without overflow: max(x, 0) + log(1 + exp(-|x|)), with the slope 1/2 at 0.
-        below = self._do("where", self._do("gt", scaled, 0.0), self._do("neg", scaled), scaled)
-        low = self._do("log1p", self._do("exp", below))
-        soft = self._times(self._do("add", self._do("relu", scaled), low), 1 / beta)
-        return self._do("where", self._do("gt", scaled, float(threshold)), x, soft)
+        below = where(scaled.do(op.GT, 0.0), -scaled, scaled)
+        low = below.do(op.EXP).do(op.LOG1P)
+        soft = (scaled.do(op.RELU) + low) * (1 / beta)
+        return where(scaled.do(op.GT, float(threshold)), x, soft)
 
-    def log_sigmoid(self, x: View) -> View:
-        return self._do("neg", self.softplus(self._do("neg", x)))
+    def log_sigmoid(self, x: Term) -> Term:
+        return -self.softplus(-x)
 
-    def masked_fill(self, x: View, mask: View, value: Operand) -> View:
-        return self._do("where", mask, value, x)
+    def masked_fill(self, x: Term, mask: Term, value: AnyTerm) -> Term:
+        return where(mask, value, x)
 
-    def bitwise_not(self, x: View) -> View:
-        return self._do("logical_not", x)
+    def bitwise_not(self, x: Term) -> Term:
+        return x.do(op.LOGICAL_NOT)
 
-    def bitwise_and(self, x: Operand, y: Operand) -> View:
-        return self._do("logical_and", x, y)
+    def bitwise_and(self, x: AnyTerm, y: AnyTerm) -> Term:
+        return self._do(op.LOGICAL_AND, x, y)
 
-    def bitwise_or(self, x: Operand, y: Operand) -> View:
-        return self._do("logical_or", x, y)
+    def bitwise_or(self, x: AnyTerm, y: AnyTerm) -> Term:
+        return self._do(op.LOGICAL_OR, x, y)
 
-    def _times(self, x: Operand, factor: float) -> Operand:
-        return x if factor == 1 else self._do("mul", x, float(factor))
+    def _times(self, x: AnyTerm, factor: float) -> AnyTerm:
+        return x if factor == 1 else self._do(op.MUL, x, float(factor))
 
 
 def elementwise(to: ValueBuilder) -> dict[Any, Callable[..., View]]:
     """Operation of torch -> what writes it down."""
 
-    def same(name: str) -> Callable[..., View]:
-        return lambda *operands: to.apply(name, *operands)
+    def same(operation: Operation) -> Callable[..., View]:
+        return lambda *operands: to.apply(operation, *operands)
 
-    composed = Composed(to)
-    named = {
-        getattr(aten, name): getattr(composed, name)
-        for name in vars(Composed)
-        if not name.startswith("_")
+    def composed(method: Callable[..., Term]) -> Callable[..., View]:
+        def write(*args: Any, **options: Any) -> View:
+            named = {name: term(value) for name, value in options.items()}
+            return method(*map(term, args), **named).view
+
+        return write
+
+    def term(operand: Any) -> Any:
+        return Term(to, operand) if isinstance(operand, View) else operand
+
+    several = Composed(to)
+    methods = {name: getattr(several, name) for name in vars(Composed) if not name.startswith("_")}
+    return {
+        **{getattr(aten, operation.name): same(operation) for operation in SAME},
+        **{getattr(aten, name): composed(method) for name, method in methods.items()},
     }
-    return {**{getattr(aten, name): same(name) for name in SAME}, **named}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from graphfold.batching.cell import Cell
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.elementwise import elementwise
 from graphfold.batching.compiler.node_views import NodeViews
 from graphfold.batching.compiler.recorder import gives_views, shares_memory
@@ -18,15 +19,13 @@ from graphfold.batching.compiler.row_operations import RowOperations, row_operat
 from graphfold.batching.compiler.tensors import RunningStatistics, TensorOf, find_tensors
 from graphfold.batching.compiler.trace import Signature, Trace
 from graphfold.batching.compiler.values import (
-    EDGE,
     EDGES,
+    GIVEN,
     NODES,
-    PREVIOUS,
-    SOURCES,
+    Operation,
     Untraceable,
     Value,
     View,
-    X,
 )
 
 aten = torch.ops.aten
@@ -47,15 +46,15 @@ _FILLS: Mapping[Any, float | str] = {
 }
 
 #: How a cell reads what an argument of its graph stands for -> the value that it is.
-_ARGUMENTS: Mapping[str, tuple[str, str]] = {
-    "x": (X, NODES),
-    "edge": (EDGE, EDGES),
-    "previous": (PREVIOUS, NODES),
-    "rows": ("gather", EDGES),
-    "sum": ("gather_sum", NODES),
-    "count": ("count_edges", NODES),
-    "child_count": ("integer", EDGES),
-    "position": ("integer", EDGES),
+_ARGUMENTS: Mapping[str, tuple[Operation, str]] = {
+    "x": (op.X, NODES),
+    "edge": (op.EDGE, EDGES),
+    "previous": (op.PREVIOUS, NODES),
+    "rows": (op.GATHER, EDGES),
+    "sum": (op.GATHER_SUM, NODES),
+    "count": (op.COUNT_EDGES, NODES),
+    "child_count": (op.INTEGER, EDGES),
+    "position": (op.INTEGER, EDGES),
 }
 
 
@@ -138,7 +137,7 @@ class _Lowering:
         for node in returned:  # type: ignore[union-attr]
             view = self._output(node)
             value = view.value
-            is_own = view.is_all and value.space == NODES and value.operation not in SOURCES
+            is_own = view.is_all and value.space == NODES and value.operation.kind != GIVEN
             if not is_own or any(value is other.value for other in views):
                 view = self._to.copy(view)
             views.append(view)
@@ -180,12 +179,12 @@ class _Lowering:
         elif how in _ARGUMENTS and node.users:
             operation, space = _ARGUMENTS[how]
             if how == "edge" and self._signature.has_tables:
-                operation = "look_up"
+                operation = op.LOOK_UP
             if how == "previous" and self._signature.in_rounds:
-                operation = "gather_previous"
+                operation = op.GATHER_PREVIOUS
             if how in ("x", "edge", "previous"):
                 self._nodes.require_dtype(node)
-            name = how if operation == "integer" else name
+            name = how if operation is op.INTEGER else name
             shape = node.meta["val"].shape[1:]
             self._nodes.note(node, self._to.add(operation, space, shape, name=name))
 
@@ -264,10 +263,9 @@ class _Lowering:
         if number == "fill_value":
             place = {aten.full_like: 1, aten.full: 1, aten.new_full: 2}[self._packet(node)]
             number = node.args[place]  # type: ignore[assignment]
-        shape = self._nodes.row_shape(node)
-        return self._to.add(
-            "fill", self._nodes.space(node), shape, [self._to.number(float(number)).expanded(shape)]
-        )
+        space, shape = self._nodes.space(node), self._nodes.row_shape(node)
+        filled = self._to.number(float(number)).expanded(shape)
+        return self._to.add(op.FILL, space, shape, [filled])
 
     def _find(self, cell: Cell, nodes: Iterable[fx.Node]) -> list[TensorOf]:
         """The places where a cell keeps the tensors of some nodes."""

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from graphfold.batching.compiler.operations import DETACH
 from graphfold.batching.compiler.trace import Signature, Trace, find_row_dim
 from graphfold.batching.compiler.values import (
     CONSTANT,
+    COPY,
     EDGES,
     NODES,
     WHOLE,
@@ -167,12 +169,12 @@ class NodeViews:
         if source in self.fixed:
             if packet != aten.expand or dim != 0:
                 raise Untraceable("it makes rows of a parameter")
-            return self.to.add("copy", space, shape, [self.of(source).expanded(shape)])
+            return self.to.add(COPY, space, shape, [self.of(source).expanded(shape)])
         if tensor.dtype != source.meta["val"].dtype:
             raise Untraceable(f"it takes numbers for {tensor.dtype}")
         whole = self._whole_of(source)
         if packet == aten.detach and self._signature.differentiate and node.users:
-            whole = self.to.add("detach", whole.space, whole.shape, [whole])
+            whole = self.to.add(DETACH, whole.space, whole.shape, [whole])
         self._whole[node] = whole
         size, row = math.prod(whole.shape), tensor.stride(dim)
         count = self._nodes if whole.space == NODES else self._edges

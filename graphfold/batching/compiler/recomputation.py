@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphfold.batching.compiler.values import EDGES, FETCHES, SOURCES, Value
+from graphfold.batching.compiler.values import (
+    EDGES,
+    GIVEN,
+    LITTLE,
+    LITTLE_OF_EDGES,
+    NOTHING,
+    Value,
+)
 
-#: What is there before a pass begins.
-_NOTHING = ("count_edges", "integer", "fill")
-#: What is as fast to compute as to read,
-_CHEAP = (*_NOTHING, *FETCHES, "standardise")
-#: and for edges, of which there are many, what a few of these operations make of that.
-_CHEAP_OF_EDGES = ("add", "sub", "mul", "neg", "relu")
+#: How many operations on edges in a row are as fast to compute as to read what they give.
 _A_FEW = 3
 
 
 def is_cheap(value: Value, depth: int = _A_FEW) -> bool:
     """True if backward computes a value again, of operations on edges up to so many in a row."""
-    if value.space == EDGES and value.operation in _CHEAP_OF_EDGES:
+    if value.space == EDGES and value.operation.cost == LITTLE_OF_EDGES:
         inputs = [view.value for view in value.inputs]
-        return depth > 0 and all(v.operation in SOURCES or is_cheap(v, depth - 1) for v in inputs)
-    return value.operation in _CHEAP
+        return depth > 0 and all(
+            v.operation.kind == GIVEN or is_cheap(v, depth - 1) for v in inputs
+        )
+    return value.operation.cost in (NOTHING, LITTLE)
 
 
 def costs_nothing(value: Value) -> bool:
     """True if a value is read where it lies, or is one number."""
-    return value.operation in _NOTHING
+    return value.operation.cost == NOTHING
 
 
 def placed_before_readers(again: Sequence[Value], values: Sequence[Value]) -> list[Value]:

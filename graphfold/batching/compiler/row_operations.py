@@ -9,12 +9,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.elementwise import Composed
 from graphfold.batching.compiler.node_views import NodeViews
+from graphfold.batching.compiler.operations import Term
 from graphfold.batching.compiler.values import (
+    COPY,
     EDGES,
     NODES,
     WHOLE,
+    Operation,
     Untraceable,
     Value,
     View,
@@ -81,7 +85,7 @@ class RowOperations:
         at, space = self._nodes.axis(node, _dim(node)), self._nodes.space(node)
         if any(view.space != space for view in views):
             raise Untraceable("it joins rows with a parameter")
-        return self._to.add(f"cat:{at}", space, self._nodes.row_shape(node), views)
+        return self._to.add(op.CAT, space, self._nodes.row_shape(node), views, number=at)
 
     def mm(self, node: fx.Node) -> View:
         """x @ weight; the weight depends on parameters alone."""
@@ -107,21 +111,21 @@ class RowOperations:
             inputs.append(of(bias))
             if inputs[2].shape != shape:
                 raise Untraceable("the bias of a product has not one number for each column")
-        operation = "multiply_transposed" if is_transposed else "multiply"
+        operation = op.MULTIPLY_TRANSPOSED if is_transposed else op.MULTIPLY
         return self._to.add(operation, rows.space, shape, inputs)
 
     def sum(self, node: fx.Node) -> View:
-        return self._reduce(node, "reduce_sum")
+        return self._reduce(node, op.REDUCE_SUM)
 
     def amax(self, node: fx.Node) -> View:
-        return self._reduce(node, "reduce_max")
+        return self._reduce(node, op.REDUCE_MAX)
 
     def mean(self, node: fx.Node) -> View:
-        total = self._reduce(node, "reduce_sum")
+        total = self._reduce(node, op.REDUCE_SUM)
         count = math.prod(self._nodes.of(node.args[0], anywhere=True).shape)
-        return self._to.apply("mul", total, math.prod(total.shape) / max(count, 1))
+        return self._to.apply(op.MUL, total, math.prod(total.shape) / max(count, 1))
 
-    def _reduce(self, node: fx.Node, operation: str) -> View:
+    def _reduce(self, node: fx.Node, operation: Operation) -> View:
         """A sum or maximum over some dimensions of a row."""
         view = self._nodes.of(node.args[0], anywhere=True)
         dims: Any = node.args[1] if len(node.args) > 1 else ()
@@ -131,7 +135,7 @@ class RowOperations:
         reduced = self._reduced(view, dims, operation)
         return self._to.reshape(reduced, self._nodes.row_shape(node))
 
-    def _reduced(self, view: View, dims: Sequence[int], operation: str) -> View:
+    def _reduced(self, view: View, dims: Sequence[int], operation: Operation) -> View:
         """Reduced over dimensions, which stay as ones."""
         shape = [1 if dim in dims else size for dim, size in enumerate(view.shape)]
         return self._to.add(operation, view.space, shape, [view])
@@ -139,37 +143,39 @@ class RowOperations:
     def softmax(self, node: fx.Node) -> View:
         view, to = self._nodes.of(node.args[0], anywhere=True), self._to
         dim = self._nodes.axis(*node.args[:2])
-        highest = self._reduced(view, [dim], "reduce_max")
-        highest = to.add("detach", highest.space, highest.shape, [highest])
-        weight = to.apply("exp", to.apply("sub", view, highest))
-        return to.apply("div", weight, self._reduced(weight, [dim], "reduce_sum"))
+        highest = self._reduced(view, [dim], op.REDUCE_MAX)
+        highest = to.add(op.DETACH, highest.space, highest.shape, [highest])
+        weight = (Term(to, view) - Term(to, highest)).do(op.EXP)
+        return (weight / Term(to, self._reduced(weight.view, [dim], op.REDUCE_SUM))).view
 
     def log_sigmoid_forward(self, node: fx.Node) -> list[Any]:
         """With what torch keeps for backward, which nobody reads here."""
         x = self._nodes.of(node.args[0], anywhere=True)
-        return [Composed(self._to).log_sigmoid(x), None]
+        return [Composed(self._to).log_sigmoid(Term(self._to, x)).view, None]
 
     def native_layer_norm(self, node: fx.Node) -> list[View]:
         """Ba et al. (2016), https://arxiv.org/abs/1607.06450, equation 3."""
-        x, sizes, weight, bias, epsilon = node.args
+        args: Any = node.args
+        x, sizes, weight, bias, epsilon = args
         view, to = self._nodes.of(x), self._to
-        count = len(sizes)  # type: ignore[arg-type]
+        count = len(sizes)
         dims = range(len(view.shape) - count, len(view.shape))
         if count > len(view.shape):
             raise Untraceable("it works across the nodes of a group")
-        share = 1 / math.prod(sizes)  # type: ignore[arg-type]
-        mean = to.apply("mul", self._reduced(view, dims, "reduce_sum"), share)
-        centred = to.apply("sub", view, mean)
-        square = self._reduced(to.apply("mul", centred, centred), dims, "reduce_sum")
-        scale = to.apply("rsqrt", to.apply("add", to.apply("mul", square, share), epsilon))  # type: ignore[arg-type]
-        return [self._scaled(to.apply("mul", centred, scale), weight, bias), mean, scale]
+        share = 1 / math.prod(sizes)
+        mean = Term(to, self._reduced(view, dims, op.REDUCE_SUM)) * share
+        centred = Term(to, view) - mean
+        square = Term(to, self._reduced((centred * centred).view, dims, op.REDUCE_SUM))
+        scale = (square * share + epsilon).do(op.RSQRT)
+        return [self._scaled(centred * scale, weight, bias), mean.view, scale.view]
 
     def native_batch_norm(self, node: fx.Node) -> list[View | None]:
         """By running statistics, or by those of all nodes of a type in a round.
 
         Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, algorithm 1.
         """
-        x, weight, bias, mean, variance, is_training, momentum, epsilon = node.args
+        args: Any = node.args
+        x, weight, bias, mean, variance, is_training, momentum, epsilon = args
         to, given = self._to, self._nodes.of(x)
         if len(given.shape) != 1:
             raise Untraceable("it normalises more than the columns of a row")
@@ -177,46 +183,46 @@ class RowOperations:
             if not self._in_rounds:
                 raise Untraceable("it normalises over the nodes of a group (BatchNorm)")
             own_mean = to.mean_of_group(given)
-            centred = to.apply("sub", given, own_mean)
-            spread = to.mean_of_group(to.apply("mul", centred, centred))
+            centred = Term(to, given) - Term(to, own_mean)
+            spread = to.mean_of_group((centred * centred).view)
             if mean is not None:
                 found = own_mean.value, spread.value, mean, variance, momentum
-                self.normalisations.append(Normalisation(*found))  # type: ignore[arg-type]
-            scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
-            result = to.apply("standardise", given, own_mean, scale)
+                self.normalisations.append(Normalisation(*found))
+            scale = (Term(to, spread) + epsilon).do(op.RSQRT)
+            result = Term(to, given).do(op.STANDARDISE, Term(to, own_mean), scale)
         else:
-            spread = to.add("copy", given.space, given.shape, [self._nodes.of(variance)])
-            scale = to.apply("rsqrt", to.apply("add", spread, epsilon))  # type: ignore[arg-type]
-            result = to.apply("mul", to.apply("sub", given, self._nodes.of(mean)), scale)
+            spread = to.add(COPY, given.space, given.shape, [self._nodes.of(variance)])
+            scale = (Term(to, spread) + epsilon).do(op.RSQRT)
+            result = (Term(to, given) - Term(to, self._nodes.of(mean))) * scale
         return [self._scaled(result, weight, bias), None, None]
 
-    def _scaled(self, view: View, weight: Any, bias: Any) -> View:
+    def _scaled(self, term: Term, weight: Any, bias: Any) -> View:
         """Times a weight and plus a bias, where there are any."""
         of, to = self._nodes.of, self._to
-        view = view if weight is None else to.apply("mul", view, of(weight))
-        return view if bias is None else to.apply("add", view, of(bias))
+        term = term if weight is None else term * Term(to, of(weight))
+        return (term if bias is None else term + Term(to, of(bias))).view
 
     def sum_edges(self, node: fx.Node) -> View:
         """A sum over edges; of children times a number each, no row is made for an edge."""
         view = self._nodes.of(node.args[0])
-        if view.value.operation == "mul" and view.is_all:
+        if view.value.operation is op.MUL and view.is_all:
             for rows, weight in (view.value.inputs, view.value.inputs[::-1]):
                 field = rows.value.name
-                is_fetched = rows.value.operation == "gather" and rows.is_all
+                is_fetched = rows.value.operation is op.GATHER and rows.is_all
                 is_number = weight.space == EDGES and not any(weight.steps)
                 if is_fetched and is_number and field not in self._weighted:
                     self._weighted.add(field)
                     one = self._to.contiguous(weight.arranged((1,), (1,)))
-                    return self._to.add("gather_weighted", NODES, view.shape, [one], field)
-        return self._of_edges(node, "sum_edges", NODES)
+                    return self._to.add(op.GATHER_WEIGHTED, NODES, view.shape, [one], field)
+        return self._of_edges(node, op.SUM_EDGES, NODES)
 
     def max_edges(self, node: fx.Node) -> View:
-        return self._of_edges(node, "max_edges", NODES)
+        return self._of_edges(node, op.MAX_EDGES, NODES)
 
     def expand_nodes(self, node: fx.Node) -> View:
-        return self._of_edges(node, "expand", EDGES)
+        return self._of_edges(node, op.EXPAND, EDGES)
 
-    def _of_edges(self, node: fx.Node, operation: str, space: str) -> View:
+    def _of_edges(self, node: fx.Node, operation: Operation, space: str) -> View:
         view = self._nodes.of(node.args[0])
         if self._to.arity == 1:  # of one child the sum and the maximum are the child
             return view

@@ -24,14 +24,14 @@ def stages_of(values: Sequence[Value]) -> dict[Value, int]:
             read_in[view.value] = min(read_in.get(view.value, found[value]), found[value])
     for value, first in read_in.items():
         rests = all(view.value not in found or view.space == GROUP for view in value.inputs)
-        if value in found and rests and value.operation != MEAN_OF_GROUP:
+        if value in found and rests and value.operation is not MEAN_OF_GROUP:
             found[value] = max(found[value], first)
     return found
 
 
 def known_in(value: Value, stages: Mapping[Value, int]) -> int:
     """The first stage in which a value can be read; what is computed elsewhere is there."""
-    return stages.get(value, 0) + (value.operation == MEAN_OF_GROUP and value in stages)
+    return stages.get(value, 0) + (value.operation is MEAN_OF_GROUP and value in stages)
 
 
 def lasting(values: Sequence[Value]) -> list[Value]:

@@ -8,7 +8,7 @@ and expanded dimensions cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,20 +26,78 @@ class Unwritable(Untraceable):
     """A cell of which one backend has no program, with the reason; another may have one."""
 
 
+#: What operations do: give what a cell is given; copy rows of other nodes, of tables, or of an
+#: edge's node; compute whole rows; multiply rows by a weight; take the mean over all nodes of a
+#: group; add up over all rows, which has no memory of its own; or compute number by number.
+GIVEN, COPIED, ON_ROWS, PRODUCT, OF_GROUP, SINK, BY_NUMBER = (
+    *("given", "copied", "on rows", "product", "of group", "sink", "by number"),
+)
+#: What it costs to compute again what forward has computed: nothing, as it lies somewhere or is one
+#: number; as much as to read it; of edges, of which there are many, as much, too; or more.
+NOTHING, LITTLE, LITTLE_OF_EDGES, MUCH = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """What a value is computed by; all of them are in `operations`.
+
+    Args:
+        name: in messages, of the function of native code, and of torch's if that has one.
+        kind: what it does, such as `BY_NUMBER`.
+        rule: what it asks of its inputs, see `operations`; None if nothing.
+        cost: of computing it again, such as `MUCH`.
+        native: the name of the function of native code, if that has another.
+        source: of what a cell is given, the kind of the buffer where it lies and the space there.
+        fetched: of rows that lie elsewhere, the kind of their buffer and the array of integers that
+            names them.
+        gradient: of both, the kind of the buffer where its gradient goes and the space there.
+        neutral: the second operand that leaves the first one as it is.
+        is_truth: whether it computes truth values.
+    """
+
+    name: str
+    kind: str
+    rule: Callable[..., Iterable[tuple[View, View]]] | None = None
+    cost: int = MUCH
+    native: str = ""
+    source: tuple[str, int] | None = None
+    fetched: tuple[str, str] | None = None
+    gradient: tuple[str, int] | None = None
+    neutral: float | None = None
+    is_truth: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_read(self) -> bool:
+        """True if it reads what lies outside of the cell, and may have a gradient."""
+        return self.source is not None or self.fetched is not None
+
+
+#: Numbers that are the same for all rows: of parameters, or of the code.
+CONSTANT = Operation("constant", GIVEN)
+#: The same numbers side by side.
+COPY = Operation("copy", BY_NUMBER, lambda b, v, g: [(v.inputs[0], g)])
+#: The mean over all nodes of a group.
+MEAN_OF_GROUP = Operation("mean_of_group", OF_GROUP)
+
+
 @dataclass(eq=False)
 class Value:
     """One step of a cell.
 
     Args:
-        operation: its name: one of the native operations, or of `SOURCES`.
+        operation: what computes it.
         space: NODES, EDGES, GROUP or WHOLE.
         shape: of one row.
         inputs: what it is computed from.
         name: of a source, the field, column or part of x that it is; of a group, its own.
-        number: of a constant, which; of a filled value, what with.
+        number: of a constant, which; of a filled value, what with; of rows side by side, the
+            dimension in which they are.
     """
 
-    operation: str
+    operation: Operation
     space: str
     shape: tuple[int, ...]
     inputs: tuple[View, ...] = ()
@@ -56,33 +114,6 @@ class Value:
         """All of it."""
         row = 0 if self.space in (GROUP, WHOLE) else self.size
         return View(self, self.space, self.shape, contiguous(self.shape), 0, row)
-
-
-#: Operations that compute nothing: what a cell is given.
-X, EDGE, PREVIOUS, CONSTANT = "x", "edge", "previous", "constant"
-SOURCES = (X, EDGE, PREVIOUS, CONSTANT)
-#: The mean over all nodes of a group.
-MEAN_OF_GROUP = "mean_of_group"
-#: Operations that fetch rows from where other nodes, or tables, have them.
-FETCHES = ("gather", "gather_sum", "gather_weighted", "gather_previous", "look_up")
-
-#: Operations that only copy rows: of other nodes or of tables, or of its node for an edge.
-COPIED_ROWS = ("gather", "gather_previous", "look_up", "expand")
-#: Other operations on whole rows.
-ON_ROWS = (
-    "gather_sum",
-    "gather_weighted",
-    "sum_edges",
-    "max_edges",
-    "count_edges",
-    "integer",
-    "pull",
-)
-#: Products with a weight.
-PRODUCTS = ("multiply", "multiply_transposed")
-#: What is added up over all rows instead of being kept, so it has no memory of its own: what is
-#: asked of a constant, and of the rows of a table.
-SINKS = ("accumulate", "look_up_add")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,17 +200,18 @@ class ValueBuilder:
 
     def add(
         self,
-        operation: str,
+        operation: Operation,
         space: str,
         shape: Sequence[int],
         inputs: Sequence[View] = (),
         name: str = "",
+        number: Any = None,
     ) -> View:
         """A new value, seen as a whole."""
         if space == GROUP:
             self._num_of_groups += 1
             name = f"{self._label}{self._num_of_groups}"
-        value = Value(operation, space, tuple(shape), tuple(inputs), name)
+        value = Value(operation, space, tuple(shape), tuple(inputs), name, number)
         self.values.append(value)
         return value.view
 
@@ -190,10 +222,11 @@ class ValueBuilder:
             self._numbers[number] = Value(CONSTANT, WHOLE, (), number=number)
         return self._numbers[number].view
 
-    def apply(self, operation: str, *operands: Operand) -> View:
+    def apply(self, operation: Operation, *operands: Operand) -> View:
         """An elementwise operation, its operands stretched to a common shape."""
-        if operation == "mul" and isinstance(operands[0], View) and operands[1] == 1:
-            return operands[0]
+        first = operands[0]
+        if isinstance(first, View) and operands[1:] == (operation.neutral,):
+            return first
         views = [x if isinstance(x, View) else self.number(x) for x in operands]
         spaces = {view.space for view in views}
         space = next((own for own in (NODES, EDGES, GROUP) if own in spaces), None)
@@ -217,7 +250,7 @@ class ValueBuilder:
 
     def copy(self, view: View) -> View:
         """The same numbers side by side, in memory of their own."""
-        return self.add("copy", view.space, view.shape, [view])
+        return self.add(COPY, view.space, view.shape, [view])
 
     def contiguous(self, view: View) -> View:
         """The same, copied unless the numbers of a row lie side by side."""

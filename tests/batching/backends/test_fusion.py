@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphfold.batching.backends.fusion import fuse, product_of, reads
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.values import CONSTANT, EDGES, NODES, WHOLE, Value, ValueBuilder
 
 WEIGHT = Value(CONSTANT, WHOLE, (4, 4), name="0").view
@@ -16,10 +17,10 @@ def to() -> ValueBuilder:
 
 
 def test_a_product_is_computed_with_what_ends_it(to):
-    x, y = (to.add("pull", NODES, (4,), name=name) for name in "xy")
-    product = to.add("multiply", NODES, (4,), [x, WEIGHT])
-    total = to.apply("add", product, y)
-    end = to.apply("relu", total)
+    x, y = (to.add(op.PULL, NODES, (4,), name=name) for name in "xy")
+    product = to.add(op.MULTIPLY, NODES, (4,), [x, WEIGHT])
+    total = to.apply(op.ADD, product, y)
+    end = to.apply(op.RELU, total)
     fused = fuse(to.values, {end.value})
     assert set(fused) == {product.value, total.value}
     assert product_of(end.value, fused) is product.value
@@ -28,44 +29,44 @@ def test_a_product_is_computed_with_what_ends_it(to):
 
 @pytest.mark.parametrize("why", ["read twice", "a result", "another shape", "one row for all"])
 def test_a_product_is_computed_on_its_own(to, why):
-    x = to.add("pull", NODES, (4,), name="x")
-    product = to.add("multiply", NODES, (4,), [x, WEIGHT])
+    x = to.add(op.PULL, NODES, (4,), name="x")
+    product = to.add(op.MULTIPLY, NODES, (4,), [x, WEIGHT])
     places = {product.value} if why == "a result" else set()
     if why == "another shape":
-        to.apply("relu", product.arranged((2, 2), (1, 2)))
+        to.apply(op.RELU, product.arranged((2, 2), (1, 2)))
     elif why == "one row for all":
-        to.apply("add", product, Value(CONSTANT, WHOLE, (4,), name="1").view)
+        to.apply(op.ADD, product, Value(CONSTANT, WHOLE, (4,), name="1").view)
     else:
-        to.apply("relu", product)
+        to.apply(op.RELU, product)
     if why == "read twice":
-        to.apply("exp", product)
+        to.apply(op.EXP, product)
     assert not fuse(to.values, places)
 
 
 def test_only_one_of_two_products_is_added_to_the_other(to):
-    x = to.add("pull", NODES, (4,), name="x")
-    products = [to.add("multiply", NODES, (4,), [x, WEIGHT]) for _ in range(2)]
-    end = to.apply("add", *products)
+    x = to.add(op.PULL, NODES, (4,), name="x")
+    products = [to.add(op.MULTIPLY, NODES, (4,), [x, WEIGHT]) for _ in range(2)]
+    end = to.apply(op.ADD, *products)
     fused = fuse(to.values, set())
     assert len(fused) == 1
     assert product_of(end.value, fused) in [product.value for product in products]
 
 
 def test_rows_are_read_where_they_lie(to):
-    x = to.add("pull", NODES, (4,), name="x")
-    rows, own = to.add("gather", EDGES, (4,), name="h"), to.add("expand", EDGES, (4,), [x])
-    end = to.apply("mul", rows, own)
+    x = to.add(op.PULL, NODES, (4,), name="x")
+    rows, own = to.add(op.GATHER, EDGES, (4,), name="h"), to.add(op.EXPAND, EDGES, (4,), [x])
+    end = to.apply(op.MUL, rows, own)
     fused = fuse(to.values, set())
     assert set(fused) == {rows.value, own.value}
     assert list(reads(end.value, fused)) == [x.value]
 
 
-@pytest.mark.parametrize("reader", ["multiply", "sum_edges", "max_edges", "mul twice"])
+@pytest.mark.parametrize("reader", [op.MULTIPLY, op.SUM_EDGES, op.MAX_EDGES, op.MUL], ids=str)
 def test_rows_are_copied_for_what_reads_them_in_other_ways(to, reader):
-    rows = to.add("gather", EDGES, (4,), name="h")
-    if reader == "mul twice":
-        to.apply("mul", rows, rows)
+    rows = to.add(op.GATHER, EDGES, (4,), name="h")
+    if reader is op.MUL:
+        to.apply(op.MUL, rows, rows)
     else:
-        inputs = [rows, WEIGHT] if reader == "multiply" else [rows]
-        to.add(reader, EDGES if reader == "multiply" else NODES, (4,), inputs)
+        inputs = [rows, WEIGHT] if reader is op.MULTIPLY else [rows]
+        to.add(reader, EDGES if reader is op.MULTIPLY else NODES, (4,), inputs)
     assert not fuse(to.values, set())

@@ -7,27 +7,28 @@ from hypothesis import strategies as st
 
 from graphfold.batching.backends.fusion import fuse, reads
 from graphfold.batching.backends.scratch import allocate
+from graphfold.batching.compiler.operations import ADD, EXP, EXPAND, GATHER, MULTIPLY, PULL, RELU
 from graphfold.batching.compiler.values import CONSTANT, EDGES, NODES, WHOLE, Value, ValueBuilder
 
-OPERATIONS = ("exp", "relu", "add", "multiply", "expand", "gather")
+OPERATIONS = (EXP, RELU, ADD, MULTIPLY, EXPAND, GATHER)
 STEPS = st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 9), st.integers(0, 9))
 
 
 @given(st.lists(STEPS, max_size=20), st.sets(st.integers(0, 20)))
 def test_no_value_is_overwritten_that_is_still_read(steps, placed):
     to = ValueBuilder(None)
-    views = [to.add("pull", NODES, (3,), name="x"), to.add("gather", EDGES, (3,), name="h")]
+    views = [to.add(PULL, NODES, (3,), name="x"), to.add(GATHER, EDGES, (3,), name="h")]
     for operation, one, other in steps:
         x, y = views[-1 - one % len(views)], views[-1 - other % len(views)]
-        if operation == "multiply":
+        if operation is MULTIPLY:
             weight = Value(CONSTANT, WHOLE, (3, 3), name="0").view
             views.append(to.add(operation, x.space, (3,), [x, weight]))
-        elif operation == "gather":
+        elif operation is GATHER:
             views.append(to.add(operation, EDGES, (3,), name="h"))
-        elif operation == "expand":
+        elif operation is EXPAND:
             nodes = x if x.space == NODES else views[0]
             views.append(to.add(operation, EDGES, (3,), [nodes]))
-        elif operation == "add":
+        elif operation is ADD:
             views.append(to.apply(operation, x, y if y.space == x.space else x))
         else:
             views.append(to.apply(operation, x))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.derivatives import differentiate
 from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
-from graphfold.batching.compiler.values import EDGE, EDGES, NODES, Value, ValueBuilder
+from graphfold.batching.compiler.values import EDGES, NODES, Value, ValueBuilder
 
 
 @pytest.fixture
@@ -15,51 +16,54 @@ def to() -> ValueBuilder:
 
 
 def test_messages_made_of_rows_are_computed_again(to):
-    rows, bond = to.add("gather", EDGES, (4,), name="h"), Value(EDGE, EDGES, (4,), name="b").view
-    total = to.apply("add", rows, bond)
+    rows, bond = (
+        to.add(op.GATHER, EDGES, (4,), name="h"),
+        Value(op.EDGE, EDGES, (4,), name="b").view,
+    )
+    total = to.apply(op.ADD, rows, bond)
     assert is_cheap(rows.value)
-    assert is_cheap(to.apply("relu", total).value)
-    assert not is_cheap(to.apply("tanh", total).value)
-    assert not is_cheap(to.apply("relu", to.apply("exp", rows)).value)
+    assert is_cheap(to.apply(op.RELU, total).value)
+    assert not is_cheap(to.apply(op.TANH, total).value)
+    assert not is_cheap(to.apply(op.RELU, to.apply(op.EXP, rows)).value)
 
 
 def test_sums_of_nodes_are_kept(to):
-    total = to.add("gather_sum", NODES, (4,), name="h")
+    total = to.add(op.GATHER_SUM, NODES, (4,), name="h")
     assert is_cheap(total.value)
-    assert not is_cheap(to.apply("relu", total).value)
+    assert not is_cheap(to.apply(op.RELU, total).value)
 
 
 def test_what_takes_many_operations_is_kept(to):
-    last = to.add("gather", EDGES, (4,), name="h")
+    last = to.add(op.GATHER, EDGES, (4,), name="h")
     cheap = []
     for _ in range(40):  # each reads the one before it twice
-        last = to.apply("add", last, last)
+        last = to.apply(op.ADD, last, last)
         cheap.append(is_cheap(last.value))
     assert cheap == [True] * 3 + [False] * 37
 
 
 def test_relu_of_a_sum_is_not_computed_again(to):
-    total = to.add("gather_sum", NODES, (4,), name="h")
-    end = to.apply("relu", total)
+    total = to.add(op.GATHER_SUM, NODES, (4,), name="h")
+    end = to.apply(op.RELU, total)
     gradients = differentiate(to.values, {"h": end}, lambda value: True, None)
-    (slope,) = (value for value in gradients.values if value.operation == "relu_grad")
+    (slope,) = (value for value in gradients.values if value.operation is op.RELU_GRAD)
     assert slope.inputs[1].value is end.value
 
 
 def test_relu_of_a_message_is_not_computed_again_for_its_slope(to):
-    rows = to.add("gather", EDGES, (4,), name="h")
-    message = to.apply("relu", rows)
-    end = to.add("sum_edges", NODES, (4,), [message])
+    rows = to.add(op.GATHER, EDGES, (4,), name="h")
+    message = to.apply(op.RELU, rows)
+    end = to.add(op.SUM_EDGES, NODES, (4,), [message])
     gradients = differentiate(to.values, {"h": end}, lambda value: True, None)
-    (slope,) = (value for value in gradients.values if value.operation == "relu_grad")
+    (slope,) = (value for value in gradients.values if value.operation is op.RELU_GRAD)
     assert slope.inputs[1].value is rows.value
 
 
 def test_each_is_computed_where_it_is_first_read(to):
-    first, second, third = (to.add("gather", EDGES, (4,), name=name) for name in "abc")
-    total = to.apply("add", first, second)
+    first, second, third = (to.add(op.GATHER, EDGES, (4,), name=name) for name in "abc")
+    total = to.apply(op.ADD, first, second)
     again, to.values[:] = list(to.values), []
-    one, two = to.apply("neg", second), to.apply("mul", total, second)
+    one, two = to.apply(op.NEG, second), to.apply(op.MUL, total, second)
     values = placed_before_readers(again, [one.value, two.value])
     wanted = [second, one, first, total, two, third]
     assert [value.operation for value in values] == [view.value.operation for view in wanted]

@@ -1,0 +1,376 @@
+"""The operations that a cell is made of, one record each: what it does, costs, and asks backward.
+
+A rule is given the values of backward, what was computed, and what is asked of that; it gives what
+is asked of some of the inputs. Most are formulas: `-g` is asked of `x` where `-x` was computed and
+`g` is asked of it. Each backend computes the operations in a place of its own: native code in
+native/elementwise.h and native/rows.h, torch in backends/torch_writer.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
+
+from graphfold.batching.compiler.program import ALL_EDGES, ROWS, TYPE_ROWS
+from graphfold.batching.compiler.recomputation import is_cheap
+from graphfold.batching.compiler.values import (
+    BY_NUMBER,
+    COPIED,
+    EDGES,
+    GIVEN,
+    LITTLE,
+    LITTLE_OF_EDGES,
+    NODES,
+    NOTHING,
+    ON_ROWS,
+    PRODUCT,
+    SINK,
+    WHOLE,
+    Operation,
+    Value,
+    ValueBuilder,
+    View,
+)
+
+#: (what asks, what is asked of its result) -> for some inputs, what is asked of them.
+Asked: TypeAlias = Iterator[tuple[View, View]]
+
+
+class Backward(Protocol):
+    """The values of backward, as rules see them."""
+
+    to: ValueBuilder
+
+    def wants(self, view: View) -> bool:
+        """True if the gradient of an input is wanted."""
+
+    def product(self, value: Value, grad: View) -> None:
+        """Notes the gradients of a weight and a bias."""
+
+    def rows(self, view: View, like: Value) -> View:
+        """A view, of a whole value with a row of its own for each of another."""
+
+
+class Term:
+    """A view in a formula, whose operators write down elementwise operations.
+
+    Args:
+        to: where they are written.
+        view: the view.
+    """
+
+    def __init__(self, to: ValueBuilder, view: View) -> None:
+        self.to, self.view = to, view
+
+    def do(self, operation: Operation, *others: Term | float) -> Term:
+        """An operation on this and others."""
+        return Term(self.to, self.to.apply(operation, self.view, *map(operand, others)))
+
+    def __add__(self, other: Term | float) -> Term:
+        return self.do(ADD, other)
+
+    def __sub__(self, other: Term | float) -> Term:
+        return self.do(SUB, other)
+
+    def __mul__(self, other: Term | float) -> Term:
+        return self.do(MUL, other)
+
+    def __truediv__(self, other: Term | float) -> Term:
+        return self.do(DIV, other)
+
+    def __neg__(self) -> Term:
+        return self.do(NEG)
+
+
+#: What stands in a formula.
+AnyTerm: TypeAlias = Term | float
+
+
+def operand(term: AnyTerm) -> View | float:
+    """What an operation takes."""
+    return term.view if isinstance(term, Term) else term
+
+
+def where(condition: Term, x: AnyTerm, y: AnyTerm) -> Term:
+    """x where a condition holds, and y elsewhere."""
+    return condition.do(WHERE, x, y)
+
+
+def _formulas(*formulas: Callable[..., Term] | None) -> Callable[[Backward, Value, View], Asked]:
+    """A rule of a formula for each input: of what is asked, the inputs, and the result."""
+
+    def rule(b: Backward, v: Value, g: View) -> Asked:
+        terms = [Term(b.to, view) for view in (g, *v.inputs, v.view)]
+        for view, formula in zip(v.inputs, formulas, strict=True):
+            if formula is not None and b.wants(view):
+                yield view, formula(*terms).view
+
+    return rule
+
+
+# What a cell is given.
+
+X = Operation("x", GIVEN, source=("x", TYPE_ROWS), gradient=("x_grad", TYPE_ROWS))
+EDGE = Operation("edge", GIVEN, source=("edge", ALL_EDGES), gradient=("column_grad", ALL_EDGES))
+#: The state of a node before the pass.
+PREVIOUS = Operation("previous", GIVEN, source=("given", ROWS), gradient=("given_grad", ROWS))
+#: The number of a node's edges.
+COUNT_EDGES = Operation("count_edges", ON_ROWS, cost=NOTHING)
+#: The number of an edge's siblings, or its place among them.
+INTEGER = Operation("integer", ON_ROWS, cost=NOTHING)
+
+# Rows of other nodes and of tables.
+
+_CHILDREN = "read", "child_row"
+
+GATHER = Operation(
+    "gather", COPIED, cost=LITTLE, fetched=_CHILDREN, gradient=("edge_grad", ALL_EDGES)
+)
+#: The same node's row in the round before.
+GATHER_PREVIOUS = Operation(
+    "gather_previous",
+    COPIED,
+    cost=LITTLE,
+    native="gather",
+    fetched=("read", "previous_row"),
+    gradient=("previous_grad", ROWS),
+)
+#: The row of a table that an edge has, see `Cell.before_edges`.
+LOOK_UP = Operation("look_up", COPIED, cost=LITTLE, native="gather", fetched=("table", "kind"))
+#: The sum over a node's children, whose rows are never held.
+GATHER_SUM = Operation(
+    "gather_sum", ON_ROWS, cost=LITTLE, fetched=_CHILDREN, gradient=("node_grad", ROWS)
+)
+
+
+def _gather_weighted(b: Backward, v: Value, g: View) -> Asked:
+    """The gradient of the rows is pulled by them; that of a weight is the product with its row."""
+    (weight,) = v.inputs
+    if b.wants(weight):
+        rows = b.to.add(GATHER, EDGES, v.shape, name=v.name)
+        asked = b.to.add(EXPAND, EDGES, v.shape, [b.to.contiguous(g)])
+        by_edge = b.to.apply(MUL, rows, asked)
+        yield weight, b.to.add(REDUCE_SUM, EDGES, weight.shape, [by_edge])
+
+
+#: The same of rows times a number each.
+GATHER_WEIGHTED = Operation(
+    "gather_weighted",
+    ON_ROWS,
+    _gather_weighted,
+    cost=LITTLE,
+    fetched=_CHILDREN,
+    gradient=("weighted_grad", ROWS),
+)
+
+
+def _sum_edges(b: Backward, v: Value, g: View) -> Asked:
+    yield v.inputs[0], b.to.add(EXPAND, EDGES, g.shape, [b.to.contiguous(g)])
+
+
+def _max_edges(b: Backward, v: Value, g: View) -> Asked:
+    (x,) = v.inputs
+    expanded = b.to.add(EXPAND, EDGES, v.shape, [v.view])
+    is_highest = b.to.apply(EQ, x, expanded)
+    count = b.to.add(SUM_EDGES, NODES, v.shape, [is_highest])
+    share = b.to.apply(DIV, g, b.to.apply(MAXIMUM, count, 1.0))
+    yield x, b.to.apply(MUL, b.to.add(EXPAND, EDGES, v.shape, [share]), is_highest)
+
+
+def _expand(b: Backward, v: Value, g: View) -> Asked:
+    yield v.inputs[0], b.to.add(SUM_EDGES, NODES, g.shape, [b.to.contiguous(g)])
+
+
+SUM_EDGES = Operation("sum_edges", ON_ROWS, _sum_edges)
+MAX_EDGES = Operation("max_edges", ON_ROWS, _max_edges)
+#: The row of its node for each edge.
+EXPAND = Operation("expand", COPIED, _expand, native="copy")
+
+# Products with a weight.
+
+
+def _multiply(b: Backward, v: Value, g: View) -> Asked:
+    x, weight = v.inputs[:2]
+    g = b.to.contiguous(g)
+    b.product(v, g)
+    if b.wants(x):
+        back = MULTIPLY if v.operation is MULTIPLY_TRANSPOSED else MULTIPLY_TRANSPOSED
+        yield x, b.to.add(back, g.space, x.shape, [g, weight])
+
+
+MULTIPLY = Operation("multiply", PRODUCT, _multiply)
+MULTIPLY_TRANSPOSED = Operation("multiply_transposed", PRODUCT, _multiply)
+
+# Numbers of a row together.
+
+
+def _cat(b: Backward, v: Value, g: View) -> Asked:
+    dim, start = v.number, 0
+    for view in v.inputs:
+        shape = list(g.shape)
+        shape[dim] = view.shape[dim]
+        yield view, g.arranged(shape, g.steps, g.offset + start * g.steps[dim])
+        start += view.shape[dim]
+
+
+def _reduce_sum(b: Backward, v: Value, g: View) -> Asked:
+    (x,) = v.inputs
+    yield x, g.expanded(x.shape)
+
+
+def _reduce_max(b: Backward, v: Value, g: View) -> Asked:
+    (x,) = v.inputs
+    is_highest = b.to.apply(EQ, x, v.view)
+    count = b.to.add(REDUCE_SUM, v.space, v.shape, [is_highest])
+    yield x, b.to.apply(MUL, b.to.apply(DIV, g, count), is_highest)
+
+
+CAT = Operation("cat", BY_NUMBER, _cat)
+REDUCE_SUM = Operation("reduce_sum", BY_NUMBER, _reduce_sum)
+REDUCE_MAX = Operation("reduce_max", BY_NUMBER, _reduce_max)
+
+# Number by number.
+
+_ERF = 2 / math.sqrt(math.pi)
+
+
+def _div(b: Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    share = Term(b.to, g) / Term(b.to, y)
+    yield x, share.view
+    if b.wants(y):
+        yield y, (-(share * Term(b.to, v.view))).view
+
+
+def _pow(b: Backward, v: Value, g: View) -> Asked:
+    x, y = v.inputs
+    base, asked = Term(b.to, x), Term(b.to, g)
+    if b.wants(x):
+        exponent = Term(b.to, b.rows(y, v) if y.value.number is None or y.value.name else y)
+        less = base.do(POW, _less(exponent))
+        share = asked * (exponent * less)
+        yield x, where(Term(b.to, b.rows(y, v)).do(EQ, 0.0), 0.0, share).view
+    if b.wants(y):
+        base = Term(b.to, b.rows(x, v))
+        grown = Term(b.to, v.view) * base.do(LOG)
+        is_zero = base.do(EQ, 0.0)
+        is_flat = is_zero.do(LOGICAL_AND, Term(b.to, b.rows(y, v)).do(GE, 0.0))
+        yield y, (asked * where(is_flat, 0.0, grown)).view
+
+
+def _less(exponent: Term) -> Term | float:
+    """One less."""
+    view = exponent.view
+    return exponent - 1.0 if view.space != WHOLE else float(view.value.number) - 1
+
+
+def _extreme(b: Backward, v: Value, g: View) -> Asked:
+    """Maximum and minimum: equal numbers share alike, as in torch."""
+    x, y = v.inputs
+    asked, half = Term(b.to, g), Term(b.to, g) * 0.5
+    is_beyond = GT if v.operation is MAXIMUM else LT
+    for own, other in ((x, y), (y, x)):
+        if b.wants(own):
+            one, two = Term(b.to, own), Term(b.to, other)
+            rest = where(one.do(EQ, two), half, 0.0)
+            yield own, where(one.do(is_beyond, two), asked, rest).view
+
+
+def _relu(g: Term, x: Term, y: Term) -> Term:
+    return g.do(RELU_GRAD, x if is_cheap(y.view.value) else y)
+
+
+def _standardise(b: Backward, v: Value, g: View) -> Asked:
+    """Less the mean and divided by the spread over a group, which depend on all of its rows.
+
+    Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, section 3. Its result is computed
+    once more, since it is read before the means are there and after.
+    """
+    x, _, scale = v.inputs
+    asked = Term(b.to, g)
+    mean, slope = b.to.mean_of_group(g), b.to.mean_of_group((asked * Term(b.to, v.view)).view)
+    again = Term(b.to, b.to.add(STANDARDISE, NODES, v.shape, v.inputs))
+    rest = asked - Term(b.to, mean) - again * Term(b.to, slope)
+    yield x, (rest * Term(b.to, scale)).view
+
+
+NEG = Operation("neg", BY_NUMBER, _formulas(lambda g, x, y: -g), LITTLE_OF_EDGES)
+ABS = Operation("abs", BY_NUMBER, _formulas(lambda g, x, y: g * x.do(SIGN)))
+SIGN: Operation = Operation("sign", BY_NUMBER)
+EXP = Operation("exp", BY_NUMBER, _formulas(lambda g, x, y: g * y))
+EXPM1 = Operation("expm1", BY_NUMBER, _formulas(lambda g, x, y: g * (y + 1.0)))
+LOG = Operation("log", BY_NUMBER, _formulas(lambda g, x, y: g / x))
+LOG1P = Operation("log1p", BY_NUMBER, _formulas(lambda g, x, y: g / (x + 1.0)))
+SQRT = Operation("sqrt", BY_NUMBER, _formulas(lambda g, x, y: g / (y * 2.0)))
+RSQRT = Operation("rsqrt", BY_NUMBER, _formulas(lambda g, x, y: g * -0.5 * (y * (y * y))))
+RECIPROCAL = Operation("reciprocal", BY_NUMBER, _formulas(lambda g, x, y: -(g * (y * y))))
+SIGMOID = Operation("sigmoid", BY_NUMBER, _formulas(lambda g, x, y: g.do(SIGMOID_GRAD, y)))
+TANH = Operation("tanh", BY_NUMBER, _formulas(lambda g, x, y: g.do(TANH_GRAD, y)))
+RELU = Operation("relu", BY_NUMBER, _formulas(_relu), LITTLE_OF_EDGES)
+SIN = Operation("sin", BY_NUMBER, _formulas(lambda g, x, y: g * x.do(COS)))
+COS: Operation = Operation("cos", BY_NUMBER, _formulas(lambda g, x, y: -(g * x.do(SIN))))
+ERF = Operation("erf", BY_NUMBER, _formulas(lambda g, x, y: g * ((-(x * x)).do(EXP) * _ERF)))
+
+ADD = Operation(
+    "add", BY_NUMBER, _formulas(lambda g, x, y, z: g, lambda g, x, y, z: g), LITTLE_OF_EDGES
+)
+SUB = Operation(
+    "sub", BY_NUMBER, _formulas(lambda g, x, y, z: g, lambda g, x, y, z: -g), LITTLE_OF_EDGES
+)
+MUL = Operation(
+    "mul",
+    BY_NUMBER,
+    _formulas(lambda g, x, y, z: g * y, lambda g, x, y, z: g * x),
+    LITTLE_OF_EDGES,
+    neutral=1.0,
+)
+DIV = Operation("div", BY_NUMBER, _div)
+POW = Operation("pow", BY_NUMBER, _pow)
+MAXIMUM = Operation("maximum", BY_NUMBER, _extreme)
+MINIMUM = Operation("minimum", BY_NUMBER, _extreme)
+EQ, NE, LT, LE, GT, GE, LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT = (
+    Operation(name, BY_NUMBER, is_truth=True)
+    for name in (
+        *("eq", "ne", "lt", "le", "gt", "ge"),
+        *("logical_and", "logical_or", "logical_not"),
+    )
+)
+WHERE: Operation = Operation(
+    "where",
+    BY_NUMBER,
+    _formulas(
+        None,
+        lambda g, condition, x, y, z: where(condition, g, 0.0),
+        lambda g, condition, x, y, z: condition.do(WHERE, 0.0, g),
+    ),
+)
+#: x * y + z.
+FMA = Operation(
+    "fma",
+    BY_NUMBER,
+    _formulas(
+        lambda g, x, y, z, sum_: g * y,
+        lambda g, x, y, z, sum_: g * x,
+        lambda g, x, y, z, sum_: g,
+    ),
+)
+#: (x - mean) * scale, over a group.
+STANDARDISE = Operation("standardise", BY_NUMBER, _standardise, LITTLE)
+#: The same numbers, which nothing is asked of.
+DETACH = Operation("detach", BY_NUMBER, native="copy")
+#: One number everywhere.
+FILL = Operation("fill", BY_NUMBER, cost=NOTHING, native="copy")
+
+# What backward alone computes.
+
+SIGMOID_GRAD: Operation = Operation("sigmoid_grad", BY_NUMBER)
+TANH_GRAD: Operation = Operation("tanh_grad", BY_NUMBER)
+RELU_GRAD: Operation = Operation("relu_grad", BY_NUMBER)
+#: What the readers of a row have left for it, and what is asked of it from outside.
+PULL = Operation("pull", ON_ROWS)
+#: What is asked of the views of a value, each added at its place.
+ASSEMBLE = Operation("assemble", BY_NUMBER)
+#: The gradient of a constant, and that of the rows of a table.
+ACCUMULATE = Operation("accumulate", SINK)
+LOOK_UP_ADD = Operation("look_up_add", SINK)
