@@ -46,8 +46,8 @@ class Network(nn.Module):
             code where it can, which is on CPUs in float32 and float64, and torch elsewhere.
 
     Attributes:
-        ways: type name -> how its cell ran the last time: "compiled (native)", "compiled (torch)",
-            or "as it is" and why.
+        execution: type name -> how its cell ran the last time: "compiled (native)", "compiled
+            (torch)", or "as it is" and why.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.
@@ -81,7 +81,7 @@ class Network(nn.Module):
         self.engine = engine
         self.kernel = kernel
         self.fuse, self.backend = fuse, backend
-        self.ways: dict[str, str] = {}
+        self.execution: dict[str, str] = {}
         self._op_types = {kind.name: number for number, kind in enumerate(schema.types)}
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
@@ -89,7 +89,9 @@ class Network(nn.Module):
         )
         for name, cell in (pair for by_type in self.cells for pair in _each(by_type)):
             cell._types = tuple(dict.fromkeys((*cell._types, name)))
-        widths = check_cells(schema, passes, [self._turns(i)[0] for i in range(len(passes))])
+        widths = check_cells(
+            schema, passes, [self._cells_by_round(i)[0] for i in range(len(passes))]
+        )
         self._absent_widths = {name: _width(widths, name) for name in learned_absent}
         self.absent = nn.ParameterDict(
             {name: nn.Parameter(torch.zeros(w)) for name, w in self._absent_widths.items()}
@@ -138,15 +140,17 @@ class Network(nn.Module):
             kernel=self.kernel,
             fuse=self.fuse,
             backend=self.backend,
-            ways=self.ways,
+            execution=self.execution,
         )
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
         has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
         for index, item in enumerate(self.passes):
-            turns = self._turns(index, item.rounds if isinstance(item, Rounds) else 1)
-            check_reads(self.schema, batch.schedule.passes[index], turns[0], has)
-            run.step(index, item, turns)
-            for op_type, cell in turns[-1].items():
+            cells_by_round = self._cells_by_round(
+                index, item.rounds if isinstance(item, Rounds) else 1
+            )
+            check_reads(self.schema, batch.schedule.passes[index], cells_by_round[0], has)
+            run.step(index, item, cells_by_round)
+            for op_type, cell in cells_by_round[-1].items():
                 for name in (*cell.fields, *run.after(op_type, cell)):
                     has[name] = has.get(name, frozenset()) | {op_type}
         return run.result(has)
@@ -182,19 +186,19 @@ class Network(nn.Module):
                 cell = cells[0]
                 fields = ", ".join(f"{field} [{width}]" for field, width in cell.fields.items())
                 count = f"{len(cells)} x " if len(cells) > 1 else ""
-                how = f", {self.ways[name]}" if name in self.ways else ""
+                how = f", {self.execution[name]}" if name in self.execution else ""
                 lines.append(f"    {name}: {count}{type(cell).__name__} -> {fields}{how}")
         return "\n".join([*lines, ")"])
 
-    def _turns(self, index: int, num_turns: int = 1) -> list[dict[int, Cell]]:
+    def _cells_by_round(self, index: int, num_rounds: int = 1) -> list[dict[int, Cell]]:
         """The cells of a pass by op type; of rounds, those of each."""
-        turns: list[dict[int, Cell]] = [{} for _ in range(num_turns)]
+        cells_by_round: list[dict[int, Cell]] = [{} for _ in range(num_rounds)]
         # Past the containers' own methods, which take five times as long; every pass asks.
         for name, cells in self.cells._modules[str(index)]._modules.items():
             op_type, own = self._op_types[name], list(cells._modules.values())  # type: ignore[union-attr]
-            for turn, by_type in enumerate(turns):
-                by_type[op_type] = own[min(turn, len(own) - 1)]
-        return turns
+            for number, by_type in enumerate(cells_by_round):
+                by_type[op_type] = own[min(number, len(own) - 1)]
+        return cells_by_round
 
 
 def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
@@ -208,9 +212,9 @@ def _as_list(cell: Cell | Sequence[Cell], item: Pass, name: str) -> nn.ModuleLis
     if isinstance(cell, Cell):
         return nn.ModuleList([cell])
     if not isinstance(item, Rounds) or len(cell) != item.rounds:
-        turns = item.rounds if isinstance(item, Rounds) else 1
+        rounds = item.rounds if isinstance(item, Rounds) else 1
         raise ConfigError(
-            f"type '{name}' has {len(cell)} cells for {turns} rounds of {type(item).__name__}. "
+            f"type '{name}' has {len(cell)} cells for {rounds} rounds of {type(item).__name__}. "
             "Give one cell, or one for each round."
         )
     return nn.ModuleList(cell)

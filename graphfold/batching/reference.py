@@ -39,10 +39,10 @@ class ReferenceRun:
         self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
         self.widths: dict[str, int] = {}
 
-    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
-        """Runs a pass; `turns` are the cells, of rounds those of each."""
+    def step(self, index: int, item: Pass, cells_by_round: Sequence[dict[int, Cell]]) -> None:
+        """Runs a pass; `cells_by_round` are its cells, of rounds those of each."""
         columns = self.inputs.edge_columns(item)
-        for turn, cells in enumerate(turns):
+        for turn, cells in enumerate(cells_by_round):
             inputs = _PassInputs(
                 dag=self.batch.dag,
                 cells=cells,

@@ -60,7 +60,7 @@ class RunInputs:
     kernel: str
     fuse: bool | None
     backend: str
-    ways: dict[str, str]  # type name -> how its cell ran, written as it runs
+    execution: dict[str, str]  # type name -> how its cell ran, written as it runs
 
     def __post_init__(self) -> None:
         for name, value in self.shared.items():
@@ -119,9 +119,9 @@ class RunInputs:
 
 
 @contextmanager
-def _refuse_shared(turns: Sequence[dict[int, Cell]], plan: PassSchedule) -> Iterator[None]:
+def _refuse_shared(cells_by_round: Sequence[dict[int, Cell]], plan: PassSchedule) -> Iterator[None]:
     """Raises if cells do what no node may share with another while the block runs."""
-    cells = list(dict.fromkeys(cell for own in turns for cell in own.values()))
+    cells = list(dict.fromkeys(cell for own in cells_by_round for cell in own.values()))
     names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
     random = refuse_random(names, plan.row.device, SHARED_NUMBERS)
     with random, refuse_changed_buffers(cells, SHARED_STATISTICS):
@@ -143,14 +143,16 @@ class RowRun:
         self.index, self.plan = 0, inputs.batch.schedule.passes[0]
         self.sparse: set[str] = set()  # fields whose gradient may be sparse
 
-    def step(self, index: int, item: Pass, turns: Sequence[dict[int, Cell]]) -> None:
-        """Runs a pass; `turns` are the cells, of rounds those of each."""
+    def step(self, index: int, item: Pass, cells_by_round: Sequence[dict[int, Cell]]) -> None:
+        """Runs a pass; `cells_by_round` are its cells, of rounds those of each."""
         plan = self.batch.schedule.passes[index]
-        with _refuse_shared(turns, plan) if self.batch.schedule.is_shared else nullcontext():
+        with (
+            _refuse_shared(cells_by_round, plan) if self.batch.schedule.is_shared else nullcontext()
+        ):
             if isinstance(item, Rounds):
-                self._rounds(index, item, turns)
+                self._rounds(index, item, cells_by_round)
             else:
-                self._levels(item, plan, turns[0])
+                self._levels(item, plan, cells_by_round[0])
         self.plan, self.index = plan, index
 
     def _levels(self, item: Pass, plan: PassSchedule, cells: dict[int, Cell]) -> None:
@@ -182,9 +184,9 @@ class RowRun:
     def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], how: str) -> None:
         """Notes how the cells of types with nodes run, for whoever asks the network."""
         for op_type in plan.groups_by_type.keys() & cells.keys():
-            self.inputs.ways[self.batch.dag.schema.types[op_type].name] = how
+            self.inputs.execution[self.batch.dag.schema.types[op_type].name] = how
 
-    def _rounds(self, index: int, item: Rounds, turns: Sequence[dict[int, Cell]]) -> None:
+    def _rounds(self, index: int, item: Rounds, cells_by_round: Sequence[dict[int, Cell]]) -> None:
         schedule = self.batch.schedule
         plan, unrolled = schedule.passes[index], schedule.unrolled[index]
         assert unrolled is not None
@@ -194,8 +196,8 @@ class RowRun:
         inputs = make_rounds(
             unrolled,
             state,
-            turns,
-            [{t: self._before(t, cell) for t, cell in cells.items()} for cells in turns],
+            cells_by_round,
+            [{t: self._before(t, cell) for t, cell in cells.items()} for cells in cells_by_round],
             edge=self.inputs.edge_columns(item),
             num_edges=len(self.batch.dag.relations[item.relation].index),
             absent=self.inputs.absent,
@@ -209,10 +211,10 @@ class RowRun:
             compiled = find_compiled(inputs.as_pass, fuse, self.inputs.backend, RoundTrial, why_not)
         if isinstance(compiled, str):
             self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
-            self._note(plan, turns[0], f"as it is ({compiled})")
+            self._note(plan, cells_by_round[0], f"as it is ({compiled})")
         else:
             self.fields = run_compiled_rounds(inputs, compiled)
-            self._note(plan, turns[0], compiled_by(compiled))
+            self._note(plan, cells_by_round[0], compiled_by(compiled))
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """The tables that cells make of the edges' columns, and the row of each edge in them."""

@@ -30,7 +30,7 @@ from graphfold.progress import shown
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
 from graphfold.training.config.model import decide
-from graphfold.training.loop.checks import can_share, describe_ways
+from graphfold.training.loop.checks import can_share, describe_execution
 from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
@@ -170,7 +170,7 @@ def _results(
     grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, parameter), grad in zip(parameters.items(), grads, strict=True):
         results[f"gradient of {name}"] = torch.zeros_like(parameter) if grad is None else grad
-    return results, describe_ways(model)
+    return results, describe_execution(model)
 
 
 def distance(got: Iterable[Tensor], want: Iterable[Tensor]) -> float:

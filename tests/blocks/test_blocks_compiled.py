@@ -216,8 +216,10 @@ def test_options_of_the_engine_are_reached() -> None:
         output = made(examples)
         output.sum().backward()
         found.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
-        assert set(made.ways.values()) == {"compiled (native)" if fuse else "as it is (fuse=False)"}
-        assert next(iter(made.ways)) in repr(made)
+        assert set(made.execution.values()) == {
+            "compiled (native)" if fuse else "as it is (fuse=False)"
+        }
+        assert next(iter(made.execution)) in repr(made)
     assert found[1] == pytest.approx(found[0])
 
 
@@ -227,7 +229,7 @@ def test_numbers_of_examples_are_read_in_the_dtype_of_the_model(dtype: torch.dty
     model = td.compile(pair, fuse=True).to(dtype)
     output = model([([1, 2], [3, 4])])
     assert output.dtype == dtype
-    assert set(model.ways.values()) == {"compiled (native)"}
+    assert set(model.execution.values()) == {"compiled (native)"}
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:

@@ -343,7 +343,7 @@ def _(lab, option):
 def _(lab):
     made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=True, backend="torch")
     made.predict()
-    assert set(made.model.network.ways.values()) == {"compiled (torch)"}
+    assert set(made.model.network.execution.values()) == {"compiled (torch)"}
 
 
 @row.nothing(

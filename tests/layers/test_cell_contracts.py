@@ -125,7 +125,7 @@ def test_every_cell_of_trees_is_compiled(case, backend):
         network.train(is_training)
         with torch.set_grad_enabled(grad):
             case.run(dag, network, x)
-        assert set(network.ways.values()) == {f"compiled ({backend})"}
+        assert set(network.execution.values()) == {f"compiled ({backend})"}
 
 
 def test_the_table_has_all_cells():

@@ -102,7 +102,7 @@ def test_readouts_see_the_nodes_of_the_data_only(dag):
     assert h.shape == (dag.num_nodes, 4)
     want = torch.zeros(dag.num_graphs + 1, 4, dtype=h.dtype).index_add(0, dag.batch, h)
     torch.testing.assert_close(rows, want)
-    assert set(one.network.ways.values()) <= {"compiled (native)"}
+    assert set(one.network.execution.values()) <= {"compiled (native)"}
 
 
 @given(dag=graphs)

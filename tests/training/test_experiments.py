@@ -168,7 +168,7 @@ def test_an_experiment_on_its_corpus_has_compiled_cells(
     (batch,) = found.batches(1)
     found.model.train()
     found.step(batch)  # warnings are errors
-    assert set(found.model.network.ways.values()) == {"compiled (native)"}
+    assert set(found.model.network.execution.values()) == {"compiled (native)"}
 
 
 @pytest.mark.parametrize("data", DATA)

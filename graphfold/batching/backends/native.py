@@ -70,9 +70,9 @@ class NativeMemory(Memory):
         return numbers
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
-        asked = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]
+        parts = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]
         self._library.pull_rows(
-            self._links.table.data_ptr(), first, *total.shape, *asked, total.data_ptr()
+            self._links.table.data_ptr(), first, *total.shape, *parts, total.data_ptr()
         )
         return total
 

@@ -235,7 +235,7 @@ class _Writer:
         self._instructions.append([operation, ROWS_OF[space], *sizes, *flat])
 
     def _assemble(self, value: Value) -> None:
-        """Adds up what the views of a value are asked; what is asked first is copied."""
+        """Adds up the cotangents of the views of a value; the first of a place is copied."""
         regions: tuple[View, ...] = value.number
         names = first_copied(value, regions)
         if names is None:
@@ -284,10 +284,10 @@ class _Writer:
         elif operation is op.INTEGER:
             operands.append(operands[0]._replace(read=to.index(value.name)))
         elif operation is op.PULL:
-            kinds = "outside", "edge_grad", "node_grad", "previous_grad", "weighted_grad"
-            asked = [to.whole(kind, value.name, value.size) for kind in kinds]
-            asked[0] = asked[0]._replace(read=to.index("outside_row", value.name))
-            operands += [*asked, to.whole("edge_weight", value.name, 1)]
+            kinds = "upstream", "edge_grad", "node_grad", "previous_grad", "weighted_grad"
+            parts = [to.whole(kind, value.name, value.size) for kind in kinds]
+            parts[0] = parts[0]._replace(read=to.index("upstream_row", value.name))
+            operands += [*parts, to.whole("edge_weight", value.name, 1)]
         operands += [to.of(view) for view in value.inputs]
         self._emit_rows(_native(operation), value.space, value.size, operands)
 
@@ -324,7 +324,7 @@ def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
 
 
 def _is_whole(region: View, grad: View) -> bool:
-    """True if what is asked of a region is asked of all of its value, number by number."""
+    """True if the cotangent of a region is that of all of its value, number by number."""
     value = region.value
     is_plain = region.is_all and (region.space, region.shape) == (value.space, value.shape)
     return is_plain and (grad.space, grad.shape) == (value.space, value.shape)

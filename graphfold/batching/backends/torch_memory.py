@@ -190,10 +190,10 @@ class TorchMemory(Memory):
                 values, weight = self._left(kind, field)
                 weights = None if weight is None else self._split_weights(weight)
                 left.append((values, readers, weights))
-        outside = self._outside(op_type, field, groups)
+        upstream = self._upstream(op_type, field, groups)
         return [
             Pulled(
-                outside.get(group.start),
+                upstream.get(group.start),
                 [
                     (values, *readers[group.start], None if w is None else w[group.start])
                     for values, readers, w in left
@@ -221,16 +221,16 @@ class TorchMemory(Memory):
             at += count
         return found
 
-    def _outside(self, op_type: int, field: str, groups: Sequence[Group]) -> Mapping[int, Tensor]:
+    def _upstream(self, op_type: int, field: str, groups: Sequence[Group]) -> Mapping[int, Tensor]:
         """First row of a group -> the gradient of its rows from outside of the pass, if any."""
-        key = "outside", field
+        key = "upstream", field
         if key not in self.own[op_type] and key not in self.shared:
             return {}
-        if ("outside_row", field) not in self.shared:
+        if ("upstream_row", field) not in self.shared:
             return self._pieces(op_type, key, ROWS, groups)
         named = "dense", field
         if named not in self._rows:
-            self._rows[named] = self._spread(self.shared[key], self.shared["outside_row", field])
+            self._rows[named] = self._spread(self.shared[key], self.shared["upstream_row", field])
         return self._rows[named]
 
     def _spread(self, values: Tensor, numbers: Tensor) -> Parts:

@@ -64,17 +64,17 @@ class Pulled(NamedTuple):
     """The parts of the gradient of the rows of a group.
 
     Args:
-        outside: [size, width] from outside of the pass, or None.
+        upstream: [size, width] from outside of the pass, or None.
         left: (values, rows of them, where those of each row of the group begin, weights or None).
     """
 
-    outside: Tensor | None
+    upstream: Tensor | None
     left: Sequence[tuple[Tensor, Tensor, Tensor, Tensor | None]]
 
 
 def pull(pulled: Pulled, like: Tensor, num_nodes: int, width: int) -> Tensor:
     """[num_nodes, width] the gradient of the rows of a group."""
-    total = pulled.outside
+    total = pulled.upstream
     for values, index, ptr, weight in pulled.left:
         own = gather_sum(values, index, ptr, weight)
         total = own if total is None else own.add_(total)

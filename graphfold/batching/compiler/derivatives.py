@@ -1,8 +1,8 @@
 """Derivatives: the values of backward, from those of forward.
 
-A rule says what an operation asks of each of its inputs, given what is asked of its result. What
-is asked of an input is asked of a view: of a value, all that its views are asked is added up, each
-at its place; where a view stretches a dimension, the numbers along it are added up, too.
+A rule gives the cotangents of the inputs of an operation from that of its result. An input is a
+view: the cotangent of a value is the sum of those of its views, each at its place; where a view
+stretches a dimension, the numbers along it are added up, too.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class _Backward:
         arity: int | None,
     ) -> None:
         self._forward, self._outputs, self._needed = values, outputs, needed
-        self.to = ValueBuilder(arity, "asked")
-        self._asked: dict[Value, list[tuple[View, View]]] = {}
+        self.to = ValueBuilder(arity, "backward")
+        self._cotangents: dict[Value, list[tuple[View, View]]] = {}
         self._found = Gradients(self.to.values)
         self._active = self._find_active()
 
@@ -91,9 +91,9 @@ class _Backward:
         for name, view in self._outputs.items():
             if view.value in self._active:
                 seed = self.to.add(op.PULL, NODES, view.shape, name=name)
-                self._ask(view, seed)
+                self._add(view, seed)
         for value in reversed(self._forward):
-            if value not in self._active or value not in self._asked:
+            if value not in self._active or value not in self._cotangents:
                 continue
             grad = self._assembled(value)
             if value.operation is op.LOOK_UP and self._needed(value):
@@ -101,8 +101,8 @@ class _Backward:
             elif value.operation.is_read and self._needed(value):
                 self._found.sources[value.operation, value.name] = grad
             if value.operation.rule is not None:
-                for view, asked in value.operation.rule(self, value, grad):
-                    self._ask(view, asked)
+                for view, cotangent in value.operation.rule(self, value, grad):
+                    self._add(view, cotangent)
         return self._found
 
     def _find_active(self) -> set[Value]:
@@ -119,28 +119,30 @@ class _Backward:
     def _is_active(self, value: Value, active: set[Value]) -> bool:
         return value in active or (value.operation is CONSTANT and self._needed(value))
 
-    def _ask(self, view: View, asked: View) -> None:
+    def _add(self, view: View, cotangent: View) -> None:
         value = view.value
         if not self.wants(view):
             return
         if value.operation is CONSTANT:
-            sink = self.to.add(op.ACCUMULATE, asked.space, asked.shape, [asked], value.name)
+            sink = self.to.add(
+                op.ACCUMULATE, cotangent.space, cotangent.shape, [cotangent], value.name
+            )
             sink.value.name, sink.value.number = value.name, view
         else:
-            self._asked.setdefault(value, []).append((view, asked))
+            self._cotangents.setdefault(value, []).append((view, cotangent))
 
     def wants(self, view: View) -> bool:
         return self._is_active(view.value, self._active)
 
     def _assembled(self, value: Value) -> View:
-        """All that is asked of a value, added up."""
-        asked = self._asked[value]
-        if len(asked) == 1:
-            view, grad = asked[0]
+        """The cotangent of a value: those of its views, added up."""
+        parts = self._cotangents[value]
+        if len(parts) == 1:
+            view, grad = parts[0]
             if view.is_all and not _is_stretched(view) and grad.shape == view.shape:
                 return self._as_value(self.to.contiguous(grad), value)
-        made = self.to.add(op.ASSEMBLE, value.space, value.shape, [grad for _, grad in asked])
-        made.value.number = tuple(view for view, _ in asked)  # where each goes
+        made = self.to.add(op.ASSEMBLE, value.space, value.shape, [grad for _, grad in parts])
+        made.value.number = tuple(view for view, _ in parts)  # where each goes
         return made
 
     def _as_value(self, grad: View, value: Value) -> View:
@@ -163,7 +165,7 @@ class _Backward:
             found = Product(weight.value, own, x, self.to.contiguous(grad), is_transposed)
             self._found.products.append(found)
         elif wants_bias:
-            self._ask(bias[0], grad)
+            self._add(bias[0], grad)
 
     def rows(self, view: View, like: Value) -> View:
         if view.space != WHOLE:

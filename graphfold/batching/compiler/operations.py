@@ -1,8 +1,8 @@
-"""The operations that a cell is made of, one record each: what it does, costs, and asks backward.
+"""The operations that a cell is made of, one record each: what it does, costs, and its derivative.
 
-A rule is given the values of backward, what was computed, and what is asked of that; it gives what
-is asked of some of the inputs. Most are formulas: `-g` is asked of `x` where `-x` was computed and
-`g` is asked of it. Each backend computes the operations in a place of its own: native code in
+A derivative is a rule: from the cotangent `g` of what was computed, the gradient of the loss with
+respect to it, it gives the cotangents of the inputs. Most are formulas: where `y = exp(x)`, that of
+`x` is `g * y`. Each backend computes the operations in a place of its own: native code in
 native/elementwise.h and native/rows.h, torch in backends/torch_writer.py.
 """
 
@@ -33,12 +33,12 @@ from graphfold.batching.compiler.values import (
     View,
 )
 
-#: (what asks, what is asked of its result) -> for some inputs, what is asked of them.
-Asked: TypeAlias = Iterator[tuple[View, View]]
+#: Of some inputs, each with its cotangent.
+Cotangents: TypeAlias = Iterator[tuple[View, View]]
 
 
 class Backward(Protocol):
-    """The values of backward, as rules see them."""
+    """What rules see of backward."""
 
     to: ValueBuilder
 
@@ -97,10 +97,12 @@ def where(condition: Term, x: AnyTerm, y: AnyTerm) -> Term:
     return condition.do(WHERE, x, y)
 
 
-def _formulas(*formulas: Callable[..., Term] | None) -> Callable[[Backward, Value, View], Asked]:
-    """A rule of a formula for each input: of what is asked, the inputs, and the result."""
+def _formulas(
+    *formulas: Callable[..., Term] | None,
+) -> Callable[[Backward, Value, View], Cotangents]:
+    """A rule of a formula for each input: of the cotangent, the inputs, and the result."""
 
-    def rule(b: Backward, v: Value, g: View) -> Asked:
+    def rule(b: Backward, v: Value, g: View) -> Cotangents:
         terms = [Term(b.to, view) for view in (g, *v.inputs, v.view)]
         for view, formula in zip(v.inputs, formulas, strict=True):
             if formula is not None and b.wants(view):
@@ -144,13 +146,13 @@ GATHER_SUM = Operation(
 )
 
 
-def _gather_weighted(b: Backward, v: Value, g: View) -> Asked:
+def _gather_weighted(b: Backward, v: Value, g: View) -> Cotangents:
     """The gradient of the rows is pulled by them; that of a weight is the product with its row."""
     (weight,) = v.inputs
     if b.wants(weight):
         rows = b.to.add(GATHER, EDGES, v.shape, name=v.name)
-        asked = b.to.add(EXPAND, EDGES, v.shape, [b.to.contiguous(g)])
-        by_edge = b.to.apply(MUL, rows, asked)
+        expanded = b.to.add(EXPAND, EDGES, v.shape, [b.to.contiguous(g)])
+        by_edge = b.to.apply(MUL, rows, expanded)
         yield weight, b.to.add(REDUCE_SUM, EDGES, weight.shape, [by_edge])
 
 
@@ -165,11 +167,11 @@ GATHER_WEIGHTED = Operation(
 )
 
 
-def _sum_edges(b: Backward, v: Value, g: View) -> Asked:
+def _sum_edges(b: Backward, v: Value, g: View) -> Cotangents:
     yield v.inputs[0], b.to.add(EXPAND, EDGES, g.shape, [b.to.contiguous(g)])
 
 
-def _max_edges(b: Backward, v: Value, g: View) -> Asked:
+def _max_edges(b: Backward, v: Value, g: View) -> Cotangents:
     (x,) = v.inputs
     expanded = b.to.add(EXPAND, EDGES, v.shape, [v.view])
     is_highest = b.to.apply(EQ, x, expanded)
@@ -178,7 +180,7 @@ def _max_edges(b: Backward, v: Value, g: View) -> Asked:
     yield x, b.to.apply(MUL, b.to.add(EXPAND, EDGES, v.shape, [share]), is_highest)
 
 
-def _expand(b: Backward, v: Value, g: View) -> Asked:
+def _expand(b: Backward, v: Value, g: View) -> Cotangents:
     yield v.inputs[0], b.to.add(SUM_EDGES, NODES, g.shape, [b.to.contiguous(g)])
 
 
@@ -190,7 +192,7 @@ EXPAND = Operation("expand", COPIED, _expand, native="copy")
 # Products with a weight.
 
 
-def _multiply(b: Backward, v: Value, g: View) -> Asked:
+def _multiply(b: Backward, v: Value, g: View) -> Cotangents:
     x, weight = v.inputs[:2]
     g = b.to.contiguous(g)
     b.product(v, g)
@@ -205,7 +207,7 @@ MULTIPLY_TRANSPOSED = Operation("multiply_transposed", PRODUCT, _multiply)
 # Numbers of a row together.
 
 
-def _cat(b: Backward, v: Value, g: View) -> Asked:
+def _cat(b: Backward, v: Value, g: View) -> Cotangents:
     dim, start = v.number, 0
     for view in v.inputs:
         shape = list(g.shape)
@@ -214,12 +216,12 @@ def _cat(b: Backward, v: Value, g: View) -> Asked:
         start += view.shape[dim]
 
 
-def _reduce_sum(b: Backward, v: Value, g: View) -> Asked:
+def _reduce_sum(b: Backward, v: Value, g: View) -> Cotangents:
     (x,) = v.inputs
     yield x, g.expanded(x.shape)
 
 
-def _reduce_max(b: Backward, v: Value, g: View) -> Asked:
+def _reduce_max(b: Backward, v: Value, g: View) -> Cotangents:
     (x,) = v.inputs
     is_highest = b.to.apply(EQ, x, v.view)
     count = b.to.add(REDUCE_SUM, v.space, v.shape, [is_highest])
@@ -235,7 +237,7 @@ REDUCE_MAX = Operation("reduce_max", BY_NUMBER, _reduce_max)
 _ERF = 2 / math.sqrt(math.pi)
 
 
-def _div(b: Backward, v: Value, g: View) -> Asked:
+def _div(b: Backward, v: Value, g: View) -> Cotangents:
     x, y = v.inputs
     share = Term(b.to, g) / Term(b.to, y)
     yield x, share.view
@@ -243,20 +245,20 @@ def _div(b: Backward, v: Value, g: View) -> Asked:
         yield y, (-(share * Term(b.to, v.view))).view
 
 
-def _pow(b: Backward, v: Value, g: View) -> Asked:
+def _pow(b: Backward, v: Value, g: View) -> Cotangents:
     x, y = v.inputs
-    base, asked = Term(b.to, x), Term(b.to, g)
+    base, cotangent = Term(b.to, x), Term(b.to, g)
     if b.wants(x):
         exponent = Term(b.to, b.rows(y, v) if y.value.number is None or y.value.name else y)
         less = base.do(POW, _less(exponent))
-        share = asked * (exponent * less)
+        share = cotangent * (exponent * less)
         yield x, where(Term(b.to, b.rows(y, v)).do(EQ, 0.0), 0.0, share).view
     if b.wants(y):
         base = Term(b.to, b.rows(x, v))
         grown = Term(b.to, v.view) * base.do(LOG)
         is_zero = base.do(EQ, 0.0)
         is_flat = is_zero.do(LOGICAL_AND, Term(b.to, b.rows(y, v)).do(GE, 0.0))
-        yield y, (asked * where(is_flat, 0.0, grown)).view
+        yield y, (cotangent * where(is_flat, 0.0, grown)).view
 
 
 def _less(exponent: Term) -> Term | float:
@@ -265,33 +267,33 @@ def _less(exponent: Term) -> Term | float:
     return exponent - 1.0 if view.space != WHOLE else float(view.value.number) - 1
 
 
-def _extreme(b: Backward, v: Value, g: View) -> Asked:
+def _extreme(b: Backward, v: Value, g: View) -> Cotangents:
     """Maximum and minimum: equal numbers share alike, as in torch."""
     x, y = v.inputs
-    asked, half = Term(b.to, g), Term(b.to, g) * 0.5
+    cotangent, half = Term(b.to, g), Term(b.to, g) * 0.5
     is_beyond = GT if v.operation is MAXIMUM else LT
     for own, other in ((x, y), (y, x)):
         if b.wants(own):
             one, two = Term(b.to, own), Term(b.to, other)
             rest = where(one.do(EQ, two), half, 0.0)
-            yield own, where(one.do(is_beyond, two), asked, rest).view
+            yield own, where(one.do(is_beyond, two), cotangent, rest).view
 
 
 def _relu(g: Term, x: Term, y: Term) -> Term:
     return g.do(RELU_GRAD, x if is_cheap(y.view.value) else y)
 
 
-def _standardise(b: Backward, v: Value, g: View) -> Asked:
+def _standardise(b: Backward, v: Value, g: View) -> Cotangents:
     """Less the mean and divided by the spread over a group, which depend on all of its rows.
 
     Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, section 3. Its result is computed
     once more, since it is read before the means are there and after.
     """
     x, _, scale = v.inputs
-    asked = Term(b.to, g)
-    mean, slope = b.to.mean_of_group(g), b.to.mean_of_group((asked * Term(b.to, v.view)).view)
+    cotangent = Term(b.to, g)
+    mean, slope = b.to.mean_of_group(g), b.to.mean_of_group((cotangent * Term(b.to, v.view)).view)
     again = Term(b.to, b.to.add(STANDARDISE, NODES, v.shape, v.inputs))
-    rest = asked - Term(b.to, mean) - again * Term(b.to, slope)
+    rest = cotangent - Term(b.to, mean) - again * Term(b.to, slope)
     yield x, (rest * Term(b.to, scale)).view
 
 
@@ -357,7 +359,7 @@ FMA = Operation(
 )
 #: (x - mean) * scale, over a group.
 STANDARDISE = Operation("standardise", BY_NUMBER, _standardise, LITTLE)
-#: The same numbers, which nothing is asked of.
+#: The same numbers, without a derivative.
 DETACH = Operation("detach", BY_NUMBER, native="copy")
 #: One number everywhere.
 FILL = Operation("fill", BY_NUMBER, cost=NOTHING, native="copy")
@@ -367,9 +369,9 @@ FILL = Operation("fill", BY_NUMBER, cost=NOTHING, native="copy")
 SIGMOID_GRAD: Operation = Operation("sigmoid_grad", BY_NUMBER)
 TANH_GRAD: Operation = Operation("tanh_grad", BY_NUMBER)
 RELU_GRAD: Operation = Operation("relu_grad", BY_NUMBER)
-#: What the readers of a row have left for it, and what is asked of it from outside.
+#: The cotangent of a state: what the readers of its row have left, and the upstream gradient.
 PULL = Operation("pull", ON_ROWS)
-#: What is asked of the views of a value, each added at its place.
+#: The sum of the cotangents of the views of a value, each at its place.
 ASSEMBLE = Operation("assemble", BY_NUMBER)
 #: The gradient of a constant, and that of the rows of a table.
 ACCUMULATE = Operation("accumulate", SINK)

@@ -44,7 +44,7 @@ class Operation:
     Args:
         name: in messages, of the function of native code, and of torch's if that has one.
         kind: what it does, such as `BY_NUMBER`.
-        rule: what it asks of its inputs, see `operations`; None if nothing.
+        rule: the cotangents of its inputs, see `operations`; None if it has none.
         cost: of computing it again, such as `MUCH`.
         native: the name of the function of native code, if that has another.
         source: of what a cell is given, the kind of the buffer where it lies and the space there.

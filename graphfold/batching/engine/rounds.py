@@ -1,4 +1,4 @@
-"""Rounds of message passing as a pass over nodes (v, t) that read (u, t - 1), for both ways to run.
+"""Rounds of message passing as a pass over nodes (v, t) that read (u, t - 1), compiled or eager.
 
 A field stays in one tensor per type: it is neither joined nor copied between rounds.
 """
@@ -113,7 +113,7 @@ class RoundsInputs:
 def make_rounds(
     unrolled: UnrolledRounds,
     state: TypedFields,
-    turns: Sequence[Mapping[int, Cell]],
+    cells_by_round: Sequence[Mapping[int, Cell]],
     x: Sequence[Mapping[int, NodeInput]],
     edge: Mapping[str, Tensor],
     num_edges: int,
@@ -128,7 +128,7 @@ def make_rounds(
     Args:
         unrolled: the plan.
         state: of earlier passes, in the rows of one round.
-        turns: op type -> cell, of each round; a type without one keeps its state.
+        cells_by_round: op type -> cell, of each round; a type without one keeps its state.
         x: op type -> what `Cell.before` returned, of each round.
         edge: column -> [num_edges, ...] in the order of the relation.
         num_edges: of the relation.
@@ -140,7 +140,7 @@ def make_rounds(
     cells: dict[int, Cell] = {}
     rows: dict[int, NodeInput] = {}
     tables: dict[int, Mapping[str, Tensor]] = {}
-    for number, (by_type, own) in enumerate(zip(turns, x, strict=True), start=1):
+    for number, (by_type, own) in enumerate(zip(cells_by_round, x, strict=True), start=1):
         for op_type, cell in by_type.items():
             if op_type not in state.groups:
                 continue
@@ -152,7 +152,7 @@ def make_rounds(
                 kinds = find_kinds(edge, num_edges) if kinds is None else kinds
                 found = cell.before_edges(kinds.columns)
                 tables[code] = as_many(found, kinds.num_kinds, cell, "before_edges")
-    initial, all_absent = _initial(unrolled, state, turns[0], x[0], absent)
+    initial, all_absent = _initial(unrolled, state, cells_by_round[0], x[0], absent)
     return RoundsInputs(
         unrolled=unrolled,
         state=state,

@@ -208,10 +208,10 @@ void number_rows(const int64_t *rows, int64_t count, int64_t num_rows, int64_t *
   for (int64_t i = 0; i < count; i++) number[rows[i]] = i;
 }
 
-/* [num_rows, n] what is asked of some rows within the pass. */
+/* [num_rows, n] the cotangents of some rows, as far as the pass itself has made them. */
 void pull_rows(const links *l, int64_t first_row, int64_t num_rows, int64_t n, const real *of_edges,
                const real *of_nodes, const real *of_next, const real *weighted,
                const real *weight, real *to) {
-  const asked a = {NULL, NULL, of_edges, of_nodes, of_next, weighted, weight};
+  const cotangents a = {NULL, NULL, of_edges, of_nodes, of_next, weighted, weight};
   for (int64_t r = 0; r < num_rows; r++) pull_row(l, first_row + r, n, &a, to + r * n);
 }

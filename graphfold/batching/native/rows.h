@@ -128,22 +128,22 @@ static void integer(const block *b, const instruction *i) {
   for (int64_t r = 0; r < count; r++) to[r * i->out.row] = (real)number[r];
 }
 
-/* What is asked of the rows of a field; NULL for nothing. */
+/* The parts of the cotangents of the rows of a field; NULL for none. */
 typedef struct {
-  const real *outside; /* from outside of the pass */
-  const int64_t *place; /* the row of `outside` for each row of the field, or -1; NULL: the same */
+  const real *upstream; /* from what reads the results of the pass */
+  const int64_t *place; /* the row of `upstream` for each row of the field, or -1; NULL: the same */
   const real *of_edges; /* by the edges that read a row */
   const real *of_nodes; /* by the nodes that read a row */
   const real *of_next;  /* by the rows that follow a row in the next round */
   const real *weighted, *weight; /* by the nodes that read a row, times the weight of the edge */
-} asked;
+} cotangents;
 
-/* to = all that is asked of a row. */
-static void pull_row(const links *l, int64_t row, int64_t n, const asked *a, real *to) {
-  const int64_t where = a->outside == NULL ? -1 : a->place == NULL ? row : a->place[row];
+/* to = the cotangent of a row. */
+static void pull_row(const links *l, int64_t row, int64_t n, const cotangents *a, real *to) {
+  const int64_t where = a->upstream == NULL ? -1 : a->place == NULL ? row : a->place[row];
   row_sum sum;
   begin_sum(&sum, to, n);
-  if (where >= 0) note(&sum, a->outside + where * n, 1);
+  if (where >= 0) note(&sum, a->upstream + where * n, 1);
   if (a->of_edges != NULL || a->of_nodes != NULL || a->weighted != NULL)
     for (int64_t r = l->reader_ptr[row]; r < l->reader_ptr[row + 1]; r++) {
       const int64_t edge = l->reader_edge[r], node = l->reader_row[r] + 1;
@@ -158,7 +158,7 @@ static void pull_row(const links *l, int64_t row, int64_t n, const asked *a, rea
 }
 
 static void pull(const block *b, const instruction *i) {
-  const asked a = {find(b, &i->in[0]), index_of(b->p, &i->in[0]), find(b, &i->in[1]),
+  const cotangents a = {find(b, &i->in[0]), index_of(b->p, &i->in[0]), find(b, &i->in[1]),
                    find(b, &i->in[2]), find(b, &i->in[3]), find(b, &i->in[4]), find(b, &i->in[5])};
   for (int64_t r = 0; r < b->num_rows; r++)
     pull_row(b->links, b->first_row + r, i->size[2], &a, find(b, &i->out) + r * i->out.row);

@@ -173,18 +173,18 @@ class CompiledModel(nn.Module):
         return widen(dag, self.node_types.schema)
 
     @property
-    def ways(self) -> dict[str, str]:
+    def execution(self) -> dict[str, str]:
         """Node type -> how it ran the last time, as in `Network`."""
-        return self._network[0].ways if self._network else {}
+        return self._network[0].execution if self._network else {}
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.parameters())
-        ways = [f"  {name}: {how}" for name, how in self.ways.items()]
+        lines = [f"  {name}: {how}" for name, how in self.execution.items()]
         return "\n".join(
             [
                 f"CompiledModel(engine={self.engine}, {count:,} parameters)",
                 *(f"  {line}" for line in self.root.tree().splitlines()),
-                *(["ways:", *ways] if ways else []),
+                *(["execution:", *lines] if lines else []),
             ]
         )
 

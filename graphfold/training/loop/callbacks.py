@@ -18,7 +18,7 @@ from torch import Tensor
 from graphfold._torch import move_towards
 from graphfold.errors import ConfigError
 from graphfold.training.config.instantiate import instantiate
-from graphfold.training.loop.checks import describe_ways
+from graphfold.training.loop.checks import describe_execution
 from graphfold.training.loop.loop import Callback, Logger, Loop
 from graphfold.training.loop.optimisation import rate_without_factors
 from graphfold.training.process.quiet import is_first
@@ -314,10 +314,10 @@ class ProgressLine(Callback):
 
     def on_train_batch_end(self, loop: Loop) -> None:
         """Says how the cells run when that is new; moves the bar."""
-        ways = frozenset(loop.model.network.ways.values()) if loop.is_first else frozenset()
-        if ways - self._said:
-            print(f"cells: {describe_ways(loop.model)}", flush=True)
-            self._said |= ways
+        kinds = frozenset(loop.model.network.execution.values()) if loop.is_first else frozenset()
+        if kinds - self._said:
+            print(f"cells: {describe_execution(loop.model)}", flush=True)
+            self._said |= kinds
         if self._bar is None:
             return
         self._bar.advance(self._task)

@@ -222,10 +222,10 @@ def _draws(module: nn.Module) -> bool:
 MAX_NAMED = 6
 
 
-def describe_ways(model: Model) -> str:
+def describe_execution(model: Model) -> str:
     """Such as "leaf, node compiled" or "node as it is (reason)"; "" if no cell says how it ran."""
     types: dict[str, list[str]] = {}  # how -> the types that ran so
-    for name, how in model.networks[0].ways.items():
+    for name, how in model.networks[0].execution.items():
         types.setdefault(" ".join(how.split()), []).append(name)
     return "; ".join(
         f"{', '.join(names) if len(names) <= MAX_NAMED else f'{len(names)} types'} {how}"

@@ -53,7 +53,7 @@ def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
         network.backend = name
         found[name] = run(network)
         by = "torch" if name == "torch" else "native"
-        assert set(network.ways.values()) == {f"compiled ({by})"}
+        assert set(network.execution.values()) == {f"compiled ({by})"}
         assert f"compiled ({by})" in repr(network)
     torch.testing.assert_close(found["torch"], found["native"], rtol=1e-10, atol=1e-10)
 
@@ -71,7 +71,7 @@ def test_other_dtypes(kind: str, dtype: torch.dtype, limit: float) -> None:
     network = dtype_network(kind)
     want = {name: value.detach() for name, value in run(network.double()).items()}
     found = {name: value.detach() for name, value in run(network.to(dtype)).items()}
-    assert set(network.ways.values()) == {"compiled (torch)"}
+    assert set(network.execution.values()) == {"compiled (torch)"}
     for name, value in want.items():
         assert found[name].dtype == dtype
         scale = max(float(value.abs().max()), 1.0)
@@ -111,14 +111,14 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
     message = "Cell does not run as native code: it does something odd. It runs as operations of"
     with pytest.warns(UserWarning, match=message):
         found = run(network)
-    assert set(network.ways.values()) == {"compiled (torch)"}
+    assert set(network.execution.values()) == {"compiled (torch)"}
     torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
     monkeypatch.setattr(TorchBackend, "write_program", unwritable("it is odder still"))
     network.fuse = None
     network.recompile()
     with pytest.warns(UserWarning, match="Cell is not compiled: it is odder still"):
         run(network)
-    assert all(way.startswith("as it is (") for way in network.ways.values())
+    assert all(way.startswith("as it is (") for way in network.execution.values())
 
 
 @pytest.mark.gpu
@@ -133,7 +133,7 @@ def test_a_gpu_computes_what_the_cpu_does(kind: str, dtype: torch.dtype, limit: 
     batch = make_batch(DAG, network).to("cuda")
     x = {name: value.detach().to("cuda", dtype) for name, value in make_x(DAG).items()}
     states = network(batch, x)
-    assert set(network.ways.values()) == {"compiled (torch)"}
+    assert set(network.execution.values()) == {"compiled (torch)"}
     for name in states:
         assert states[name].device.type == "cuda"
         scale = max(float(want[name].abs().max()), 1.0)

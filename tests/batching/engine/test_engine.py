@@ -554,7 +554,7 @@ def test_running_statistics_are_allowed_in_rounds():
     cell = NormedMessage()
     network = make_network([rounds(2)], [dict.fromkeys(("word", "phrase", "pair"), cell)])
     network(make_batch(dag, network), make_x(dag))
-    assert set(network.ways.values()) == {"compiled (native)"}
+    assert set(network.execution.values()) == {"compiled (native)"}
     assert int(cell.norm.num_batches_tracked) == 6  # two rounds of three types
 
 

@@ -214,7 +214,7 @@ def test_without_compiler_and_library_torch_runs_the_programs(cache, fuse):
     )
     with pytest.warns(UserWarning, match=message):
         network, found = run(fuse)
-    assert set(network.ways.values()) == {"compiled (torch)"}
+    assert set(network.execution.values()) == {"compiled (torch)"}
     torch.testing.assert_close(run(fuse)[1], found, rtol=0, atol=0)  # it warns once
     torch.testing.assert_close(found, run(False)[1])
     assert not cache.exists()
@@ -230,6 +230,6 @@ def test_without_compiler_and_library_native_code_says_what_to_do():
 @needs_compiler
 def test_with_a_compiler_cells_are_compiled(cache):
     network, found = run(True)
-    assert set(network.ways.values()) == {"compiled (native)"}
+    assert set(network.execution.values()) == {"compiled (native)"}
     torch.testing.assert_close(found, run(False)[1])
     assert is_whole(cache / NAME)

@@ -235,7 +235,7 @@ def test_attentive_fp(rounds: int):
     network = Network(dag.schema, passes, [{"atom": first}, {"atom": later}][: len(passes)])
     x = features()
     states = network.double()(Batch(dag, build_schedule(dag, passes)), {"atom": x})
-    assert set(network.ways.values()) == {"compiled (native)"}
+    assert set(network.execution.values()) == {"compiled (native)"}
     got = head(readout(states, dag))
     want = theirs(x, edge_index(), hot, dag.batch)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)

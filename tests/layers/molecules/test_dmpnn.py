@@ -128,7 +128,7 @@ def test_atoms_are_compiled_though_no_bond_is_in_the_batch():
     x = random_x(dag)
     x["atom"].requires_grad_()
     got = run(network, dag, x)
-    assert network.ways == {"atom": "compiled (native)"}
+    assert network.execution == {"atom": "compiled (native)"}
     want = torch.relu(x["atom"] + atom.from_bonds.bias)
     torch.testing.assert_close(got, want)
     seed = torch.randn_like(want)

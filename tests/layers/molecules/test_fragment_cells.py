@@ -161,4 +161,4 @@ def test_equal_nodes_of_a_batch_are_computed_once_to_the_same_numbers():
     first, second = (model(Batch(dag, plan)) for plan in plans)
     torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
     assert plans[1].passes[1].num_rows < plans[0].passes[1].num_rows
-    assert set(model.network.ways.values()) == {"compiled (native)"}
+    assert set(model.network.execution.values()) == {"compiled (native)"}

@@ -28,7 +28,7 @@ from graphfold.training.config.model import decide
 from graphfold.training.loop.checks import (
     can_share,
     choose_sharing,
-    describe_ways,
+    describe_execution,
     warn_of_batch_dependence,
 )
 from graphfold.training.run.initial_weights import make_model
@@ -66,7 +66,7 @@ def test_the_cell_is_named(name: str, change: Any) -> None:
         warn_of_batch_dependence(model, dag)
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
-    assert model.network.ways == {}
+    assert model.network.execution == {}
 
 
 @pytest.mark.parametrize("overrides", [[], ["model.dropout=0.5"], ["model=tree_rnn"]])
@@ -179,12 +179,12 @@ def test_a_model_shows_it(tmp_path: Path) -> None:
     data = DataModule(**config.data)
     data.prepare()
     model = make_model(decide(config, data), data)
-    assert describe_ways(model) == ""
+    assert describe_execution(model) == ""
     model(model.plan(data.encoded("val")))
     assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled (native)" in repr(model)
-    model.network.ways |= {f"type {number}": "compiled (native)" for number in range(9)}
-    model.network.ways["odd"] = "as it is (it is\n  odd)"
-    assert describe_ways(model) == "11 types compiled (native); odd as it is (it is odd)"
+    model.network.execution |= {f"type {number}": "compiled (native)" for number in range(9)}
+    model.network.execution["odd"] = "as it is (it is\n  odd)"
+    assert describe_execution(model) == "11 types compiled (native); odd as it is (it is odd)"
 
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:

@@ -19,7 +19,7 @@ class CompiledBackward:
         states: what forward gave.
         tensors: what cells read; None for what backward does not.
         kept: what forward kept.
-        grads: what is asked of the states.
+        grads: the cotangents of the states.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class CompiledBackward:
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]
             own[key] = tensor
-        run.place_outside(self._memory, grads)
+        run.place_upstream(self._memory, grads)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
         """The gradient of each tensor that needs one."""
@@ -119,6 +119,6 @@ class CompiledBackward:
             found = None if sums is None else sums.sum(0)
         else:
             found = own.get(("x_grad", name))
-        if found is None:  # nodes read it, but nothing that is asked for depends on it
+        if found is None:  # nodes read it, but no cotangent depends on it
             return self._pass.zeros(*shape)
         return found if found.shape == shape else found.view(shape)

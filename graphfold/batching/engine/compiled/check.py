@@ -97,18 +97,20 @@ def _with_dtype(signature: Signature, dtype: torch.dtype) -> Signature:
 
 
 def _compare(trial: Trial, compiled: CompiledCell, with_gradients: bool) -> None:
-    """Raises Untraceable unless both ways agree."""
+    """Raises Untraceable unless both give the same."""
     with torch.set_grad_enabled(with_gradients):
-        ways = [trial.run_compiled(compiled), trial.run_eager()]
-    _require_close(*ways)
+        results = [trial.run_compiled(compiled), trial.run_eager()]
+    _require_close(*results)
     if with_gradients:
-        asked = [trial.numbers(tuple(state.shape), state.dtype) for state in ways[0]]
+        cotangents = [trial.numbers(tuple(state.shape), state.dtype) for state in results[0]]
         leaves = list(trial.leaves())
-        _require_close(*(_gradients(states, asked, leaves) for states in ways))
+        _require_close(*(_gradients(states, cotangents, leaves) for states in results))
 
 
-def _gradients(states: list[Tensor], asked: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
-    total = sum((state * grad).sum() for state, grad in zip(states, asked, strict=True))
+def _gradients(
+    states: list[Tensor], cotangents: list[Tensor], leaves: list[Tensor]
+) -> list[Tensor]:
+    total = sum((state * grad).sum() for state, grad in zip(states, cotangents, strict=True))
     found: Sequence[Tensor | None] = [None] * len(leaves)
     # Without an edge, one way may read no leaf where the other names them all.
     if isinstance(total, Tensor) and total.requires_grad and leaves:

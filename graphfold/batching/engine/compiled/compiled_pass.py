@@ -189,18 +189,18 @@ class CompiledPass:
         """Memory for numbers."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
-        """Names what is asked of the results: of all rows, or of a few."""
+    def place_upstream(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+        """Names the cotangents of the results: of all rows, or of a few."""
         for name, grad in zip(self.fields, grads, strict=True):
             if grad is None:
                 continue
             if grad.is_sparse:
                 grad = grad.coalesce()
                 rows = grad.indices()[0].contiguous()
-                memory.shared["outside_row", name] = memory.number_rows(rows, self.num_rows)
+                memory.shared["upstream_row", name] = memory.number_rows(rows, self.num_rows)
                 grad = grad.values()
             grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
-            memory.shared["outside", name] = grad.contiguous()
+            memory.shared["upstream", name] = grad.contiguous()
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         """The gradient of one of `tensors` that is neither a constant nor of one type alone.
@@ -213,11 +213,11 @@ class CompiledPass:
             return None if found is None else found.view(shape)
         if kind == "absent":
             total = memory.pull(name, 0, self.empty(1, *shape))
-            return (total + self._outside(memory, name, slice(0, 1)))[0]
+            return (total + self._upstream(memory, name, slice(0, 1)))[0]
         return self._of_given(name, shape, memory)
 
     def zeros(self, *shape: int) -> Tensor:
-        """Memory that holds nothing, such as the gradient of what nothing is asked of."""
+        """Memory that holds nothing, such as the gradient of what no result depends on."""
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def _of_given(self, name: str, shape: torch.Size, memory: Memory) -> Tensor | None:
@@ -236,18 +236,18 @@ class CompiledPass:
             if name in self.without_cell[group.op_type]:
                 rows = self.empty(group.size, *shape[1:])
                 pulled = memory.pull(name, group.start, rows)
-                total[group.rows] += pulled + self._outside(memory, name, group.rows)
+                total[group.rows] += pulled + self._upstream(memory, name, group.rows)
         return total
 
-    def _outside(self, memory: Memory, name: str, rows: slice) -> Tensor:
-        """[num_rows, width] what is asked of some rows from outside."""
+    def _upstream(self, memory: Memory, name: str, rows: slice) -> Tensor:
+        """[num_rows, width] the upstream gradients of some rows."""
         shared, count = memory.shared, rows.stop - rows.start
-        if ("outside", name) not in shared:
+        if ("upstream", name) not in shared:
             return shared["state", name].new_zeros(count, shared["state", name].shape[1])
-        values = shared["outside", name]
-        if ("outside_row", name) not in shared:
+        values = shared["upstream", name]
+        if ("upstream_row", name) not in shared:
             return values[rows]
-        place = shared["outside_row", name][rows]
+        place = shared["upstream_row", name][rows]
         found = values.new_zeros(count, values.shape[1])
         found[place >= 0] = values[place[place >= 0]]
         return found

@@ -83,16 +83,16 @@ class _CompiledRounds(CompiledPass):
         last = self._unrolled.num_rounds
         return [by_name[name][self._rows(last, op_type)] for name, op_type in self.outputs]
 
-    def place_outside(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+    def place_upstream(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
         unrolled = self._unrolled
         for (name, op_type), grad in zip(self.outputs, grads, strict=True):
             if grad is not None:
                 dense = grad.to_dense() if grad.is_sparse else grad
                 code = unrolled.code(unrolled.num_rounds, op_type)
-                memory.own[code]["outside", name] = dense.to(self.dtype).contiguous()
-                # Rows are counted from the first of the pass, what is asked from the first here.
+                memory.own[code]["upstream", name] = dense.to(self.dtype).contiguous()
+                # Rows are counted from the first of the pass, those of results from the first here.
                 first = unrolled.first[unrolled.num_rounds][op_type]
-                memory.first_row[code, ("outside", name)] = first
+                memory.first_row[code, ("upstream", name)] = first
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         op_type, (kind, name) = named

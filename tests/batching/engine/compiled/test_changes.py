@@ -68,7 +68,7 @@ def assert_right(network: Network, dag: TypedDAG) -> dict[str, Tensor]:
     network.engine = before
     found = states_and_gradients(network, dag, x)
     torch.testing.assert_close(found, want)
-    assert set(network.ways.values()) == {"compiled (native)"}
+    assert set(network.execution.values()) == {"compiled (native)"}
     return found
 
 

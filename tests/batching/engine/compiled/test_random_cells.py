@@ -146,8 +146,8 @@ def test_an_unusual_read(kind):
     assert_unusual_reads(network, full())
     network.engine, network.fuse = "fast", None
     states_and_gradients(network, full(), features(full()))
-    is_compiled = network.ways["word"].startswith("compiled (")
-    assert is_compiled == (kind in COMPILED), network.ways
+    is_compiled = network.execution["word"].startswith("compiled (")
+    assert is_compiled == (kind in COMPILED), network.execution
 
 
 @settings(max_examples=8)
@@ -220,7 +220,7 @@ def test_long_chains_and_wide_stars(shape):
     network = Network(SCHEMA, [Up()], [{"word": Leaf(), "phrase": Mean()}]).double()
     x = features(dag)
     found = states_and_gradients(network, dag, x)
-    assert network.ways["phrase"].startswith("compiled (")
+    assert network.execution["phrase"].startswith("compiled (")
     network.engine = "autograd"
     torch.testing.assert_close(found, states_and_gradients(network, dag, x), rtol=1e-8, atol=1e-8)
 

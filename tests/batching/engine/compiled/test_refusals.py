@@ -122,7 +122,7 @@ def both(network: Network, reason: str) -> None:
         found = states_and_gradients(network, dag, x)
     assert len(said) == 1
     torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
-    assert "as it is" in network.ways["word"]
+    assert "as it is" in network.execution["word"]
     assert "is not compiled" not in repr(network)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -130,7 +130,7 @@ def both(network: Network, reason: str) -> None:
         network.fuse = False
         found = states_and_gradients(network, dag, x)
     torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
-    assert network.ways["word"] == "as it is (fuse=False)"
+    assert network.execution["word"] == "as it is (fuse=False)"
     network.fuse = True
     with pytest.raises(EngineError, match=f"is not compiled: .*({reason})"):
         network(make_batch(dag, network), x)
@@ -187,7 +187,7 @@ def test_half_precision(dtype):
     with pytest.warns(UserWarning, match="native code computes float32 and float64, not"):
         found = network(make_batch(dag, network), x)["h"]
     assert found.dtype == dtype
-    assert network.ways == {"word": "compiled (torch)"}
+    assert network.execution == {"word": "compiled (torch)"}
     network.fuse = False
     want = network(make_batch(dag, network), x)["h"]
     torch.testing.assert_close(found, want, rtol=1e-2, atol=1e-2)
@@ -198,7 +198,7 @@ def test_more_than_three_dimensions():
     dag = random_dag(4, 0)
     with pytest.warns(UserWarning, match="Odd does not run as native code: it has tensors of more"):
         found = states_and_gradients(network, dag, make_x(dag))
-    assert network.ways["word"] == "compiled (torch)"
+    assert network.execution["word"] == "compiled (torch)"
     network.engine = "autograd"
     want = states_and_gradients(network, dag, make_x(dag))
     torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
@@ -222,7 +222,7 @@ def test_transforms_of_torch_func():
 
     (want,) = torch.autograd.grad(loss(x["word"]), [x["word"]])
     torch.testing.assert_close(torch.func.grad(loss)(x["word"].detach()), want)
-    assert "transform" in network.ways["word"]
+    assert "transform" in network.execution["word"]
     one = torch.ones_like(x["word"])
     _, slope = torch.func.jvp(loss, (x["word"].detach(),), (one,))
     torch.testing.assert_close(slope, want.sum())
@@ -257,7 +257,7 @@ def test_rounds_under_autocast_are_not_compiled():
     batch, x = Batch(dag, build_schedule(dag, passes)), {"atom": torch.randn(5, SIZE)}
     with torch.autocast("cpu"):
         network(batch, x)
-        assert network.ways == {"atom": "as it is (autocast is on)"}
+        assert network.execution == {"atom": "as it is (autocast is on)"}
         network.fuse = True
         with pytest.raises(EngineError, match="autocast is on"):
             network(batch, x)

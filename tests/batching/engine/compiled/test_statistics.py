@@ -65,7 +65,7 @@ def check(cells: list[Cell], dag: TypedDAG, x: Tensor) -> None:
     ]
     networks = [network.to(x.dtype).train() for network in networks]
     ours, own = (train(network, dag, x, rounds) for network in networks)
-    assert networks[0].ways["atom"].startswith("compiled (")
+    assert networks[0].execution["atom"].startswith("compiled (")
     torch.testing.assert_close(ours, own, rtol=1e-9, atol=1e-9)
 
 

@@ -62,7 +62,7 @@ def test_many_threads_compile_and_read_one_network():
     for _ in range(3):
         found = at_once(lambda number: predict(network, number))
         torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
-    assert network.ways["word"] == "compiled (native)"
+    assert network.execution["word"] == "compiled (native)"
 
 
 def test_many_threads_train_and_predict_with_one_network():

@@ -84,7 +84,7 @@ def test_a_cell_that_asks_for_it_runs_as_it_is(factor: Callable[[], Any], what: 
     with pytest.warns(UserWarning, match="not compiled") as warned:
         found = values()
     assert what in str(warned[0].message)
-    assert network.ways["n"].startswith("as it is")
+    assert network.execution["n"].startswith("as it is")
     assert torch.equal(found, X["n"] * factor())
 
 
@@ -107,7 +107,7 @@ def test_a_class_that_is_made_by_a_call_can_change(
     made = MADE[how]
     network, values = network_of(Scaling(lambda: made.v))
     assert torch.equal(values(), X["n"] * 2)
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
     monkeypatch.setattr(made, "v", 5.0, raising=False)
     assert torch.equal(values(), X["n"] * 5)
 
@@ -120,7 +120,7 @@ def test_a_property_of_a_class_made_by_a_call(monkeypatch: pytest.MonkeyPatch) -
     object.__setattr__(cell, "factor", lambda: cell.v)
     network, values = network_of(cell)
     assert torch.equal(values(), X["n"] * 2)
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
     store["v"] = 7.0
     assert torch.equal(values(), X["n"] * 7)
 
@@ -129,7 +129,7 @@ def test_functional_enumerations() -> None:
     kind = enum.Enum("kind", {"A": 2.0})
     network, values = network_of(Scaling(lambda: kind.A.value))
     assert torch.equal(values(), X["n"] * 2)
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_how_much_a_logger_tells_is_looked_at(factor: Callable[[], Any]) -> None
     assert torch.equal(before, X["n"] * factor())
     LOG.setLevel(10)
     assert torch.equal(values(), X["n"] * factor())
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
     assert not torch.equal(before, values())
 
 
@@ -158,7 +158,7 @@ def test_lists_in_the_library_are_looked_at() -> None:
         before = values()
         warnings.filterwarnings("ignore", "another text")
         after = values()
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
     assert torch.allclose(after - before, X["n"])
 
 
@@ -180,7 +180,7 @@ def test_an_object_that_is_copied_while_a_cell_is_tried(kind: type) -> None:
     held = kind()
     network, values = network_of(Scaling(lambda: held.v, holds=held))
     assert torch.equal(values(), X["n"] * 2)
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
     held.v = 4.0
     assert torch.equal(values(), X["n"] * 4)
 
@@ -198,17 +198,17 @@ def test_pure_functions_of_the_library_compile() -> None:
     ):
         network, values = network_of(Scaling(factor))
         assert torch.equal(values(), X["n"] * factor())
-        assert network.ways["n"] == "compiled (native)"
+        assert network.execution["n"] == "compiled (native)"
 
 
 def test_recompile_sees_what_nothing_else_sees() -> None:
     network, values = network_of(Scaling(lambda: len(repr(np.array([1 / 3])))))
     with np.printoptions(precision=8):
         before = values()
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
     with np.printoptions(precision=2):
         assert torch.equal(values(), before)  # the limit that docs/engine.md names
         network.recompile()
         after = values()
     assert not torch.equal(after, before)
-    assert network.ways["n"] == "compiled (native)"
+    assert network.execution["n"] == "compiled (native)"
