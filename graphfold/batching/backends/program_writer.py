@@ -293,7 +293,7 @@ class _Writer:
 
 
 def _native(operation: Operation) -> str:
-    """What native code calls an operation."""
+    """The name of an operation in native code."""
     return operation.native or operation.name
 
 

@@ -38,7 +38,7 @@ Cotangents: TypeAlias = Iterator[tuple[View, View]]
 
 
 class Backward(Protocol):
-    """What rules see of backward."""
+    """Backward, as rules see it."""
 
     to: ValueBuilder
 
@@ -88,12 +88,12 @@ AnyTerm: TypeAlias = Term | float
 
 
 def operand(term: AnyTerm) -> View | float:
-    """What an operation takes."""
+    """A term as an operation takes it."""
     return term.view if isinstance(term, Term) else term
 
 
 def where(condition: Term, x: AnyTerm, y: AnyTerm) -> Term:
-    """x where a condition holds, and y elsewhere."""
+    """A choice: x where a condition holds, and y elsewhere."""
     return condition.do(WHERE, x, y)
 
 

@@ -39,7 +39,7 @@ NOTHING, LITTLE, LITTLE_OF_EDGES, MUCH = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """What a value is computed by; all of them are in `operations`.
+    """One way to compute a value; all of them are in `operations`.
 
     Args:
         name: in messages, of the function of native code, and of torch's if that has one.
