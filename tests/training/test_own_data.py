@@ -268,7 +268,7 @@ def test_the_training_log_names_the_policy(
     assert "calls of cells per batch" not in capsys.readouterr().out
     assert run("evaluate", chosen) == 0
     assert run("train", *listops("data.policy=critical")) == 2
-    assert "data.policy is 'critical'. Did you mean 'critical_path'?" in capsys.readouterr().err
+    assert "one_by_one. Did you mean 'critical_path'?" in capsys.readouterr().err
 
 
 def test_a_training_part_without_any_target_is_refused(
