@@ -130,7 +130,7 @@ def load_experiment(
     """
     config = compose(overrides, config_dir).config
     data = load_data(overrides, config_dir) if data is None else data
-    data.batch_size = config.data["batch_size"]
+    data.batch_size = config.settings.batch_size
     config = decide(config, data)
     model = make_model(config, data)
     loop = make_loop(config, model, data)

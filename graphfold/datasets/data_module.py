@@ -19,6 +19,7 @@ from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import Records, check_split, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
+from graphfold.datasets.words.contextual import require_transformers
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -249,6 +250,10 @@ class DataModule:
 
     def _find_words(self) -> tuple[str, str] | None:
         """The node type and the column of the words, where a setting asks for them."""
+        if not self.settings.encoder_layers:
+            raise ConfigError("data.encoder_layers is empty. Name a layer, such as -1.")
+        if self.settings.encoder is not None:
+            require_transformers()
         names = ("vectors", "characters", "encoder")
         asked = [f"data.{name}" for name in names if getattr(self.settings, name)]
         if not asked:

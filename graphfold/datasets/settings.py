@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -68,9 +67,6 @@ class DataSettings:
         encoder_layers: which of them: 0 is the embeddings, -1 the last one.
         encoder_join: several of them side by side ("concat"), or their "mean".
         encoder_pieces: of a word in several pieces, the "mean" or the "first" one.
-
-    Raises:
-        ConfigError: if no layer of an encoder is named, or its library is not installed.
     """
 
     corpus: str | None = None
@@ -108,12 +104,6 @@ class DataSettings:
     encoder_join: Literal["concat", "mean"] = "concat"
     encoder_pieces: Literal["mean", "first"] = "mean"
 
-    def __post_init__(self) -> None:
-        if not self.encoder_layers:
-            raise ConfigError("data.encoder_layers is empty. Name a layer, such as -1.")
-        if self.encoder is not None:
-            require_transformers()
-
     @staticmethod
     def of(values: Mapping[str, Any]) -> DataSettings:
         """The settings among the keys of the config group; the others are options of the adapter.
@@ -138,12 +128,3 @@ def setting_faults(values: Mapping[str, Any]) -> Iterator[str]:
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in NAMES if name in values}
-
-
-def require_transformers() -> None:
-    """Raises ConfigError if transformers is not installed; it is not imported yet."""
-    if find_spec("transformers") is None:
-        raise ConfigError(
-            "data.encoder needs the library transformers. Install it with "
-            "pip install 'graphfold[text]', or leave data.encoder out."
-        )

@@ -245,14 +245,14 @@ def _one_per_fold(job: list[str], sources: Sources) -> list[list[str]]:
     """
     if any(word.lstrip("+").startswith("data.fold=") for word in job):
         raise ConfigError("--all-folds runs every fold, but data.fold names one. Leave one out.")
-    data = compose_job(job, sources).config.data
-    repeats = {"kfold": 1, "repeated_kfold": data.get("num_repeats")}.get(str(data.get("split")))
+    data = compose_job(job, sources).config.settings
+    repeats = {"kfold": 1, "repeated_kfold": data.num_repeats}.get(str(data.split))
     if repeats is None:
         raise ConfigError(
-            f"--all-folds needs a split into folds, but data.split is '{data.get('split')}'. Add "
+            f"--all-folds needs a split into folds, but data.split is '{data.split}'. Add "
             "data.split=repeated_kfold, or kfold."
         )
-    return [[*job, f"data.fold={fold}"] for fold in range(repeats * data["num_folds"])]
+    return [[*job, f"data.fold={fold}"] for fold in range(repeats * data.num_folds)]
 
 
 def _all_folds(jobs: Sequence[Sequence[str]]) -> str:

@@ -84,9 +84,9 @@ def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder,
             "another hydra.run.dir."
         )
     kept = [word for word in single if not word.lstrip("+~").startswith(_OWN)]
-    data = composed.config.data
-    places = {key: data[key] for key in ("path", "root", "cache_dir") if data.get(key)}
-    kept += [f"data.{key}={in_hydras_grammar(place)}" for key, place in places.items()]
+    data = composed.config.settings
+    places = {"path": data.path, "root": data.root, "cache_dir": data.cache_dir}
+    kept += [f"data.{key}={in_hydras_grammar(place)}" for key, place in places.items() if place]
     search = {
         **given,
         "overrides": kept,

@@ -213,7 +213,7 @@ def _(lab, option):
     words = [w for w in lab.base(base) if not w.startswith("model")]
     config = lab.compose([*words, f"model={name}"])
     for key, value in needs.items():
-        assert config["data"][key] == value
+        assert config.data[key] == value
         other = "none" if isinstance(value, str) else str(not value).lower()
         with pytest.raises(ConfigError, match=f"needs data.{key}"):
             lab.compose([*words, f"model={name}", f"++data.{key}={other}"])
@@ -224,11 +224,11 @@ def _(lab, option):
     name = model_of(option)
     words = [w for w in lab.base("molecules") if not w.startswith("model")]
     assert (
-        lab.compose([*words, f"model={name}"])["data"]["descriptors"]
+        lab.compose([*words, f"model={name}"]).data["descriptors"]
         == (config_of(name)["data_defaults"]["descriptors"])
     )
     given = lab.compose([*words, f"model={name}", "+data.descriptors=[torsions]"])
-    assert given["data"]["descriptors"] == ["torsions"]
+    assert given.data["descriptors"] == ["torsions"]
 
 
 @row.changes("model/dmpnn.encoder_from", "encoder and cells begin with the weights of that file")

@@ -313,7 +313,7 @@ def _(lab):
     assert all(torch.equal(v, before[n]) for n, v in one.items() if n.startswith("encoder"))
     assert not same_bits(one, before)
     composed = lab.compose(["data=listops_generated", f"stages=[{first},{{epochs: 4}}]"])
-    assert composed["trainer"]["max_epochs"] == 5
+    assert composed.trainer.max_epochs == 5
     with pytest.raises(ConfigError, match="the stages have 1 epochs"):
         lab.config("trees", f"stages=[{first}]", "trainer.max_epochs=3")
 

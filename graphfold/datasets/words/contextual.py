@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +24,6 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
-from graphfold.datasets.settings import require_transformers
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.datasets.words.vectors import unescaped
@@ -31,6 +31,15 @@ from graphfold.errors import ConfigError, DataError
 
 #: The files of a folder that decide what its encoder computes.
 FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
+
+
+def require_transformers() -> None:
+    """Raises ConfigError if transformers is not installed; it is not imported yet."""
+    if find_spec("transformers") is None:
+        raise ConfigError(
+            "data.encoder needs the library transformers. Install it with "
+            "pip install 'graphfold[text]', or leave data.encoder out."
+        )
 
 
 def folder_hash(folder: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import yaml
 
-from graphfold.datasets.settings import setting_faults
+from graphfold.datasets.settings import DataSettings, setting_faults
 from graphfold.errors import ConfigError
 from graphfold.options import (
     From0,
@@ -115,6 +115,7 @@ class TrainingConfig:
     resume: str | None = None
     init_from: str | None = None
     needs: Sequence[Any] | None = None
+    settings: DataSettings = field(default_factory=DataSettings)  # among the keys of `data`
     mapping: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -130,7 +131,8 @@ class TrainingConfig:
         faults += [*_other_faults(mapping)]
         if faults:
             raise ConfigError("\n".join(faults))
-        return replace(make_section(TrainingConfig, _known(mapping)), mapping=mapping)
+        read, settings = make_section(TrainingConfig, _known(mapping)), mapping["data"]
+        return replace(read, settings=DataSettings.of(settings), mapping=mapping)
 
     def changed(self, values: Mapping[str, Any]) -> TrainingConfig:
         """The same with other values at some dotted keys."""
@@ -186,7 +188,7 @@ def _known(mapping: Mapping[str, Any]) -> dict[str, Any]:
 #: The keys of the trainer that every run has, though `Trainer` has defaults.
 _OF_TRAINER = ("max_epochs", "devices", "accumulate_grad_batches", "gradient_clip_val")
 
-_KEYS = tuple(key.name for key in fields(TrainingConfig) if key.name != "mapping")
+_KEYS = tuple(key.name for key in fields(TrainingConfig) if key.name not in ("settings", "mapping"))
 
 
 def _absent_values(mapping: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from graphfold.batching import Batch
 from graphfold.dag import Schema
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.settings import DataSettings
 from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, Predicted
@@ -130,8 +129,7 @@ class TrainedModel:
         """
         config = self.config.data
         for name in OF_WORDS:
-            own = config.get(name, getattr(DataSettings, name))
-            if settings.get(name, own) != own:
+            if name in settings and settings[name] != getattr(self.config.settings, name):
                 raise ConfigError(
                     f"data.{name} cannot be changed for a trained model, which keeps what training "
                     "made of it. Leave it out, or train again."

@@ -175,8 +175,8 @@ def test_a_folder_without_weights_is_refused(folder: Path, tmp_path: Path) -> No
 
 def test_wrong_choices_name_the_right_ones() -> None:
     faults = [*setting_faults({"encoder_join": "sum", "encoder_layers": -1})]
-    assert "one of concat, mean" in faults[0]
-    assert "a list of whole numbers" in faults[1]
+    assert "data.encoder_layers is -1, but it must be a list of whole numbers" in faults[0]
+    assert "data.encoder_join is 'sum', but it is one of concat, mean" in faults[1]
 
 
 def test_a_damaged_store_is_computed_again(folder: Path, tmp_path: Path) -> None:
