@@ -142,7 +142,12 @@ def test_predictions_stay_near_the_range_of_the_training_targets(
     head, free = (kind(SIZE, SCHEMA, "graph", NUMBERS, own) for own in (ranges, SCALERS))
     rows = 100 * torch.randn(ROWS, SIZE)
     free.load_state_dict(head.state_dict())
-    found, wanted = (own.predict(own(rows)).value for own in (head, free))
+    predicted, wanted = head.predict(head(rows)), free.predict(free(rows)).value
+    found, side = predicted.value, predicted.parts["limit"]
+    assert side[:, 0].equal((found[:, 0] == 8).float() - (found[:, 0] == 0).float())
+    assert side[:, 0].any()
+    assert not side[:, 1].any()
+    torch.testing.assert_close(predicted.unlimited, wanted)
     torch.testing.assert_close(found[:, 0], wanted[:, 0].clamp(0.0, 8.0))
     torch.testing.assert_close(found[:, 1], wanted[:, 1])  # it has bounds
     assert not found[:, 0].equal(wanted[:, 0])
