@@ -1,4 +1,4 @@
-"""From the config of a model and the schema of the data to a `Model`."""
+"""From the config of a model and the data to a `Model`: first what the data decide."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
 from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.heads.registry import choose_head
+from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.uncertainty.ensemble import Ensemble
+from graphfold.layers.virtual_node import VirtualNode
 from graphfold.options import parameters
-from graphfold.training.config.degrees import fill_degrees
 from graphfold.training.config.instantiate import call, find_target, instantiate
 from graphfold.training.config.training_config import TrainingConfig
 
@@ -36,6 +37,9 @@ SHARED = (
     *("hidden_size", "depth", "dropout", "layers"),
     *("needs_data", "data_defaults", "encoder_from"),
 )
+
+#: The option of a cell whose scale depends on the neighbours of nodes in the training part.
+DEGREE = "mean_log_degree"
 
 _LAYERS = "graphfold.layers"
 
@@ -131,6 +135,96 @@ def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) ->
     return own
 
 
+def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, Any]]:
+    """The cells of all passes of a deep model, whose upper layers read `h` of the one below.
+
+    Raises:
+        ConfigError: if there is no such number of layers.
+    """
+    if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
+        raise ConfigError(f"model.layers is {layers!r}. Give a whole number of at least 1.")
+    upper = [{k: {**cell, "own": ["h"]} for k, cell in by_role.items()} for by_role in cells]
+    return [*map(dict, cells), *upper * (layers - 1)]
+
+
+def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    every_role = (LEAF, BAG, INNER, EVERY)
+    named = {name: cell for name, cell in by_role.items() if name not in every_role}
+    for node_type in schema.types:
+        if node_type.name == BOND_ENDS.name:
+            named[node_type.name] = None  # only its atoms are read
+            continue
+        roles = {0: (LEAF, EVERY), None: (BAG, INNER, EVERY)}.get(node_type.arity, (INNER, EVERY))
+        given = [by_role[role] for role in roles if role in by_role]
+        if given:
+            named.setdefault(node_type.name, given[0])
+    return named
+
+
+def fill_degrees(
+    config: dict[str, Any], dag: TypedDAG, adds: VirtualNode | NodePairs | None = None
+) -> None:
+    """Puts a number in the place of every `mean_log_degree: auto` of the cells of a model.
+
+    Args:
+        config: of the model, with types in place of roles; its cells are replaced.
+        dag: the training part.
+        adds: the nodes that the model adds to it.
+    """
+    asked = [
+        (number, name)
+        for number, by_type in enumerate(config["cells"])
+        for name, cell in by_type.items()
+        if cell is not None and cell.get(DEGREE) == AUTO
+    ]
+    if not asked:
+        return
+    dag = dag if adds is None else adds.lower(dag)
+    config["cells"] = [dict(by_type) for by_type in config["cells"]]
+    for number, name in asked:
+        relation = config["passes"][number].get("relation")
+        mean = mean_log_degree(dag, relation, name)
+        config["cells"][number][name] = {**config["cells"][number][name], DEGREE: mean}
+
+
+def mean_log_degree(dag: TypedDAG, relation: str | None, type_name: str) -> float:
+    """The mean of log(neighbours + 1) over the nodes of a type; 0 where there are none.
+
+    Nodes of a graph of weight 2 count like two.
+
+    Args:
+        dag: the graphs.
+        relation: whose edges lead to neighbours; None for the inputs.
+        type_name: of the nodes.
+
+    Raises:
+        SchemaError: if there is no such type or relation.
+    """
+    if relation is not None:
+        dag.schema.relation(relation)
+    ptr = dag.input_ptr if relation is None else dag.relations[relation].ptr
+    nodes = dag.nodes_of_type(type_name)
+    log_degree = torch.log(ptr.diff()[nodes].double() + 1)
+    weights = dag.weights()
+    if weights is None:
+        return float(log_degree.sum() / max(len(nodes), 1))
+    times = weights.double()[dag.batch[nodes]]
+    total = float(times.sum())
+    return float((log_degree * times).sum()) / total if total else 0.0
+
+
+def _choose_readout(schema: Schema, num_outputs: int) -> str:
+    if any(node_type.name == BOND_ENDS.name for node_type in schema.types):
+        return "BondReadout"
+    if _has_node_targets_only(schema):
+        return "NodeReadout"
+    return {1: "RootReadout", 2: "PairReadout"}.get(num_outputs, "SumReadout")
+
+
+def _has_node_targets_only(schema: Schema) -> bool:
+    return bool(schema.node_targets) and not schema.graph_targets
+
+
 def _complete_head(
     given: Mapping[str, Any], schema: Schema, dag: TypedDAG, is_pair: bool
 ) -> dict[str, Any]:
@@ -148,6 +242,24 @@ def _complete_head(
     if head.get("class_weights") == BALANCED:
         head["class_weights"] = balanced_weights(dag)
     return head
+
+
+def balanced_weights(dag: TypedDAG) -> dict[str, list[float]]:
+    """target -> the weight of each class: as if all occurred equally often, 1 on average.
+
+    A class that does not occur has the weight 1; a record of weight 2 counts like two.
+    """
+    weights = {}
+    for space, columns in (("graph", dag.schema.graph_targets), ("node", dag.schema.node_targets)):
+        for column in columns:
+            if column.size and not column.shape:
+                codes, times = dag.columns[space][column.name].long(), dag.weights(space)
+                known = codes >= 0
+                times = None if times is None else times.double()[known]
+                count = torch.bincount(codes[known], times, column.size).double()
+                even = count.sum() / (count > 0).sum().clamp(min=1)
+                weights[column.name] = torch.where(count > 0, even / count, 1.0).tolist()
+    return weights
 
 
 def _as_wide_as_vectors(config: Mapping[str, Any], size: int) -> dict[str, Any]:
@@ -181,18 +293,6 @@ def build_model(
     return model
 
 
-def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, Any]]:
-    """The cells of all passes of a deep model, whose upper layers read `h` of the one below.
-
-    Raises:
-        ConfigError: if there is no such number of layers.
-    """
-    if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
-        raise ConfigError(f"model.layers is {layers!r}. Give a whole number of at least 1.")
-    upper = [{k: {**cell, "own": ["h"]} for k, cell in by_role.items()} for by_role in cells]
-    return [*map(dict, cells), *upper * (layers - 1)]
-
-
 def build_ensemble(
     config: Mapping[str, Any],
     size: int,
@@ -202,47 +302,3 @@ def build_ensemble(
     """The model of a complete config, or several of them as one; see `build_model`."""
     members = [build_model(config, schema, scalers) for _ in range(size)]
     return members[0] if size == 1 else Ensemble(members)
-
-
-def balanced_weights(dag: TypedDAG) -> dict[str, list[float]]:
-    """target -> the weight of each class: as if all occurred equally often, 1 on average.
-
-    A class that does not occur has the weight 1; a record of weight 2 counts like two.
-    """
-    weights = {}
-    for space, columns in (("graph", dag.schema.graph_targets), ("node", dag.schema.node_targets)):
-        for column in columns:
-            if column.size and not column.shape:
-                codes, times = dag.columns[space][column.name].long(), dag.weights(space)
-                known = codes >= 0
-                times = None if times is None else times.double()[known]
-                count = torch.bincount(codes[known], times, column.size).double()
-                even = count.sum() / (count > 0).sum().clamp(min=1)
-                weights[column.name] = torch.where(count > 0, even / count, 1.0).tolist()
-    return weights
-
-
-def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    every_role = (LEAF, BAG, INNER, EVERY)
-    named = {name: cell for name, cell in by_role.items() if name not in every_role}
-    for node_type in schema.types:
-        if node_type.name == BOND_ENDS.name:
-            named[node_type.name] = None  # only its atoms are read
-            continue
-        roles = {0: (LEAF, EVERY), None: (BAG, INNER, EVERY)}.get(node_type.arity, (INNER, EVERY))
-        given = [by_role[role] for role in roles if role in by_role]
-        if given:
-            named.setdefault(node_type.name, given[0])
-    return named
-
-
-def _choose_readout(schema: Schema, num_outputs: int) -> str:
-    if any(node_type.name == BOND_ENDS.name for node_type in schema.types):
-        return "BondReadout"
-    if _has_node_targets_only(schema):
-        return "NodeReadout"
-    return {1: "RootReadout", 2: "PairReadout"}.get(num_outputs, "SumReadout")
-
-
-def _has_node_targets_only(schema: Schema) -> bool:
-    return bool(schema.node_targets) and not schema.graph_targets

@@ -9,7 +9,7 @@ import pytest
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import SchemaError
 from graphfold.layers.virtual_node import VirtualNode
-from graphfold.training.config.degrees import fill_degrees, mean_log_degree
+from graphfold.training.config.model import fill_degrees, mean_log_degree
 
 
 def star() -> TypedDAG:
