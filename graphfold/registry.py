@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
@@ -51,7 +54,7 @@ class Registry:
         """Name -> path of every part that is installed, graphfold's own last."""
         theirs = {}
         if self.entry_point is not None:
-            theirs = {point.name: point.value for point in entry_points(group=self.entry_point)}
+            theirs = _installed(self.entry_point)
         return {**theirs, **self._at_home(), **self.paths}
 
     def find(self, name: str, setting: str | None = None) -> Any:
@@ -129,6 +132,18 @@ class Registry:
             return "a function"
         name = self.base.rpartition(":")[2]
         return f"a {name}" if self.is_instance else f"a class that derives from {name}"
+
+
+def _installed(group: str) -> dict[str, str]:
+    """Name -> path of the entry points of a group."""
+    times = [os.stat(place).st_mtime_ns for place in sys.path if os.path.exists(place)]
+    return dict(_entry_points(group, (*sys.path, *times)))
+
+
+@lru_cache(maxsize=16)
+def _entry_points(group: str, state: tuple[str | int, ...]) -> dict[str, str]:
+    """The metadata of all that is installed take 20 ms to read: once while nothing is installed."""
+    return {point.name: point.value for point in entry_points(group=group)}
 
 
 def import_part(path: str, place: str) -> Any:
