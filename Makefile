@@ -8,8 +8,9 @@ PYTHON ?= python3
 WORKERS ?= 2
 # Which tests: files or folders; all if none are named.
 TESTS ?=
-# A file goes to one process, which makes what its tests share (runs, networks) once.
-DISTRIBUTED := -n $(WORKERS) --dist loadfile
+# Tests next to each other go to one process, which makes what a file shares (runs, networks) once;
+# a process that has nothing left takes the last half of what another has.
+DISTRIBUTED := -n $(WORKERS) --dist worksteal
 # The share of the slow tests to run, from 0 to 1, and any text that decides which.
 SHARE ?= 1
 SEED ?= 0

@@ -176,7 +176,7 @@ def run(
         (copy / mutant.path).write_text(text, encoding="utf-8")
         for chosen in tests_of(mutant, tests, is_near):
             command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", str(workers)]
-            command += [*(["--dist", "loadfile"] if workers else []), *chosen]
+            command += [*(["--dist", "worksteal"] if workers else []), *chosen]
             environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
             try:
                 done = subprocess.run(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,12 +43,16 @@ def test_the_readme_shows_code_and_commands() -> None:
 
 
 @pytest.mark.parametrize("block", blocks(ROOT / "README.md", "python"))
-def test_readme_block_runs(block: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", block]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_readme_block_runs(
+    block: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})  # warnings are errors
     promised = re.findall(r"print\(.*\)\s*# (.*)", block)
-    assert done.stdout.splitlines() == promised
+    assert capsys.readouterr().out.splitlines() == promised
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)

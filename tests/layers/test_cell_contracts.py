@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers.cells_table import CASES, Case
 from strategies import chain, dags, empty, node_orders, renumber, star, with_empty_graph
+from thinned import every, thinned
 from torch import Tensor
 
 from graphfold import layers
@@ -20,19 +22,30 @@ few = settings(max_examples=3)
 on_each_backend = pytest.mark.usefixtures("backend")
 all_cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 #: Every cell, and how it runs: None is message passing as it comes, True compiled, False as it is.
-both_ways = pytest.mark.parametrize(
-    ("case", "fuse"),
-    [pytest.param(case, fuse, id=f"{case.name}-{fuse}") for case in CASES for fuse in case.fuses],
-)
-any_arity = pytest.mark.parametrize(
-    ("case", "fuse"),
-    [
-        pytest.param(case, fuse, id=f"{case.name}-{fuse}")
-        for case in CASES
-        if case.any_arity and not case.random
-        for fuse in case.fuses[: 1 if case.has_rounds else 2]
-    ],
-)
+BOTH_WAYS = [(case, fuse) for case in CASES for fuse in case.fuses]
+ANY_ARITY = [
+    (case, fuse)
+    for case in CASES
+    if case.any_arity and not case.random
+    for fuse in case.fuses[: 1 if case.has_rounds else 2]
+]
+TREES = [case for case in CASES if not case.has_rounds]
+
+
+def ways(cases: list[tuple[Case, bool | None]], step: int, first: int) -> Any:
+    """Some of the ways that cells run, the others in slow tests.
+
+    That the states and gradients of every cell are those of the reference, which computes one node
+    at a time, `test_batched_equals_one_node_at_a_time` says of all. Other contracts follow from it
+    where graphs are as small as there, so each of them is seen with some of the cells.
+    """
+    return pytest.mark.parametrize(("case", "fuse"), every(step, cases, first, id=way_name))
+
+
+def way_name(case: Case, fuse: bool | None) -> str:
+    return f"{case.name}-{fuse}"
+
+
 BIG = 10_000
 
 
@@ -102,7 +115,7 @@ def many_nodes(case: Case) -> TypedDAG:
 
 
 @on_each_backend
-@pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", every(2, TREES, id=lambda case: case.name))
 def test_many_nodes_on_many_levels(case):
     dag, network = many_nodes(case), network_of(case, True)
     got = values_and_gradients(case, dag, network)
@@ -115,7 +128,7 @@ def test_many_nodes_on_many_levels(case):
     torch.testing.assert_close(again, want, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if not c.has_rounds], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", TREES, ids=lambda case: case.name)
 def test_every_cell_of_trees_is_compiled(case, backend):
     """In float32, with gradients and without; in float64 the other tests demand it (fuse=True)."""
     dag = many_nodes(case)
@@ -135,7 +148,7 @@ def test_the_table_has_all_cells():
     assert not missing
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 0)
 @few
 @given(data=st.data())
 def test_numbers_do_not_depend_on_the_schedule(case, fuse, data):
@@ -146,21 +159,13 @@ def test_numbers_do_not_depend_on_the_schedule(case, fuse, data):
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
-#: Uncompiled cells have the gradients of compiled ones: test_batched_equals_one_node_at_a_time.
-one_way = pytest.mark.parametrize(
-    ("case", "fuse"),
-    [
-        pytest.param(
-            case, fuse, id=f"{case.name}-{fuse}", marks=[pytest.mark.slow] if fuse is False else []
-        )
-        for case in CASES
-        for fuse in case.fuses
-    ],
-)
+#: Of uncompiled cells it is slow: test_batched_equals_one_node_at_a_time says that they have the
+#: gradients of compiled ones; and so have the cells that are left out here those of the reference.
+CHECKED = [(case, fuse) for case, fuse in BOTH_WAYS if fuse is not False][::3]
 
 
 @on_each_backend
-@one_way
+@pytest.mark.parametrize(("case", "fuse"), thinned(BOTH_WAYS, CHECKED, id=way_name))
 @settings(max_examples=2)
 @given(data=st.data())
 def test_gradcheck(case, fuse, data):
@@ -180,7 +185,7 @@ def test_gradcheck(case, fuse, data):
     assert torch.autograd.gradcheck(run, (*x.values(), *parameters.values()), fast_mode=True)
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 1)
 @few
 @given(data=st.data())
 def test_no_gradient_crosses_between_graphs(case, fuse, data):
@@ -199,7 +204,7 @@ def test_no_gradient_crosses_between_graphs(case, fuse, data):
         assert not grad[others].any()
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 2)
 @few
 @given(data=st.data())
 def test_a_graph_gives_the_same_alone(case, fuse, data):
@@ -212,7 +217,7 @@ def test_a_graph_gives_the_same_alone(case, fuse, data):
         torch.testing.assert_close(case.run(alone, network, rows), want)
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 0)
 @few
 @given(data=st.data())
 def test_reordered_graphs_only_reorder_the_states(case, fuse, data):
@@ -222,7 +227,7 @@ def test_reordered_graphs_only_reorder_the_states(case, fuse, data):
     check_moved(case, dag, select(dag, order), nodes, network)
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 1)
 @few
 @given(data=st.data())
 def test_renumbered_nodes_only_reorder_the_states(case, fuse, data):
@@ -243,7 +248,7 @@ def check_moved(
     torch.testing.assert_close(moved_states, want, rtol=1e-12, atol=1e-12)
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 2)
 def test_no_graph_at_all(case, fuse):
     network = network_of(case, fuse)
     found = values_and_gradients(case, empty(case.schema), network)
@@ -252,7 +257,7 @@ def test_no_graph_at_all(case, fuse):
         assert not tensor.any()
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 0)
 @few
 @given(data=st.data())
 def test_an_empty_graph_in_last_place_changes_nothing(case, fuse, data):
@@ -262,7 +267,7 @@ def test_an_empty_graph_in_last_place_changes_nothing(case, fuse, data):
     torch.testing.assert_close(got, want)
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 1)
 def test_a_single_node(case, fuse):
     builder = GraphBuilder(case.schema)
     builder.output(builder.node(case.schema.types[0].name))
@@ -274,7 +279,7 @@ def test_a_single_node(case, fuse):
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
-@both_ways
+@ways(BOTH_WAYS, 3, 2)
 def test_a_shared_child_collects_gradients_from_every_parent(case, fuse):
     dag = diamond(case)
     network = case.network("reference")
@@ -301,7 +306,7 @@ def diamond(case: Case) -> TypedDAG:
     return builder.build()
 
 
-@all_cases
+@pytest.mark.parametrize("case", every(2, CASES, 1, id=lambda case: case.name))
 @few
 @given(data=st.data())
 def test_autocast_stays_close_and_keeps_the_dtype(case, data):
@@ -317,7 +322,7 @@ def test_autocast_stays_close_and_keeps_the_dtype(case, data):
         check_gradients(got, tensors)
 
 
-@any_arity
+@ways(ANY_ARITY, 2, 0)
 def test_ten_thousand_deep(case, fuse):
     names = [node_type.name for node_type in case.schema.types]
     length = 1000 if fuse is False else BIG  # group by group, it is run by tests of the engine
@@ -335,7 +340,7 @@ def test_ten_thousand_deep(case, fuse):
         torch.testing.assert_close(states[name][:48], state[:48], rtol=1e-12, atol=1e-12)
 
 
-@any_arity
+@ways(ANY_ARITY, 2, 1)
 def test_ten_thousand_wide(case, fuse):
     names = [node_type.name for node_type in case.schema.types]
     dag, network = star(case.schema, names[0], names[-1], BIG), network_of(case, fuse)

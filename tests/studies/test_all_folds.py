@@ -12,7 +12,8 @@ from training.tiny_runs import run, write_molecules
 def words(folder: Path, *more: str) -> list[str]:
     table = write_molecules(folder / "m.csv")
     own = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", "trainer.max_epochs=1"]
-    small = ["model.hidden_size=4", f"data.cache_dir={folder}/cache", "logger=none"]
+    small = ["model.hidden_size=4", "model.fuse=false", "logger=none"]
+    small += [f"data.cache_dir={folder}/cache"]
     return [*own, *small, f"hydra.sweep.dir={folder}/s", *more]
 
 

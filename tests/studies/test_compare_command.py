@@ -23,6 +23,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = write_molecules(folder / "m.csv", 60)
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", "trainer.max_epochs=1"]
     words += ["data.split=kfold", "data.num_folds=3", "model.hidden_size=4,12", "logger=none"]
+    words += ["model.fuse=false"]
     places = [f"data.cache_dir={folder}/cache", f"hydra.sweep.dir={folder}/s"]
     assert run("train", "--all-folds", *words, *places) == 0
     return folder / "s"

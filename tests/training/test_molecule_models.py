@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from thinned import thinned
 from training.tiny_runs import read_json, run, train, write_corpora
 
 from graphfold.batching.native.library import why_missing
@@ -31,7 +32,11 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpora(tmp_path_factory.mktemp("corpora"))
 
 
-@pytest.mark.parametrize("name", MODELS)
+#: The others are slow: that each model's cells are compiled, and right, other tests say of all.
+ALWAYS = ("gatv2", "attentive_fp", "gine with a virtual node and jumping")
+
+
+@pytest.mark.parametrize("name", thinned(MODELS, ALWAYS))
 def test_it_trains_and_equals_the_reference(name: str, corpora: Path, tmp_path: Path) -> None:
     folder = train(tmp_path / "run", *MODELS[name], f"data.root={corpora}", *SMALL)
     assert read_json(folder / "metrics.json")["test/rmse"] >= 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from thinned import thinned
 from training import weighed_pairs
 from training.one_step import Step, both_agree, take_step
 from training.tiny_runs import read_json, run, train
@@ -124,12 +125,11 @@ def step(home: Path) -> TakeStep:
 
 WEIGHED = "data.weight_column=w"
 
-#: Models whose cells take long to compile; a tenth of the slow tests runs with every change.
-SLOW = ("inputs", "degrees", "assays", "atoms", "logarithms", "pretraining", "several")
-EACH = [pytest.param(h, marks=[pytest.mark.slow] if h in SLOW else []) for h in HEADS]
+#: The cells of the others take long to compile; a tenth of the slow tests runs with every change.
+FAST = ("mse", "mae", "huber", "quantile", "mean_variance", "evidential", "bounds", "classes")
 
 
-@pytest.mark.parametrize("head", EACH)
+@pytest.mark.parametrize("head", thinned(HEADS, FAST))
 def test_a_whole_weight_is_the_record_so_often(head: str, step: TakeStep) -> None:
     both_agree(step("weighed", WEIGHED, *HEADS[head]), step("repeated", *HEADS[head]))
 
@@ -139,9 +139,7 @@ def test_a_whole_weight_is_the_record_so_often(head: str, step: TakeStep) -> Non
 OF_ONE = ("mse", "evidential", "classes", "bounds")
 
 
-@pytest.mark.parametrize(
-    "head", [pytest.param(h, marks=[] if h in OF_ONE else [pytest.mark.slow]) for h in HEADS]
-)
+@pytest.mark.parametrize("head", thinned(HEADS, OF_ONE))
 def test_weights_of_one_change_no_bit(head: str, step: TakeStep) -> None:
     moved, loss = step("ones", WEIGHED, *HEADS[head])
     again, loss_again = step("plain", *HEADS[head])
@@ -167,7 +165,11 @@ def test_the_denominator_is_the_weight_of_the_whole_step(
     ("head", "more"),
     [
         ("several", ()),
-        ("atoms", ("data.batch_size=13", "trainer.accumulate_grad_batches=100")),
+        pytest.param(
+            "atoms",
+            ("data.batch_size=13", "trainer.accumulate_grad_batches=100"),
+            marks=pytest.mark.slow,
+        ),
         # There are steps in which one process, or both, have records of weight 0 alone.
         ("classes", ("data.batch_size=1", "trainer.accumulate_grad_batches=1000")),
     ],
@@ -281,14 +283,11 @@ def fitted(home: Path) -> Callable[..., torch.Tensor]:
     return fit
 
 
-#: "extra trees" and "boosted classes" go the ways of "forest" and "boosting".
-FEWER = [
-    pytest.param(k, marks=[pytest.mark.slow] if k in ("extra trees", "boosted classes") else [])
-    for k in FITTED
-]
+#: The others go the ways of these: a committee fits a forest and boosting.
+WAYS = ("forest", "boosting", "kernel", "classes")
 
 
-@pytest.mark.parametrize("kind", FEWER)
+@pytest.mark.parametrize("kind", thinned(FITTED, WAYS))
 def test_a_fitted_model_counts_a_record_as_often_as_its_weight_says(
     kind: str, fitted: Callable[..., torch.Tensor]
 ) -> None:

@@ -59,7 +59,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("launcher", "job_id"), [("basic", "1"), ("joblib", "train_1"), ("submitit_local", None)]
+    ("launcher", "job_id"),
+    [
+        ("basic", "1"),
+        ("joblib", "train_1"),
+        pytest.param("submitit_local", None, marks=pytest.mark.slow),  # four processes load torch
+    ],
 )
 def test_a_launcher_runs_each_combination_though_one_fails(
     launcher: str,

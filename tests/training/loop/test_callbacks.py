@@ -54,7 +54,7 @@ SWA += "swa_epoch_start: 1, annealing_epochs: 0}"
 def test_a_run_validates_and_keeps_the_mean(average: str, tmp_path: Path) -> None:
     own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
     own += ["monitor=val/loss", f"data.root={write_corpora(tmp_path / 'corpora')}"]
-    own += ["trainer.max_epochs=2", "callbacks=default"]
+    own += ["trainer.max_epochs=2", "callbacks=default", "model.fuse=false"]
     plain = train(tmp_path / "plain", *own)
     mean = train(tmp_path / "mean", *own, average)
     losses = []
@@ -77,7 +77,7 @@ def test_the_mean_of_weights_in_another_precision(tmp_path: Path, precision: str
     """It has the digits of the weights, and those of single precision at least; and resumes."""
     own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
     own += [f"data.root={write_corpora(tmp_path / 'corpora')}", f"trainer.precision={precision}"]
-    own += ["callbacks=average", "monitor=val/loss"]
+    own += ["callbacks=average", "monitor=val/loss", "model.fuse=false"]
     once = train(tmp_path / "once", *own, "trainer.max_epochs=1")
     state = torch.load(once / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     digits = torch.float64 if precision == "64-true" else torch.float32

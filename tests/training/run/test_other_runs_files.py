@@ -14,7 +14,7 @@ from training.tiny_runs import run, train, write_molecules
 
 
 def overrides(folder: Path, *more: str) -> list[str]:
-    small = ["model=dmpnn", "model.hidden_size=4", "trainer.max_epochs=1"]
+    small = ["model=dmpnn", "model.hidden_size=4", "model.fuse=false", "trainer.max_epochs=1"]
     own = ["data=smiles", f"data.path={folder}/m.csv", "data.target_columns=['a b']"]
     return [*own, *small, "data.num_workers=0", *more]
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from training.tiny_runs import listops, run, train, write_molecules
 
 from graphfold.errors import CheckpointError
+from graphfold.training.run import weights as limits
 from graphfold.training.run.weights import SizeLimit
 
 
@@ -129,7 +130,9 @@ def test_a_wide_column_in_the_spec_makes_no_wide_table(
     assert "x.ckpt: " in capsys.readouterr().err
 
 
-def test_many_small_layers_are_counted() -> None:
+def test_many_small_layers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.MORE_CALLS <= 100_000  # of some microseconds each
+    monkeypatch.setattr(limits, "MORE_CALLS", 500)
     weights = {"weight": torch.zeros(3)}
     with SizeLimit(weights, Path("x.ckpt")):
         torch.nn.LSTM(10, 10, num_layers=20)

@@ -9,7 +9,6 @@ import torch
 from compiled_checks import assert_same_both_ways, states_and_gradients
 from engine_cells import chain as chain_of_phrases
 from engine_cells import make_network, make_x, tree_cells
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_cells import (
     OWN,
@@ -27,6 +26,7 @@ from random_cells import (
     random_cells,
 )
 from strategies import chain, dags, empty, star, with_empty_graph
+from thinned import random_programs
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
@@ -77,8 +77,7 @@ def assert_as_reference(network: Network, dag: TypedDAG, x: dict[str, Tensor], p
             torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=6)
-@given(st.data())
+@random_programs(3, 40, st.data())
 def test_random_cells_up_and_down(data):
     network = data.draw(networks())
     for _ in range(3):
@@ -122,8 +121,7 @@ def unusual_networks(draw: st.DrawFn) -> Network:
 
 
 @pytest.mark.filterwarnings("ignore:.* is not compiled")
-@settings(max_examples=8)
-@given(st.data())
+@random_programs(4, 40, st.data())
 def test_cells_that_read_in_unusual_ways_are_right_or_refused(data):
     assert_unusual_reads(data.draw(unusual_networks()), data.draw(dags(SCHEMA, max_nodes=9)))
 
@@ -150,8 +148,9 @@ def test_an_unusual_read(kind):
     assert is_compiled == (kind in COMPILED), network.execution
 
 
-@settings(max_examples=8)
-@given(
+@random_programs(
+    5,
+    40,
     size=st.integers(1, 40),
     k=st.integers(1, 40),
     dtype=st.sampled_from([torch.float32, torch.float64]),
