@@ -7,13 +7,18 @@
 typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64_t sa, const real *b,
                             int64_t sb, const real *c, int64_t sc);
 
+#ifdef __clang__ /* several vectors at once would leave much of a short run to the end */
+#define SIMD _Pragma("clang loop vectorize(assume_safety) interleave_count(1)")
+#pragma clang diagnostic ignored "-Wpass-failed" /* of functions of libm, one number at a time */
+#else
 #define SIMD _Pragma("omp simd")
-#ifdef __clang__ /* it warns where functions of libm are called one number at a time */
-#pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 #define RUN(name)                                                                             \
   static void run_##name(int64_t n, real *o, int64_t so, const real *a, int64_t sa, const real *b, \
                          int64_t sb, const real *c, int64_t sc)
+
+/* 1 or 0, without a detour over integers. */
+#define TRUTH(condition) ((condition) ? (real)1 : (real)0)
 
 /* The operations: unary of x, binary of x and y, ternary with z. */
 #define UNARY_OPERATIONS(do)                            \
@@ -27,8 +32,8 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
   do(sigmoid, real_sigmoid(x))                       \
   do(tanh, real_tanh(x))                             \
   do(relu, x < 0 ? 0 : x)                           \
-  do(sign, (real)(x > 0) - (real)(x < 0))           \
-  do(logical_not, (real)(x == 0))                   \
+  do(sign, TRUTH(x > 0) - TRUTH(x < 0))                                  \
+  do(logical_not, TRUTH(x == 0))                                         \
   do(erf, OF_C(erf)(x))                             \
   do(sin, OF_C(sin)(x))                             \
   do(cos, OF_C(cos)(x))                             \
@@ -42,14 +47,14 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
   do(div, x / y)                                                         \
   do(maximum, ((x > y) | (x != x)) ? x : y)                              \
   do(minimum, ((x < y) | (x != x)) ? x : y)                              \
-  do(eq, (real)(x == y))                                                 \
-  do(ne, (real)(x != y))                                                 \
-  do(lt, (real)(x < y))                                                  \
-  do(le, (real)(x <= y))                                                 \
-  do(gt, (real)(x > y))                                                  \
-  do(ge, (real)(x >= y))                                                 \
-  do(logical_and, (real)((x != 0) & (y != 0)))                           \
-  do(logical_or, (real)((x != 0) | (y != 0)))                            \
+  do(eq, TRUTH(x == y))                                                  \
+  do(ne, TRUTH(x != y))                                                  \
+  do(lt, TRUTH(x < y))                                                   \
+  do(le, TRUTH(x <= y))                                                  \
+  do(gt, TRUTH(x > y))                                                   \
+  do(ge, TRUTH(x >= y))                                                  \
+  do(logical_and, TRUTH((x != 0) & (y != 0)))                            \
+  do(logical_or, TRUTH((x != 0) | (y != 0)))                             \
   do(pow, OF_C(pow)(x, y))                                               \
   do(sigmoid_grad, x *(1 - y) * y) /* x: of the output y */              \
   do(tanh_grad, x *(1 - y * y))                                          \
@@ -128,9 +133,19 @@ RUN(accumulate) {
 }
 
 RUN(accumulate_max) {
-  for (int64_t i = 0; i < n; i++) {
-    const real x = a[i * sa], most = o[i * so];
-    o[i * so] = ((x > most) | (x != x)) ? x : most;
+  if (so) {
+    SIMD for (int64_t i = 0; i < n; i++) {
+      const real x = a[i * sa], most = o[i];
+      o[i] = ((x > most) | (x != x)) ? x : most;
+    }
+  } else {
+    real most = *o, nan = 0; /* apart, for each waits for the last one */
+    for (int64_t i = 0; i < n; i++) {
+      const real x = a[i * sa];
+      most = x > most ? x : most;
+      nan = x != x ? x : nan;
+    }
+    *o = nan != nan ? nan : most;
   }
 }
 

@@ -16,19 +16,24 @@
 #define MAX_ROWS 6
 #endif
 
-/* Writes the first few numbers of a vector. */
+/* Numbers below 0 as 0. */
+static inline vector relu(vector x) { return (vector)((mask)x & ~(x < 0)); }
+
+/* Writes the first few numbers of a vector, or all of them. */
 static __attribute__((noinline)) void write_some(real *to, vector value, int64_t count,
                                                  const real *added, int64_t is_relu) {
+  if (count == LANES) {
+    if (added != NULL) value += load(added);
+    store(to, is_relu ? relu(value) : value);
+    return;
+  }
   real numbers[VECTOR_BYTES / sizeof(real)];
   memcpy(numbers, &value, sizeof value);
-  for (int64_t i = 0; i < count; i++) {
+  NOT_IN_VECTORS for (int64_t i = 0; i < count; i++) {
     const real sum = added == NULL ? numbers[i] : numbers[i] + added[i];
     to[i] = is_relu && sum < 0 ? 0 : sum;
   }
 }
-
-/* Numbers below 0 as 0. */
-static inline vector relu(vector x) { return (vector)((mask)x & ~(x < 0)); }
 
 /* What is done with the sums of a tile before they are written. */
 typedef struct {
@@ -56,13 +61,24 @@ typedef struct {
   vector sums[M][V];                                                \
   EACH_SUM(M, V) sums[i][j] = load(t->sums + j * t->sums_step);
 
+/* A tile that fills all registers has one for the number of a row; clang would take a second one, for
+ * that of the next row, and keep a sum in memory. */
+#if defined(__clang__) && VECTOR_BYTES == 32
+#define SUM_BY_SUM(sum) __asm__ volatile("" : "+x"(sum) : : "memory")
+#else
+#define SUM_BY_SUM(sum)
+#endif
+
 /* number: what the next row of the panels is multiplied by, for row i of the tile. */
 #define ADD_TO_SUMS(M, V, number)                                                              \
   {                                                                                            \
     vector right[V];                                                                           \
     UNROLLED for (int j = 0; j < V; j++) right[j] = load(panel + j * panel_step);              \
     panel += row_step;                                                                         \
-    EACH_SUM(M, V) sums[i][j] = FUSED(number, right[j], sums[i][j]);                           \
+    UNROLLED for (int i = 0; i < M; i++) {                                                     \
+      UNROLLED for (int j = 0; j < V; j++) sums[i][j] = FUSED(number, right[j], sums[i][j]);   \
+      UNROLLED for (int j = 0; j < V; j++) SUM_BY_SUM(sums[i][j]);                             \
+    }                                                                                          \
   }
 
 #define END_SUMS(M, V, is_relu)                                                             \

@@ -18,8 +18,10 @@
 
 #ifdef __clang__
 #define UNROLLED _Pragma("clang loop unroll(full)")
+#define NOT_IN_VECTORS _Pragma("clang loop vectorize(disable)")
 #else
 #define UNROLLED _Pragma("GCC unroll 16")
+#define NOT_IN_VECTORS
 #endif
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
