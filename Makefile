@@ -21,7 +21,7 @@ SANITIZED := tests/batching/native/test_linear.py tests/batching/native/test_nat
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-scatter test test-slow test-sanitized lint format demo clean
+.PHONY: help setup setup-scatter test test-slow test-sanitized lint format demo wheels clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ format: setup ## put the code into the one format
 
 demo: setup ## train, evaluate and apply a tree and a molecule model, no download
 	@scripts/demo.sh
+
+wheels: setup ## make dist/: a checked wheel for each kind of machine, and the sdist
+	@$(BIN)/python scripts/wheels.py
 
 clean: ## remove .venv, caches and the demo
 	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

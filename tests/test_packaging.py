@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from load_script import load_script
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -102,12 +103,17 @@ def quick_compiler(path: Path) -> dict[str, str]:
 
 def build_wheel(folder: Path, **environment: str) -> str:
     """Builds the wheel in a folder; returns what is printed."""
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-v"]
-    done = subprocess.run(
-        [*command, "-w", folder, ROOT],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run_pip_wheel(folder, **environment)
+    assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+def run_pip_wheel(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-v"]
+    return subprocess.run(
+        [*command, "-w", folder, ROOT],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def libraries(names: Iterable[str]) -> set[str]:
@@ -147,6 +153,7 @@ def test_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path, command: 
     assert done.stdout
 
 
+HERE = build.this_machine().instruction_sets
 NO_COMPILER = {"CC": "/nonexistent", "PATH": "/nonexistent"}
 needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="there is no C compiler")
 
@@ -154,7 +161,7 @@ needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="there is n
 @needs_compiler
 def test_wheel_has_libraries_for_this_kind_of_machine(wheel: Path) -> None:
     native = wheel / "graphfold" / "batching" / "native"
-    expected = {build.library_name(r, i) for r in build.REALS for i in build.instruction_sets()}
+    expected = {build.library_name(r, i) for r in build.REALS for i in HERE}
     assert libraries(path.name for path in native.iterdir()) == expected
     assert all(build.is_whole(native / name) for name in expected)
     (path,) = wheel.parent.glob("*.whl")
@@ -165,36 +172,19 @@ def test_wheel_has_libraries_for_this_kind_of_machine(wheel: Path) -> None:
     assert "Root-Is-Purelib: false" in tags
 
 
-RUN_WITHOUT_COMPILER = """
-import torch
-from graphfold.batching import Batch, Network, Up, build_schedule
-from graphfold.batching.native.library import load
-from graphfold.dag import GraphBuilder, NodeType, Schema
-from graphfold.layers import LeafCell
-
-schema = Schema(types=(NodeType("word", arity=0),))
-builder = GraphBuilder(schema)
-builder.output(builder.node("word", []))
-builder.finish()
-dag = builder.build()
-for dtype in (torch.float32, torch.float64):
-    network = Network(schema, [Up()], [{"word": LeafCell(4, 3)}], fuse=True).to(dtype)
-    network(Batch(dag, build_schedule(dag, network.passes)), {"word": torch.ones(1, 4).to(dtype)})
-    print(load(dtype)._name, *network.execution.values())
-"""
-
-
 @needs_compiler
 @pytest.mark.skipif(
-    not {"AVX2", "AVX512"} & {torch.backends.cpu.get_cpu_capability()}
-    and len(build.instruction_sets()) > 1,
+    not {"AVX2", "AVX512"} & {torch.backends.cpu.get_cpu_capability()} and len(HERE) > 1,
     reason="wheels have libraries for AVX2 and AVX-512",
 )
-def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_needs_no_compiler(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = load_script("wheels", monkeypatch)
     environment = {**os.environ, **NO_COMPILER, "PYTHONPATH": str(wheel)}
     environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN_WITHOUT_COMPILER],
+        [sys.executable, "-W", "error", "-c", script.RUN_A_MODEL],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -214,6 +204,36 @@ def test_without_a_compiler_the_wheel_is_pure(tmp_path: Path) -> None:
         names = archive.namelist()
     assert not libraries(names)
     assert {f"graphfold/batching/native/{name}" for name in build.SOURCES} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("tag", "message"),
+    [
+        ("win_arm64", "GRAPHFOLD_TARGET is 'win_arm64', and there are manylinux2014_x86_64, "),
+        ("win_amd64", "there is no wheel for win_amd64: no C compiler was found"),
+    ],
+)
+def test_a_wheel_that_was_asked_for_is_not_pure(tag: str, message: str, tmp_path: Path) -> None:
+    done = run_pip_wheel(tmp_path, **NO_COMPILER, GRAPHFOLD_TARGET=tag)
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_wheel_for_another_system(tmp_path: Path) -> None:
+    if not (ROOT / "build" / "wheels" / ".installed").is_file():
+        pytest.skip("there is no zig; `make wheels` installs it, into build/wheels")
+    command = [sys.executable, "scripts/wheels.py", "--dist", tmp_path, "macosx_11_0_arm64"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"macosx_11_0_arm64 +[\d.]+ MB +2  symbols only", row)
+    (path,) = tmp_path.glob("*.whl")
+    assert path.name.endswith("-py3-none-macosx_11_0_arm64.whl")
+    with zipfile.ZipFile(path) as archive:
+        made = {archive.read(name)[:4] for name in archive.namelist() if name.endswith(".so")}
+    assert made == {b"\xcf\xfa\xed\xfe"}  # of Mach-O, 64 bits
 
 
 def test_an_editable_install_compiles_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Builds the native library with the machine's C compiler.
+"""Builds the native library with the machine's C compiler, or with `zig cc` for another machine.
 
 It needs neither torch nor the rest of graphfold: hatch_build.py runs it while a wheel is made.
 """
@@ -17,10 +17,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 SOURCES = (
     "vectors.h",
+    "system.h",
     "threads.h",
     "tiles.h",
     "packing.h",
@@ -42,18 +44,93 @@ FLAGS = (
     "-fPIC",
     "-pthread",
     "-fopenmp-simd",  # its loops in vectors; threads are our own
+    "-falign-loops=64",  # loops of a few instructions take twice as long where they lie badly
 )
 #: What torch calls an instruction set -> the compiler's options for it.
 INSTRUCTION_SETS = {
     "AVX512": ("-march=x86-64-v4", "-mprefer-vector-width=512"),
     "AVX2": ("-march=x86-64-v3",),
 }
+#: Further ones of `zig cc`: no symbols but those of functions that are offered, and vectors for the
+#: ends of short runs, too, as gcc has them.
+ZIG_FLAGS = ("-s", "-mllvm", "-epilogue-vectorization-minimum-VF=4")
 #: All others: what every processor of a kind has.
 PLAIN = "plain"
 #: What C calls the dtypes.
 REALS = ("float", "double")
+#: What Python calls: name -> the kinds of its arguments and result. p: an address, i: an integer,
+#: s: a text; "": there is none.
+FUNCTIONS = {
+    "run_pass": ("piippi", "i"),
+    "pull_rows": ("piiipppppp", ""),
+    "number_rows": ("piip", ""),
+    "lanes": ("", "i"),
+    "packed_size": ("ii", "i"),
+    "pack": ("piipiip", ""),
+    "multiply": ("piipipiii", ""),
+    "sum_products": ("piippiiippii", "i"),
+    "operation_name": ("i", "s"),
+}
 #: Seconds; a library takes some.
 TIMEOUT = 120
+#: For another machine: zig compiles the C library of that system first, once.
+ZIG_TIMEOUT = 900
+
+
+class Target(NamedTuple):
+    """A kind of machine that libraries are made for.
+
+    Args:
+        system: as `platform.system()` has it there.
+        machine: as `platform.machine()` has it there.
+        tag: the platform of its wheels.
+        triple: what zig calls it; "" for this machine, whose own compiler is asked.
+    """
+
+    system: str
+    machine: str
+    tag: str = ""
+    triple: str = ""
+
+    @property
+    def instruction_sets(self) -> tuple[str, ...]:
+        """Those that a wheel has libraries for."""
+        is_x86 = self.machine.lower() in ("x86_64", "amd64")
+        return tuple(INSTRUCTION_SETS) if is_x86 else (PLAIN,)
+
+    @property
+    def can_run_here(self) -> bool:
+        """True if this machine is of the same kind."""
+        return (self.system, self.machine) == (platform.system(), platform.machine())
+
+    def options(self, instructions: str) -> list[str]:
+        """Those of the compiler."""
+        vectors = INSTRUCTION_SETS.get(instructions, ())
+        if not self.triple:
+            return list(vectors)
+        return [
+            *("-target", self.triple),
+            *(word.replace("x86-64-v", "x86_64_v") for word in vectors),  # as zig spells it
+            *ZIG_FLAGS,
+        ]
+
+
+#: Platform tag -> the machines that wheels are made for: those that torch has wheels for.
+TARGETS = {
+    target.tag: target
+    for target in (
+        Target("Linux", "x86_64", "manylinux2014_x86_64", "x86_64-linux-gnu.2.17"),
+        Target("Linux", "aarch64", "manylinux2014_aarch64", "aarch64-linux-gnu.2.17"),
+        Target("Darwin", "arm64", "macosx_11_0_arm64", "aarch64-macos.11.0"),
+        Target("Windows", "AMD64", "win_amd64", "x86_64-windows-gnu"),
+    )
+}
+
+
+def this_machine() -> Target:
+    """The machine that this runs on."""
+    return Target(platform.system(), platform.machine())
+
 
 #: Libraries as `library_name` names them, and what is left of unfinished ones.
 _OURS = re.compile(r"pass-(float|double)-[\w.-]+-[0-9a-f]{16}\.so(\.\w+\.part)?")
@@ -65,34 +142,38 @@ class BuildError(Exception):
     """A library that cannot be built; the message says why, and what to do."""
 
 
-def library_name(real: str, instructions: str) -> str:
-    """The name of a library, which tells the version of its sources and how they are compiled."""
+def library_name(real: str, instructions: str, target: Target | None = None) -> str:
+    """The name of a library, which tells the version of its sources and how they are compiled.
+
+    Args:
+        real: "float" or "double".
+        instructions: a name of `INSTRUCTION_SETS`, or another for the compiler's default.
+        target: the machine that it is for; None: this one.
+    """
+    target = target or this_machine()
     instructions = instructions if instructions in INSTRUCTION_SETS else PLAIN
-    digest = hashlib.sha256(repr((FLAGS, INSTRUCTION_SETS)).encode())
+    digest = hashlib.sha256(repr((FLAGS, INSTRUCTION_SETS, ZIG_FLAGS)).encode())
     for source in SOURCES:
         digest.update((FOLDER / source).read_bytes())
-    machine = f"{platform.system()}-{platform.machine()}-{instructions}".lower()
+    machine = f"{target.system}-{target.machine}-{instructions}".lower()
     return f"pass-{real}-{machine}-{digest.hexdigest()[:16]}.so"
 
 
-def instruction_sets() -> tuple[str, ...]:
-    """Those that a wheel for this kind of machine has libraries for."""
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return tuple(INSTRUCTION_SETS) if is_x86 else (PLAIN,)
-
-
-def build(real: str, instructions: str, folder: Path) -> Path:
+def build(real: str, instructions: str, folder: Path, target: Target | None = None) -> Path:
     """Compiles a library into a folder, whole or not at all.
 
     Args:
         real: "float" or "double".
         instructions: a name of `INSTRUCTION_SETS`, or another for the compiler's default.
         folder: where it goes.
+        target: the machine that it is for; None: this one. For another, the compiler has to be
+            `zig cc`.
 
     Raises:
         BuildError: if there is no C compiler, or it fails.
         OSError: if nothing can be written there.
     """
+    target = target or this_machine()
     command = compiler()
     if command is None:
         named = os.environ.get("CC")
@@ -103,14 +184,14 @@ def build(real: str, instructions: str, folder: Path) -> Path:
             else "no C compiler was found; install one (gcc or clang), or name it in the "
             "environment variable CC"
         )
-    name = library_name(real, instructions)
+    name = library_name(real, instructions, target)
     folder.mkdir(parents=True, exist_ok=True)
     # It is made where it goes, so that a folder that nothing can be loaded from is no surprise.
     number, made = tempfile.mkstemp(prefix=f"{name}.", suffix=".part", dir=folder)
     os.close(number)
     part = Path(made)
     try:
-        _compile(command, real, instructions, part)
+        _compile(command, real, instructions, part, target)
         _put(part, folder / name)
     finally:
         part.unlink(missing_ok=True)
@@ -119,7 +200,7 @@ def build(real: str, instructions: str, folder: Path) -> Path:
 
 def _put(part: Path, path: Path) -> None:
     """Gives a whole file its name, so that others see all of it or nothing."""
-    with part.open("rb") as file:
+    with part.open("r+b") as file:  # Windows writes out what may be written to
         os.fsync(file.fileno())  # or a name may outlive a crash, and its contents not
     part.chmod(0o644)
     part.replace(path)
@@ -159,22 +240,28 @@ def remove_old(folder: Path) -> None:
                 continue
 
 
-def _compile(command: Sequence[str], real: str, instructions: str, library: Path) -> None:
-    """Compiles a library and loads it once."""
+def _compile(
+    command: Sequence[str], real: str, instructions: str, library: Path, target: Target
+) -> None:
+    """Compiles a library, and loads it once if it is for a machine like this one."""
     defined = [f"-Dreal={real}", *(["-DIS_DOUBLE"] if real == "double" else [])]
-    vectors = INSTRUCTION_SETS.get(instructions, ())
     files = [str(FOLDER / "pass.c"), "-lm", "-o", str(library)]
-    done = _run([*command, *FLAGS, *vectors, *defined, *files])
+    options = [*FLAGS, *target.options(instructions), *defined]
+    done = _run([*command, *options, *files], ZIG_TIMEOUT if target.triple else TIMEOUT)
     fault = "" if done.returncode == 0 else _first_error(done.stderr)
-    if not fault:
+    if not fault and target.can_run_here:
         try:
             ctypes.CDLL(str(library))
         except OSError as error:  # a folder from which nothing may be loaded, or an empty file
             fault = str(error)
+    elif not fault and not is_whole(library):
+        fault = "it has written no library"
     if fault:
+        other = (
+            f"'zig cc', which compiles for {target.tag}," if target.triple else "another C compiler"
+        )
         raise BuildError(
-            f"{shlex.join(command)} failed: {fault}; name another C compiler in the environment "
-            "variable CC"
+            f"{shlex.join(command)} failed: {fault}; name {other} in the environment variable CC"
         )
 
 
@@ -192,9 +279,9 @@ def compiler() -> list[str] | None:
     return next((command for command in candidates if shutil.which(command[0])), None)
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(
             f"{command[0]} could not be run: {error}; name another C compiler in the environment "

@@ -32,8 +32,8 @@ typedef void (*elementwise)(int64_t n, real *o, int64_t so, const real *a, int64
   do(sigmoid, real_sigmoid(x))                       \
   do(tanh, real_tanh(x))                             \
   do(relu, x < 0 ? 0 : x)                           \
-  do(sign, TRUTH(x > 0) - TRUTH(x < 0))                                  \
-  do(logical_not, TRUTH(x == 0))                                         \
+  do(sign, TRUTH(x > 0) - TRUTH(x < 0))              \
+  do(logical_not, TRUTH(x == 0))                     \
   do(erf, OF_C(erf)(x))                             \
   do(sin, OF_C(sin)(x))                             \
   do(cos, OF_C(cos)(x))                             \

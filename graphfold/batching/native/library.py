@@ -21,6 +21,7 @@ import torch
 
 from graphfold.batching.native.build import (
     FOLDER,
+    FUNCTIONS,
     BuildError,
     build,
     is_whole,
@@ -31,6 +32,9 @@ from graphfold.errors import EngineError
 
 #: What C calls the dtypes that it computes.
 REALS = {torch.float32: "float", torch.float64: "double"}
+
+#: The kinds of `FUNCTIONS`.
+KINDS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "s": ctypes.c_char_p, "": None}
 
 _COMPILING = threading.Lock()
 
@@ -110,22 +114,10 @@ def operations(dtype: torch.dtype) -> dict[str, int]:
 
 def _open(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
-    integer, address = ctypes.c_int64, ctypes.c_void_p
-    kinds = {"p": address, "i": integer}
-    for name, arguments, result in (
-        ("run_pass", "piippi", integer),
-        ("pull_rows", "piiipppppp", None),
-        ("number_rows", "piip", None),
-        ("lanes", "", integer),
-        ("packed_size", "ii", integer),
-        ("pack", "piipiip", None),
-        ("multiply", "piipipiii", None),
-        ("sum_products", "piippiiippii", integer),
-        ("operation_name", "i", ctypes.c_char_p),
-    ):
+    for name, (arguments, result) in FUNCTIONS.items():
         function = getattr(library, name)
-        function.argtypes = [kinds[kind] for kind in arguments]
-        function.restype = result
+        function.argtypes = [KINDS[kind] for kind in arguments]
+        function.restype = KINDS[result]
     return library
 
 

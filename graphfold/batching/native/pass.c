@@ -9,6 +9,7 @@
 
 #define MAX_BUFFERS 256
 #include "vectors.h"
+#include "system.h"
 #include "threads.h"
 #include "tiles.h"
 #include "packing.h"
@@ -42,14 +43,10 @@ static inline int64_t size_of(const group *g) { return g->end_row - g->first_row
 static __thread real *scratch;
 static __thread int64_t scratch_size;
 
-/* Frees the scratch memory of a thread when it ends. */
-static pthread_key_t at_end;
-static void make_key(void) { pthread_key_create(&at_end, free); }
-
 static void keep(real *memory, int64_t size) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, make_key);
-  pthread_setspecific(at_end, memory);
+  static once prepared = ONCE_INIT;
+  run_first(&prepared, make_key);
+  set_memory_of_thread(memory);
   scratch = memory;
   scratch_size = memory == NULL ? 0 : size;
 }
@@ -57,15 +54,15 @@ static void keep(real *memory, int64_t size) {
 /* Scratch memory for so many numbers; NULL if there is none. */
 static real *reserve(int64_t size) {
   if (size > scratch_size) {
-    free(scratch);
-    keep(aligned_alloc(64, (size * sizeof(real) / 64 + 1) * 64), size);
+    free_lines(scratch);
+    keep(allocate_lines((size * sizeof(real) / 64 + 1) * 64), size);
   }
   return scratch;
 }
 
 static void release(void) {
   if (scratch_size * (int64_t)sizeof(real) > KEPT_BYTES) {
-    free(scratch);
+    free_lines(scratch);
     keep(NULL, 0);
   }
 }

@@ -8,9 +8,7 @@
  * This is a pool of its own and not OpenMP's, whose threads spin for milliseconds at the end of each
  * loop: on a busy machine the thread that is waited for cannot run meanwhile. It also needs no library
  * beside the compiler, and a process that is forked starts threads of its own. */
-#include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 enum { MOST_WORKERS = 255 };
 /* Nanoseconds that a thread looks for work, or waits for the others' shares, before it sleeps. */
@@ -19,15 +17,15 @@ enum { MOST_WORKERS = 255 };
 typedef void (*task)(void *work, int64_t share);
 
 typedef struct {
-  pthread_cond_t wake;
+  condition woken;
   atomic_int sleeps;
 } worker;
 
 /* `turn` is the number of the work in its upper half, how many shares it has and how many are taken in
  * the lower. A share is taken by one exchange of `turn`, which fails if the work is another by then. */
 static struct {
-  pthread_mutex_t lock; /* of whoever goes to sleep or wakes others */
-  pthread_cond_t done;
+  lock_type lock; /* of whoever goes to sleep or wakes others */
+  condition done;
   atomic_int is_busy, caller_sleeps;
   _Atomic uint64_t turn;
   _Atomic(task) run;
@@ -35,7 +33,7 @@ static struct {
   atomic_int_least64_t num_left; /* shares that are not done */
   int64_t num_workers;
   worker workers[MOST_WORKERS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} pool = {.lock = LOCK_INIT, .done = CONDITION_INIT};
 
 static inline int64_t shares_of(uint64_t turn) { return turn >> 16 & 0xffff; }
 static inline int64_t taken_of(uint64_t turn) { return turn & 0xffff; }
@@ -46,12 +44,6 @@ static inline void relax(void) {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
-}
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
 /* Waits for some microseconds until `condition` holds. */
@@ -70,9 +62,9 @@ static void take_shares(void) {
     if (!atomic_compare_exchange_weak(&pool.turn, &turn, turn + 1)) continue;
     run(work, taken_of(turn));
     if (atomic_fetch_sub(&pool.num_left, 1) == 1 && atomic_load(&pool.caller_sleeps)) {
-      pthread_mutex_lock(&pool.lock);
-      pthread_cond_signal(&pool.done);
-      pthread_mutex_unlock(&pool.lock);
+      lock(&pool.lock);
+      wake(&pool.done);
+      unlock(&pool.lock);
     }
     turn = atomic_load(&pool.turn);
   }
@@ -84,46 +76,44 @@ static int has_work(int64_t number) {
   return taken_of(turn) < shares_of(turn) && number + 1 < shares_of(turn);
 }
 
-static void *run_worker(void *own) {
+static void run_worker(void *own) {
   worker *w = own;
   const int64_t number = w - pool.workers;
   for (;;) {
     LOOK_FOR(has_work(number))
     if (!has_work(number)) {
-      pthread_mutex_lock(&pool.lock);
+      lock(&pool.lock);
       atomic_store(&w->sleeps, 1);
-      while (!has_work(number)) pthread_cond_wait(&w->wake, &pool.lock);
+      while (!has_work(number)) wait_for(&w->woken, &pool.lock);
       atomic_store(&w->sleeps, 0);
-      pthread_mutex_unlock(&pool.lock);
+      unlock(&pool.lock);
     }
     take_shares();
   }
-  return NULL;
 }
+THREAD(begin_worker, run_worker)
 
 /* A process that was forked has none of the threads. */
 static void forget_workers(void) {
-  pthread_mutex_init(&pool.lock, NULL);
-  pthread_cond_init(&pool.done, NULL);
+  pool.lock = (lock_type)LOCK_INIT;
+  pool.done = (condition)CONDITION_INIT;
   atomic_store(&pool.turn, 0);
   atomic_store(&pool.is_busy, 0);
   atomic_store(&pool.caller_sleeps, 0);
   pool.num_workers = 0;
 }
 
-static void prepare_for_fork(void) { pthread_atfork(NULL, NULL, forget_workers); }
+static void prepare_for_fork(void) { after_fork(forget_workers); }
 
 /* Starts workers until there are so many; if the system has no more, the others do their shares. */
 static void start_workers(int64_t count) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, prepare_for_fork);
+  static once prepared = ONCE_INIT;
+  run_first(&prepared, prepare_for_fork);
   while (pool.num_workers < smaller(count, MOST_WORKERS)) {
     worker *w = &pool.workers[pool.num_workers];
-    pthread_t thread;
-    pthread_cond_init(&w->wake, NULL);
+    w->woken = (condition)CONDITION_INIT;
     atomic_store(&w->sleeps, 0);
-    if (pthread_create(&thread, NULL, run_worker, w) != 0) return;
-    pthread_detach(thread);
+    if (!start_thread(begin_worker, w)) return;
     pool.num_workers++;
   }
 }
@@ -132,11 +122,11 @@ static void wake_workers(int64_t count) {
   int64_t is_locked = 0;
   for (int64_t i = 0; i < smaller(count, pool.num_workers); i++)
     if (atomic_load(&pool.workers[i].sleeps)) {
-      if (!is_locked) pthread_mutex_lock(&pool.lock);
+      if (!is_locked) lock(&pool.lock);
       is_locked = 1;
-      pthread_cond_signal(&pool.workers[i].wake);
+      wake(&pool.workers[i].woken);
     }
-  if (is_locked) pthread_mutex_unlock(&pool.lock);
+  if (is_locked) unlock(&pool.lock);
 }
 
 /* Runs all shares of some work, 65535 at most, and returns when they are done. Where another thread of
@@ -157,11 +147,11 @@ static void run_shares(task run, void *work, int64_t num_shares) {
   take_shares();
   LOOK_FOR(atomic_load(&pool.num_left) == 0)
   if (atomic_load(&pool.num_left) > 0) {
-    pthread_mutex_lock(&pool.lock);
+    lock(&pool.lock);
     atomic_store(&pool.caller_sleeps, 1);
-    while (atomic_load(&pool.num_left) > 0) pthread_cond_wait(&pool.done, &pool.lock);
+    while (atomic_load(&pool.num_left) > 0) wait_for(&pool.done, &pool.lock);
     atomic_store(&pool.caller_sleeps, 0);
-    pthread_mutex_unlock(&pool.lock);
+    unlock(&pool.lock);
   }
   atomic_store(&pool.is_busy, 0);
 }

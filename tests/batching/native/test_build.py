@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from packaging import tags
 
 from graphfold.batching.native import build as module
 from graphfold.batching.native.build import (
@@ -22,12 +23,14 @@ from graphfold.batching.native.build import (
     INSTRUCTION_SETS,
     PLAIN,
     SOURCES,
+    TARGETS,
     BuildError,
+    Target,
     build,
-    instruction_sets,
     is_whole,
     library_name,
     remove_old,
+    this_machine,
 )
 
 needs_compiler = pytest.mark.skipif(module.compiler() is None, reason="there is no C compiler")
@@ -67,13 +70,53 @@ def test_names_tell_what_a_library_is_made_of(tmp_path, monkeypatch):
     assert library_name("float", "AVX2") != before
 
 
-@pytest.mark.parametrize(
-    ("machine", "expected"),
-    [("x86_64", {"AVX512", "AVX2"}), ("AMD64", {"AVX512", "AVX2"}), ("aarch64", {PLAIN})],
-)
-def test_instruction_sets_of_a_wheel(machine, expected, monkeypatch):
-    monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert set(instruction_sets()) == expected
+def test_targets_are_named_as_pip_and_python_name_them():
+    x86, other = {"AVX512", "AVX2"}, {PLAIN}
+    assert {tag: (t.system, t.machine, set(t.instruction_sets)) for tag, t in TARGETS.items()} == {
+        "manylinux2014_x86_64": ("Linux", "x86_64", x86),
+        "manylinux2014_aarch64": ("Linux", "aarch64", other),
+        "macosx_11_0_arm64": ("Darwin", "arm64", other),
+        "win_amd64": ("Windows", "AMD64", x86),
+    }
+    assert "macosx_11_0_arm64" in tags.mac_platforms((14, 0), "arm64")
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_a_machine_asks_for_the_libraries_of_its_wheel(target, monkeypatch):
+    shipped = {
+        library_name(real, i, target) for real in module.REALS for i in target.instruction_sets
+    }
+    monkeypatch.setattr(platform, "system", lambda: target.system)
+    monkeypatch.setattr(platform, "machine", lambda: target.machine)
+    here = this_machine()
+    assert target.can_run_here
+    assert here.instruction_sets == target.instruction_sets
+    assert {
+        library_name(real, i) for real in module.REALS for i in here.instruction_sets
+    } == shipped
+
+
+ELSEWHERE = Target("Windows", "ARM64", "win_arm64", "aarch64-windows-gnu")
+
+
+def test_what_is_for_another_machine_is_not_loaded(tmp_path, monkeypatch):
+    library = "head -c 64 /dev/urandom >"
+    script = f'echo "$@" >{tmp_path}/called; for last; do :; done; {library}"$last"'
+    monkeypatch.setenv("CC", fake_compiler(tmp_path / "zig", script))
+    path = build("float", PLAIN, tmp_path / "made", ELSEWHERE)
+    assert path.name.startswith("pass-float-windows-arm64-plain-")
+    called = (tmp_path / "called").read_text()
+    assert "-target aarch64-windows-gnu -s -mllvm" in called
+    fake_compiler(tmp_path / "zig", "exit 0")
+    with pytest.raises(
+        BuildError, match="it has written no library; name 'zig cc', which compiles"
+    ):
+        build("float", PLAIN, tmp_path / "made", ELSEWHERE)
+
+
+def test_zig_spells_instruction_sets_in_its_own_way():
+    assert "-march=x86_64_v3" in TARGETS["win_amd64"].options("AVX2")
+    assert "-march=x86-64-v3" in this_machine().options("AVX2")
 
 
 @needs_compiler
@@ -81,7 +124,8 @@ def test_a_library_has_what_is_called(tmp_path):
     path = build("float", PLAIN, tmp_path)
     assert path == tmp_path / library_name("float", PLAIN)
     assert list(tmp_path.iterdir()) == [path]
-    assert ctypes.CDLL(str(path)).run_pass
+    library = ctypes.CDLL(str(path))
+    assert all(getattr(library, name) for name in module.FUNCTIONS)
     assert path.stat().st_mode & 0o777 == 0o644
 
 
