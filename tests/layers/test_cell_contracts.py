@@ -322,7 +322,8 @@ def test_autocast_stays_close_and_keeps_the_dtype(case, data):
         check_gradients(got, tensors)
 
 
-@ways(ANY_ARITY, 2, 0)
+#: Tests of the engine have such chains, too; 10,000 calls of a cell take seconds.
+@ways(ANY_ARITY, 8, 0)
 def test_ten_thousand_deep(case, fuse):
     names = [node_type.name for node_type in case.schema.types]
     length = 1000 if fuse is False else BIG  # group by group, it is run by tests of the engine
