@@ -126,7 +126,7 @@ def read_section(kind: type[Section], values: Mapping[str, Any], place: str = ""
 
 
 def section_faults(kind: type, values: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """The faults of the keys of a section and of their values; "???" is told elsewhere."""
+    """The faults of the keys of a section and of their values; "???" is none."""
     known = _keys(kind)
     for key in values:
         if key not in known and not is_typeddict(kind):
@@ -136,7 +136,9 @@ def section_faults(kind: type, values: Mapping[str, Any], place: str = "") -> It
         if key not in values:
             if is_needed:
                 yield f"there is no key '{where}' in the config."
-        elif values[key] != "???" and not _is_left_out(values[key], hint, is_needed):
+        elif values[key] == "???":
+            yield f"{where} has no value. Add {where}=VALUE."
+        elif not _is_left_out(values[key], hint, is_needed):
             yield from value_faults(values[key], hint, where)
 
 

@@ -130,7 +130,7 @@ class TrainingConfig:
             faults += setting_faults(mapping["data"])
         faults += [*_other_faults(mapping)]
         if faults:
-            raise ConfigError("\n".join(faults))
+            raise ConfigError("\n".join(dict.fromkeys(faults)))  # "???" is seen twice
         read, settings = make_section(TrainingConfig, _known(mapping)), mapping["data"]
         return replace(read, settings=DataSettings.of(settings), mapping=mapping)
 

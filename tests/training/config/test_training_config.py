@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from graphfold.datasets.settings import DataSettings
 from graphfold.errors import ConfigError
 from graphfold.layers.uncertainty.calibration import METHODS
 from graphfold.layers.uncertainty.conformal import SETS
@@ -146,3 +147,8 @@ def test_values_that_are_no_leaf_or_no_text_are_told(
     with pytest.raises(ConfigError) as error:
         check(whole, config)
     assert message in error.value.message
+
+
+def test_a_setting_without_a_value_is_refused_by_whoever_reads_it() -> None:
+    with pytest.raises(ConfigError, match=r"^data.batch_size has no value. Add data.batch_size="):
+        DataSettings.of({"batch_size": "???"})
