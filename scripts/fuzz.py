@@ -251,7 +251,8 @@ class Worker:
             end = End(None, reason="hang" if hangs else f"crash ({status})")
             for name in ("output", "error"):
                 path = Path(job.cwd) / ".." / {"output": "stdout", "error": "stderr"}[name]
-                setattr(end, name, path.read_text(errors="replace")[-20_000:])
+                if path.exists():  # else it was killed before it began
+                    setattr(end, name, path.read_text(errors="replace")[-20_000:])
         end.seconds, end.interrupted = time.monotonic() - begin, interrupted or end.interrupted
         return end
 
