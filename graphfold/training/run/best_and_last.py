@@ -146,8 +146,10 @@ def read_progress(last: Checkpoint) -> dict[str, Any]:
         if "pytorch-lightning_version" in progress:
             progress = _of_lightning(last)
         whole = {name: progress[name] for name in ("epoch", "history", "is_finished")}
+        for row in whole["history"]:
+            int(row.get("epoch") or 0)  # an infinite one is no epoch
         return {**progress, **whole, "epoch": int(progress["epoch"])}
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
 
 

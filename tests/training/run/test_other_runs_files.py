@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -113,8 +114,11 @@ def test_a_config_that_was_edited_no_longer_fits(
         ("callbacks", 3),
         ("callbacks.AverageWeights.mean", {"x": torch.zeros(1)}),
         ("history", 3),
+        ("history.0.epoch", math.inf),
+        ("history", ["x"]),
         ("best", "x"),
         ("epoch", "x"),
+        ("epoch", math.inf),
         ("epoch", [[]]),
         ("step", None),
         ("pytorch-lightning_version", "2.6"),
