@@ -17,7 +17,7 @@ from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 from graphfold.training.config.from_lightning import foreign_options
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
-from graphfold.training.config.model import AUTO, own_options
+from graphfold.training.config.model import AUTO, absent_options, own_options
 from graphfold.training.config.overrides import adapter_name
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback
@@ -32,6 +32,7 @@ def check_parts(config: TrainingConfig) -> DataModule:
     """
     data = None
     faults = check_targets(_without_auto(own_options(config.model)), "model")
+    faults += absent_options(config.model)
     for name in ("optimizer", "lr_scheduler", "callbacks", "logger"):
         faults += check_targets(_without_auto(config.mapping[name]), name)
     faults += [*_trainer_faults(config), *_kind_faults(config)]

@@ -37,6 +37,8 @@ SHARED = (
     *("hidden_size", "depth", "dropout", "layers"),
     *("needs_data", "data_defaults", "encoder_from"),
 )
+#: Arguments of a model that come from the data, see `build_model`.
+FROM_DATA = ("schema", "scalers")
 
 #: The option of a cell whose scale depends on the neighbours of nodes in the training part.
 DEGREE = "mean_log_degree"
@@ -120,6 +122,17 @@ def own_options(config: Mapping[str, Any]) -> dict[str, Any]:
     except ConfigError:  # a fault that is reported where classes are checked
         taken = {}
     return {key: value for key, value in config.items() if key not in SHARED or key in taken}
+
+
+def absent_options(config: Mapping[str, Any]) -> list[str]:
+    """A fault for each option that the class of a model needs and its config lacks."""
+    try:
+        taken = parameters(find_target(config["_target_"], "model"))
+    except ConfigError:  # a fault that is reported where classes are checked
+        return []
+    needed = [name for name, option in taken.items() if option.default is option.empty]
+    absent = [name for name in needed if name not in config and name not in FROM_DATA]
+    return [f"model.{name} is not there, but the model needs it. Set it." for name in absent]
 
 
 def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) -> dict[str, Any]:

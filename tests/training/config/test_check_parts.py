@@ -89,3 +89,9 @@ def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         check_parts(whole)
     assert all(word in caught.value.message for word in ("max_epoch'", "optimizer.lr", "'none'"))
+
+
+@pytest.mark.parametrize("name", ["passes", "cells", "encoder", "readout", "head"])
+def test_a_model_without_what_it_needs_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^model\.{name} is not there, but the model needs it"):
+        check_parts(config(f"~model.{name}"))
