@@ -59,7 +59,10 @@ def test_an_unset_option_may_stand_in_any_config() -> None:
         ({"corpus": "sst", "options": {"binarize": "yes"}}, r"'yes', but it must be true or false"),
         ({"corpus": "sst", "variant": "x"}, r"no variant 'x'"),
         ({"corpus": "listops_generated", "options": {"trian_size": 3}}, r"mean 'train_size'"),
-        ({"corpus": "listops_generated", "options": {"train_size": "3"}}, r"takes a whole number"),
+        (
+            {"corpus": "listops_generated", "options": {"train_size": "3"}},
+            r"must be a whole number",
+        ),
         ({"corpus": "listops", "options": {"train_size": 3}}, r"no option 'train_size'\. With the"),
         (
             {"corpus": "sst", "options": {"batchsize": 3}, "siblings": ["batch_size"]},

@@ -42,6 +42,7 @@ def test_a_dotted_path_names_a_class() -> None:
 def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("postfix", "postfix_adapter:PostfixAdapter", "graphfold.adapters")
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
+    monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
     assert "postfix" in ADAPTERS.names()
     assert ADAPTERS.package("postfix") == "postfix_adapter"
     assert isinstance(make_adapter("postfix"), PostfixAdapter)
