@@ -33,7 +33,7 @@ from graphfold.errors import SchemaError
 from graphfold.loader import BatchSampler, GraphDataset, GraphLoader
 
 #: The version of the layout of stored files.
-FORMAT = 3
+FORMAT = 4
 
 _LABELS = f"relation:{OUTPUTS}", "label"
 _SCALARS = (type(None), bool, int, float, str)

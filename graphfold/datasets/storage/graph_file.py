@@ -1,7 +1,8 @@
 """Graphs in a file: flat columns one after the other, and a manifest that says where each lies.
 
     columns   numbers as they lie in memory, each column from a multiple of 64 bytes on
-    manifest  JSON: metadata, the place and the number of rows of each column, and all strings
+    strings   JSON: those of the columns of codes
+    manifest  JSON: metadata, and where all of it lies
     length    of the manifest, 8 bytes
     checksum  the sha256 of all that is before it
 
@@ -101,10 +102,11 @@ class GraphFileWriter:
                 for block in self._blocks(name):
                     digest.update(block)
                     out.write(block)
-            strings = [[*key, list(codes)] for key, codes in self._codes.items()]
-            found = {"metadata": metadata, "num_graphs": self.num_graphs}
-            manifest = json.dumps({**found, "columns": places, "strings": strings}).encode()
-            end = manifest + len(manifest).to_bytes(_LENGTH, "little")
+            words = [[*key, list(codes)] for key, codes in self._codes.items()]
+            strings = json.dumps(words).encode()
+            found = {"metadata": metadata, "num_graphs": self.num_graphs, "columns": places}
+            manifest = json.dumps({**found, "strings": [out.tell(), len(strings)]}).encode()
+            end = strings + manifest + len(manifest).to_bytes(_LENGTH, "little")
             digest.update(end)
             out.write(end + digest.digest())
 
@@ -175,7 +177,9 @@ def read_graphs(path: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
     columns = {field.name: tensor(field.name, field.dtype, field.shape) for field in own}
     spaces = {field.space for field in own} - {"graph"}
     row_ptr = {space: pointers(tensor(_count(space), torch.int64)) for space in spaces}
-    strings = {(space, name): tuple(words) for space, name, words in manifest["strings"]}
+    offset, size = manifest["strings"]
+    stored = json.loads(memory[offset : offset + size])
+    strings = {(space, name): tuple(words) for space, name, words in stored}
     return from_columns(schema, columns, row_ptr, manifest["num_graphs"], strings, files)
 
 

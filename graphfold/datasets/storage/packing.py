@@ -21,7 +21,7 @@ from graphfold.errors import DataError, LeftOut, RecordError, count_of
 from graphfold.progress import shown
 
 #: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 4
+STORAGE_FORMAT = 5
 
 
 @dataclass(frozen=True, eq=False)

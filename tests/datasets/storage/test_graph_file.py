@@ -85,7 +85,8 @@ def test_columns_lie_where_the_manifest_says(dag: TypedDAG, tmp_path: Path) -> N
         if not name.endswith(("/form", "/text", "/side")):  # codes are numbered anew
             found = np.frombuffer(data, column.dtype, column.size, offset)
             np.testing.assert_array_equal(found, column.ravel())
-    words = {(space, name): words for space, name, words in manifest["strings"]}
+    offset, size = manifest["strings"]
+    words = {(space, name): words for space, name, words in json.loads(data[offset:][:size])}
     assert words["graph", "text"] == list(dict.fromkeys(dag.strings("graph", "text")))
 
 
