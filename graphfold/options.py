@@ -7,6 +7,7 @@ one is told in the same words wherever it stands.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import types
@@ -19,6 +20,7 @@ from typing import (
     Literal,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -145,7 +147,7 @@ def section_faults(kind: type, values: Mapping[str, Any], place: str = "") -> It
 def make_section(kind: type[Section], values: Mapping[str, Any]) -> Section:
     """As `read_section`, of values without a fault."""
     arguments = {}
-    for key, (hint, is_needed) in _keys(kind).items():
+    for key, (hint, is_needed) in _keys(cast("type", kind)).items():
         if key not in values or _is_left_out(values[key], hint, is_needed):
             continue
         value, (part, is_list) = values[key], _section_in(hint)
@@ -248,7 +250,8 @@ def value_faults(value: Any, hint: Any, place: str) -> Iterator[str]:
         yield f"{place} is {value!r}, but it must be {describe(hint)}."
 
 
-def _keys(kind: Any) -> dict[str, tuple[Any, bool]]:
+@functools.cache  # evaluating hints takes longer than comparing values with them
+def _keys(kind: Any) -> Mapping[str, tuple[Any, bool]]:
     """The keys of a section: hint, and whether it needs the key."""
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
