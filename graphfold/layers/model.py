@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -114,11 +114,18 @@ class Model(nn.Module, ABC):
 @contextmanager
 def cells_as_they_are(model: Model) -> Iterator[None]:
     """Compiles no cells: for a few records that takes longer than to run them."""
-    before = [(network, network.fuse) for network in model.networks]
-    for network, _ in before:
-        network.fuse = False
+    with attribute_set(model.networks, "fuse", False):
+        yield
+
+
+@contextmanager
+def attribute_set(modules: Sequence[nn.Module], name: str, value: Any) -> Iterator[None]:
+    """Gives an attribute of modules another value inside."""
+    before = [(module, getattr(module, name)) for module in modules]
+    for module, _ in before:
+        setattr(module, name, value)
     try:
         yield
     finally:
-        for network, fuse in before:
-            network.fuse = fuse
+        for module, own in before:
+            setattr(module, name, own)

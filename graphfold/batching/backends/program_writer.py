@@ -16,6 +16,7 @@ from graphfold.batching.backends.fusion import Fused, fuse, product_of
 from graphfold.batching.backends.operands import OPERAND_SIZE, Operand, Operands
 from graphfold.batching.backends.scratch import Scratch, allocate
 from graphfold.batching.compiler import operations as op
+from graphfold.batching.compiler.backend import PULLED
 from graphfold.batching.compiler.program import SCRATCH, Key, Place
 from graphfold.batching.compiler.stages import known_in, stages_of
 from graphfold.batching.compiler.values import (
@@ -284,7 +285,7 @@ class _Writer:
         elif operation is op.INTEGER:
             operands.append(operands[0]._replace(read=to.index(value.name)))
         elif operation is op.PULL:
-            kinds = "upstream", "edge_grad", "node_grad", "previous_grad", "weighted_grad"
+            kinds = "upstream", *PULLED
             parts = [to.whole(kind, value.name, value.size) for kind in kinds]
             parts[0] = parts[0]._replace(read=to.index("upstream_row", value.name))
             operands += [*parts, to.whole("edge_weight", value.name, 1)]

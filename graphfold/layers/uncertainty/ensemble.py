@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from graphfold.errors import ConfigError
 from graphfold.layers.dropout import drops_out
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.model import Lowering, Model
+from graphfold.layers.model import Lowering, Model, attribute_set
 
 #: The tasks of heads whose deviation the members tell.
 _WITH_DEVIATION = ("regression", "binary", "multiclass")
@@ -176,17 +176,9 @@ class Ensemble(Model):
     def _dropouts(self) -> list[nn.Module]:
         return list(filter(drops_out, self.modules()))
 
-    @contextmanager
-    def _dropping(self) -> Iterator[None]:
-        """Has dropout on, and nothing else of what training has."""
-        modes = [(module, module.training) for module in self._dropouts()]
-        for module, _ in modes:
-            module.training = True
-        try:
-            yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
+    def _dropping(self) -> AbstractContextManager[None]:
+        """Has dropout on inside, and nothing else of what training has."""
+        return attribute_set(self._dropouts(), "training", True)
 
 
 class MemberStates(Mapping[str, Tensor]):

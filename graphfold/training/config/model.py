@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,22 +118,23 @@ def complete_model_config(
 
 def own_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of a model without what is no argument of its class, see `SHARED`."""
-    try:
-        taken = parameters(find_target(config["_target_"], "model"))
-    except ConfigError:  # a fault that is reported where classes are checked
-        taken = {}
+    taken = _arguments(config)
     return {key: value for key, value in config.items() if key not in SHARED or key in taken}
 
 
 def absent_options(config: Mapping[str, Any]) -> list[str]:
     """A fault for each option that the class of a model needs and its config lacks."""
-    try:
-        taken = parameters(find_target(config["_target_"], "model"))
-    except ConfigError:  # a fault that is reported where classes are checked
-        return []
-    needed = [name for name, option in taken.items() if option.default is option.empty]
+    needed = [name for name, p in _arguments(config).items() if p.default is p.empty]
     absent = [name for name in needed if name not in config and name not in FROM_DATA]
     return [f"model.{name} is not there, but the model needs it. Set it." for name in absent]
+
+
+def _arguments(config: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
+    """The arguments of the class of a model; none if it is not there, which is told elsewhere."""
+    try:
+        return parameters(find_target(config["_target_"], "model"))
+    except ConfigError:
+        return {}
 
 
 def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) -> dict[str, Any]:
