@@ -21,8 +21,10 @@ from graphfold.datasets.splits.split_ways import (
     butina_groups,
     butina_split,
     check_fractions,
+    content_keys,
     given_split,
     group_keys,
+    hash_split,
     random_split,
     scaffold_balanced_split,
     scaffold_groups,
@@ -70,6 +72,7 @@ SPLITS: Mapping[str, SplitFunction] = {
     "random": lambda records, s: random_split(
         len(records), s.fractions, s.seed, group_keys(records.dag, s.groups)
     ),
+    "hash": lambda records, s: hash_split(content_keys(records.dag, s.groups), s.fractions, s.seed),
     "stratified": lambda records, s: stratified_split(
         labels_of(records.dag, s.stratify_by), s.fractions, s.seed
     ),
@@ -93,7 +96,7 @@ SPLITS: Mapping[str, SplitFunction] = {
 }
 
 #: Those that keep groups of records together.
-GROUPED = ("random", "kfold", "repeated_kfold")
+GROUPED = ("random", "hash", "kfold", "repeated_kfold")
 
 
 def check_split(settings: DataSettings) -> None:
