@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphfold.inference.predictor import load as load
+    from graphfold.inference.table_predictor import TablePredictor as TablePredictor
     from graphfold.recipe import train as train
     from graphfold.training.process.process import keep_memory as keep_memory
 
     __version__: str
 
-__all__ = ["__version__", "keep_memory", "load", "train"]
+__all__ = ["TablePredictor", "__version__", "keep_memory", "load", "train"]
 
 _PLACES = {
+    "TablePredictor": "graphfold.inference.table_predictor",
     "keep_memory": "graphfold.training.process.process",
     "load": "graphfold.inference.predictor",
     "train": "graphfold.recipe",

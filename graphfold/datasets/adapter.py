@@ -238,8 +238,8 @@ class Adapter(ABC):
         """
         if len(names) != 1:
             raise DataError(
-                f"the table has {len(names)} columns, and a record is one text or object. Give its "
-                "column alone.",
+                f"the table has {len(names)} columns, and a record is one text or object. Name its "
+                "column with column='...', or give it alone.",
                 columns=[*names],
             )
         return [*names]

@@ -7,24 +7,48 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import Any, NamedTuple
 
-from graphfold.errors import DataError
+from graphfold.errors import ConfigError, DataError
 
-#: Adds columns to the table that some columns were read of.
-AddColumns = Callable[[Mapping[str, Sequence[Any]]], Any]
+#: Of the values of a column -> what Arrow calls it.
+ARROW_TYPES = {float: "float64", int: "int64", str: "string"}
+
+
+class NewColumn(NamedTuple):
+    """A column that is added to a table. Its type does not depend on the values.
+
+    Args:
+        name: its name.
+        values: one for each row; None is a missing one.
+        of: the type of the values, `float`, `int` or `str`.
+        is_list: whether there is a list of them in each row.
+    """
+
+    name: str
+    values: Sequence[Any]
+    of: type
+    is_list: bool
+
+    @property
+    def arrow_type(self) -> Any:
+        """Its type in Arrow."""
+        import pyarrow
+
+        of = pyarrow.type_for_alias(ARROW_TYPES[self.of])
+        return pyarrow.list_(of) if self.is_list else of
 
 
 class Frame(NamedTuple):
     """A table.
 
     Args:
-        kind: what it is, for messages.
-        columns: name -> its values; None is a missing one.
+        names: those of its columns.
+        values: gives the values of a column, by its name; None is a missing one.
         add: makes a table of the same kind, with further columns behind those it has.
     """
 
-    kind: str
-    columns: Mapping[str, Sequence[Any]]
-    add: AddColumns
+    names: Sequence[str]
+    values: Callable[[str], Sequence[Any]]
+    add: Callable[[Sequence[NewColumn]], Any]
 
     def items(self, names: Sequence[str] | None) -> Iterator[Any]:
         """The records, row by row, as `Adapter.record_of` takes them.
@@ -33,8 +57,8 @@ class Frame(NamedTuple):
             names: the columns that are read, see `Adapter.item_columns`.
         """
         if names is not None and len(names) == 1:
-            return iter(self.columns[names[0]])
-        chosen = {name: map(_as_json, self.columns[name]) for name in names or self.columns}
+            return iter(self.values(names[0]))
+        chosen = {name: map(_as_json, self.values(name)) for name in names or self.names}
         return (dict(zip(chosen, row, strict=True)) for row in zip(*chosen.values(), strict=True))
 
 
@@ -105,16 +129,16 @@ _ONE_RECORD = ("nltk.tree", "spacy.tokens", "rdkit.")
 
 def _of_pandas(pandas: Any, frame: Any) -> Frame:
     names = [str(name) for name in frame.columns]
-    values = {name: _values(pandas, frame.iloc[:, i]) for i, name in enumerate(names)}
     _refuse_twice("DataFrame", names)
 
-    def add(columns: Mapping[str, Sequence[Any]]) -> Any:
+    def add(columns: Sequence[NewColumn]) -> Any:
         whole = frame.copy()
-        for name, column in columns.items():
-            whole[name] = pandas.Series(column, frame.index, dtype=_pandas_type(column))
+        for column in columns:
+            dtype = _pandas_type(pandas, column)
+            whole[column.name] = pandas.Series(column.values, frame.index, dtype=dtype)
         return whole
 
-    return Frame("DataFrame", values, add)
+    return Frame(names, lambda name: _values(pandas, frame.iloc[:, names.index(name)]), add)
 
 
 def _values(pandas: Any, series: Any) -> list[Any]:
@@ -123,10 +147,13 @@ def _values(pandas: Any, series: Any) -> list[Any]:
     return [None if is_missing else value for value, is_missing in pairs]
 
 
-def _pandas_type(column: Sequence[Any]) -> str | None:
-    """The type of whole numbers some of which are missing; pandas knows the others."""
-    kinds = {type(value) for value in column}
-    return "Int64" if kinds == {int, type(None)} else None
+def _pandas_type(pandas: Any, column: NewColumn) -> Any:
+    if column.is_list:
+        return object
+    if column.of is str:
+        return pandas.Series([""]).dtype  # pandas 3 has a type of text, those before have objects
+    # Whole numbers some of which are missing have a type of their own.
+    return "Int64" if column.of is int and None in column.values else ARROW_TYPES[column.of]
 
 
 def _of_arrow(table: Any) -> Frame:
@@ -135,15 +162,26 @@ def _of_arrow(table: Any) -> Frame:
     if isinstance(table, pyarrow.RecordBatch):
         table = pyarrow.Table.from_batches([table])
     _refuse_twice("table", table.column_names)
-    values = {name: table.column(name).to_pylist() for name in table.column_names}
 
-    def add(columns: Mapping[str, Sequence[Any]]) -> Any:
+    def add(columns: Sequence[NewColumn]) -> Any:
         whole = table
-        for name, column in columns.items():
-            whole = whole.append_column(name, pyarrow.array(column))
+        for column in columns:
+            whole = whole.append_column(
+                pyarrow.field(column.name, column.arrow_type), [_array(pyarrow, column)]
+            )
         return whole
 
-    return Frame("table", values, add)
+    return Frame(table.column_names, lambda name: table.column(name).to_pylist(), add)
+
+
+def _array(pyarrow: Any, column: NewColumn) -> Any:
+    try:
+        return pyarrow.array(column.values, column.arrow_type)
+    except (pyarrow.ArrowException, TypeError) as error:
+        raise ConfigError(
+            f"the column '{column.name}' is declared as {column.of.__name__}, but the head of the "
+            f"model gives it other values ({error}). Let its table_types say which."
+        ) from error
 
 
 def _of_exporter(frame: Any) -> Frame:
@@ -153,9 +191,7 @@ def _of_exporter(frame: Any) -> Frame:
     table = _of_arrow(pyarrow.table(frame))
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.DataFrame):
-        return table._replace(
-            kind="DataFrame", add=lambda columns: polars.from_arrow(table.add(columns))
-        )
+        return table._replace(add=lambda columns: polars.from_arrow(table.add(columns)))
     return table
 
 
@@ -168,7 +204,9 @@ def _of_mapping(data: Mapping[Any, Any], verb: str) -> Frame:
         found = ", ".join(f"'{name}' has {length} values" for name, length in lengths.items())
         raise DataError(f"the columns are not equally long: {found}. Give a value for every row.")
     whole = {name: column for name, column in columns.items() if column is not None}
-    return Frame("mapping", whole, lambda more: {**data, **more})
+    return Frame(
+        [*whole], whole.__getitem__, lambda more: {**data, **{c.name: c.values for c in more}}
+    )
 
 
 def _as_json(value: Any) -> Any:

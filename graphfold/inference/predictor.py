@@ -21,9 +21,9 @@ from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.parsers import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.reading import read_beside_records
-from graphfold.errors import RecordError
+from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
-from graphfold.inference.frames import Frame, one_record, read_frame, read_list
+from graphfold.inference.frames import Frame, NewColumn, one_record, read_frame, read_list
 from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import Predicted
@@ -107,21 +107,31 @@ class Predictor:
         self.num_workers = data.num_workers
         self.num_changed = 0
         self.unknown: UnknownValues | None = None
-        self.share = data.share  # "auto" until there is a record to try it with
-        self.policy = data.policy  # likewise
+        self._choices = data.share, data.policy
+        self.choose_anew()
+
+    def choose_anew(self) -> None:
+        """Forgets what the first records decided, how batches are planned: "auto" until the next.
+
+        So the answers to a file or a table, to their last digits, are its own, whatever was
+        predicted before it.
+        """
+        self.share, self.policy = self._choices
 
     def __repr__(self) -> str:
         return repr(self.trained).replace("TrainedModel", "Predictor", 1)
 
     @overload
-    def predict(self, items: list[Any] | tuple[Any, ...] | Iterator[Any]) -> list[dict[str, Any]]:
+    def predict(
+        self, items: list[Any] | tuple[Any, ...] | Iterator[Any], column: str | None = None
+    ) -> list[dict[str, Any]]:
         """Of a list, a list."""
 
     @overload
-    def predict(self, items: Any) -> Any:
+    def predict(self, items: Any, column: str | None = None) -> Any:
         """Of a table, a table."""
 
-    def predict(self, items: Any) -> Any:
+    def predict(self, items: Any, column: str | None = None) -> Any:
         """One prediction for each item.
 
         Args:
@@ -129,6 +139,7 @@ class Predictor:
                 object of NLTK, spaCy or Stanza; with a parser, a sentence. Or a table: a DataFrame
                 of pandas or polars, an Arrow table, or a mapping from names to columns; it is read
                 by its columns, as `predict` reads a file.
+            column: the column of a table that has the records, such as trees, where it has others.
 
         Returns:
             For each item, what `graphfold predict` writes of a record: `prediction`,
@@ -140,7 +151,7 @@ class Predictor:
             DataError: if `items` is a single record, such as one string, or the table lacks a
                 column.
         """
-        items, frame = self._items_of(items, "predict")
+        items, frame = self._items_of(items, "predict", column)
         walked = self.walk_records(self._cut_all(items), self._described)
         answers = [
             Prediction(record.line, answer.reason) if isinstance(answer, Unread) else answer
@@ -148,17 +159,30 @@ class Predictor:
         ]
         if frame is None:
             return [answer.to_dict() for answer in answers]
-        predicted = self.trained.head.table_columns
-        names = free_names([*predicted, "reason"], [*frame.columns])
-        cells = [[*answer.cells(len(predicted)), answer.reason] for answer in answers]
-        columns = zip(*cells, strict=True) if cells else [()] * len(names)
-        return frame.add({name: [*column] for name, column in zip(names, columns, strict=True)})
+        added = self.new_columns(frame.names)
+        rows = [[*answer.cells(len(added) - 1), answer.reason] for answer in answers]
+        return frame.add(
+            [new._replace(values=[row[at] for row in rows]) for at, new in enumerate(added)]
+        )
 
-    def embed(self, items: Any) -> Tensor:
+    def new_columns(self, names: Sequence[str]) -> list[NewColumn]:
+        """The columns that `predict` adds to a table, `reason` at last, without values.
+
+        Args:
+            names: the columns that it has.
+        """
+        head = self.trained.head
+        added = free_names([*head.table_columns, "reason"], names)
+        is_list = [head.level != "graph"] * len(head.table_types)
+        kinds = zip([*head.table_types, str], [*is_list, False], strict=True)
+        return [NewColumn(name, (), *kind) for name, kind in zip(added, kinds, strict=True)]
+
+    def embed(self, items: Any, column: str | None = None) -> Tensor:
         """[num_items, width] float32 the vector of each item that the head of the model reads.
 
         Args:
             items: as for `predict`.
+            column: likewise.
 
         Returns:
             One row for each item, in order; a row of NaN for an item that cannot be read
@@ -167,7 +191,7 @@ class Predictor:
         Raises:
             DataError: as `predict`.
         """
-        items, _ = self._items_of(items, "embed")
+        items, _ = self._items_of(items, "embed", column)
         walked = self.walk_records(self._cut_all(items), self.embed_graphs)
         vectors = [answer for _, answer in walked]
         width = next((len(row) for row in vectors if isinstance(row, Tensor)), 0)
@@ -258,15 +282,42 @@ class Predictor:
                 error = next(skipped)
                 yield record, Unread(error.line or record.line, error.fault)
 
-    def _items_of(self, data: Any, verb: str) -> tuple[Iterable[Any], Frame | None]:
+    def _items_of(
+        self, data: Any, verb: str, column: str | None
+    ) -> tuple[Iterable[Any], Frame | None]:
         """The items in a list or in a table, and the table."""
-        columns_of = self.adapter.item_columns
-        if isinstance(data, Mapping) and columns_of([*data]) is None:
+        is_record = isinstance(data, Mapping) and column is None
+        if is_record and self.adapter.item_columns([*data]) is None:
             raise one_record(data, verb)  # whose values may be lists all the same
         frame = read_frame(data, verb)
         if frame is None:
             return read_list(data, verb), None
-        return frame.items(columns_of([*frame.columns])), frame
+        return frame.items(self.item_columns(frame.names, column)), frame
+
+    def item_columns(self, names: Sequence[str], column: str | None) -> Sequence[str] | None:
+        """The columns of a table that are read, see `Adapter.item_columns`.
+
+        Args:
+            names: those that it has.
+            column: the one that has the records, if the user says so.
+
+        Raises:
+            DataError: if it lacks one of them.
+            ConfigError: if the run names its columns itself.
+        """
+        if column is None:
+            return self.adapter.item_columns(names)
+        if self.adapter.reads_tables:
+            raise ConfigError(
+                f"column='{column}' names the column of the records, but the run reads several of "
+                "a table, by name. Load it with smiles_column=... in place of that."
+            )
+        if column not in names:
+            raise DataError(
+                f"the table has no column '{column}'.{did_you_mean(column, names)} Correct column.",
+                columns=[column],
+            )
+        return [column]
 
     def _cut_all(self, items: Iterable[Any]) -> Iterator[Record]:
         return (self._cut(item, number) for number, item in enumerate(items, start=1))

@@ -166,7 +166,7 @@ def test_a_table_of_trees_is_its_only_column(trees: Predictor) -> None:
     assert found["label_pred"][0] == [node["prediction"] for node in good["nodes"]]
     assert found["label_pred"][1] is None
     assert found["reason"].tolist() == ["", bad["reason"]]
-    with pytest.raises(DataError, match="has 2 columns.*Give its column alone"):
+    with pytest.raises(DataError, match="has 2 columns.*Name its column with"):
         trees.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
     with pytest.raises(DataError, match="Put the nltk Tree into a list"):
         trees.predict(Tree.fromstring("(3 (2 the) (4 film))"))

@@ -169,6 +169,9 @@ def _listed(columns: Sequence[Column]) -> str:
 #: What is told of a prediction at neither limit, at the high one, and (index -1) at the low one.
 LIMITS = (None, "high", "low")
 
+#: The parts of a prediction that are told in words; all others are numbers.
+TEXT_PARTS = ("limit", "set")
+
 
 class Head(nn.Module, ABC):
     """The predictions of a model: their loss, metrics, form and picture.
@@ -192,6 +195,7 @@ class Head(nn.Module, ABC):
 
         model.head.describe(predicted)      # a TargetPrediction per row and target
         model.head.table_columns            # the names of a table's columns
+        model.head.table_types              # float, int or str of each
 
     A subclass has to write `refuses`, `forward`, `losses` and `decode`. The other methods are as
     they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN. A head
@@ -418,6 +422,17 @@ class Head(nn.Module, ABC):
             columns += [f"{column.name}_prob_{label}" for label in self.labels(column)]
             columns += [f"{column.name}_{extra}" for extra in self.all_extra]
         return columns
+
+    @property
+    def table_types(self) -> list[type]:
+        """The types of the values in `table_columns`: float, int (classes without names) or str."""
+        types: list[type] = []
+        for column in self.columns:
+            labels = self.labels(column)
+            types.append(type(labels[0]) if labels else float)
+            types += [float] * len(labels)
+            types += [str if extra in TEXT_PARTS else float for extra in self.all_extra]
+        return types
 
     @property
     def all_extra(self) -> tuple[str, ...]:

@@ -100,9 +100,13 @@ def test_a_number_has_the_digits_of_a_float32() -> None:
 def test_columns_are_those_that_predictions_fill(head: Head, columns: list[str]) -> None:
     assert head.table_columns == columns
     (row,) = head.describe(head.predict(torch.zeros(1, 3 if head is CLASSES else 2)))
-    assert sum(1 + len(told.probabilities) + len(told.extra) for told in row.values()) == len(
-        columns
-    )
+    values = [
+        value
+        for told in row.values()
+        for value in (told.value, *told.probabilities.values(), *told.extra.values())
+    ]
+    assert len(values) == len(columns)
+    assert [type(value) for value in values] == head.table_types
 
 
 def test_what_was_measured_is_told_in_the_same_words() -> None:
