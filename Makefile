@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 PYTHON ?= python3
 # Test processes; each computes on one thread, so that they do not fight over the cores.
 WORKERS ?= 2
@@ -21,7 +22,7 @@ SANITIZED := tests/batching/native/test_linear.py tests/batching/native/test_nat
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-scatter test test-slow test-sanitized lint format demo wheels clean
+.PHONY: help setup setup-scatter test test-slow test-sanitized lint format demo docs wheels clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +57,16 @@ format: setup ## put the code into the one format
 
 demo: setup ## train, evaluate and apply a tree and a molecule model, no download
 	@scripts/demo.sh
+
+docs: setup $(DOCS_STAMP) ## build the pages as a site, build/docs/index.html; warnings are errors
+	@$(ONE_THREAD) $(BIN)/python -m sphinx -c docs --fail-on-warning --keep-going --quiet . build/docs
+	@echo "build/docs/index.html"
+
+$(DOCS_STAMP): $(STAMP)
+	@echo "docs: installing Sphinx and its themes"
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check --no-build-isolation \
+		--constraint constraints.txt --editable '.[docs]'
+	@touch $@
 
 wheels: setup ## make dist/: a checked wheel for each kind of machine, and the sdist
 	@$(BIN)/python scripts/wheels.py

@@ -74,11 +74,3 @@ def test_groups_of_the_config_exist(path: Path) -> None:
         group, _, name = word.partition("=")
         if (ROOT / "configs" / group).is_dir() and name.isidentifier() and not name.isupper():
             assert (ROOT / "configs" / group / f"{name}.yaml").is_file(), word
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_links_lead_to_files(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-        if "://" not in target:
-            assert (path.parent / target).exists(), target

@@ -271,12 +271,10 @@ class Block(Typed, ABC):
 def convert_to_block(block_like: Any) -> Block:
     """The block that `block_like` says.
 
-    | given | block |
-    |---|---|
-    | a block | itself |
-    | a tensor or a numpy array | a `FromTensor` of it |
-    | a dict, a list of pairs, a tuple | a `Record` of it |
-    | an `nn.Module` or another callable | a `Function` of it, which takes batches of tensors |
+    - a block: itself;
+    - a tensor or a numpy array: a `FromTensor` of it;
+    - a dict, a list of pairs, a tuple: a `Record` of it;
+    - an `nn.Module` or another callable: a `Function` of it, which takes batches of tensors.
 
     `convert_to_block.register(cls, function)` adds a class.
 

@@ -284,14 +284,12 @@ TypeLike: TypeAlias = Any
 def convert_to_type(type_like: TypeLike) -> ResultType:
     """The type that `type_like` says.
 
-    | given | type |
-    |---|---|
-    | a type | itself |
-    | a tuple | a `TupleType` of its items, converted |
-    | a list, such as `[3, 4, "int32"]` | a `TensorType` of that shape; float32 if none is named |
-    | a `torch.Size` | a float32 `TensorType` of that shape |
-    | a dtype or its name | the type of a scalar |
-    | an integer | the type of a float32 vector of that length |
+    - a type: itself;
+    - a tuple: a `TupleType` of its items, converted;
+    - a list, such as `[3, 4, "int32"]`: a `TensorType` of that shape, float32 if none is named;
+    - a `torch.Size`: a float32 `TensorType` of that shape;
+    - a dtype or its name: the type of a scalar;
+    - an integer: the type of a float32 vector of that length.
 
     Raises:
         BlockTypeError: if it is none of these.
