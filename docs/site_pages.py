@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import html
 import importlib
 import inspect
@@ -48,6 +49,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", add_side_bar)
     app.connect("doctree-read", link_to_code)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
+    app.connect("autodoc-process-signature", show_factories)
     app.connect("autodoc-process-bases", name_public_bases)
     app.connect("missing-reference", find_public_name)
     app.connect("html-collect-pages", code_pages)
@@ -212,6 +214,10 @@ def plain_docstring(
     """Makes reStructuredText of a docstring: fences become code, and signs stay signs."""
     if what == "data" and value.__doc__ == type(value).__doc__:
         lines.clear()  # the docstring of dict or tuple
+    if what in ("attribute", "property"):
+        lines.insert(0, "")  # else napoleon takes what stands before a colon for a type
+    if dataclasses.is_dataclass(value) and isinstance(value, type) and "Args:" not in lines:
+        lines += field_comments(value)
     prose, *sections = SECTIONS.split("\n".join(lines), maxsplit=1)
     prose = INDENTED.sub(r"\n```text\n\1```\n", prose + "\n")
     parts = CODE.split(prose + "".join(sections))
@@ -220,6 +226,21 @@ def plain_docstring(
         language, body = parts[number - 1 : number + 1]
         parts[number - 1 : number + 1] = f".. code-block:: {language}\n", indent(body, "   ")
     lines[:] = "\n".join(parts).splitlines()
+
+
+def field_comments(cls: type) -> list[str]:
+    """The comments beside the fields of a dataclass, as a section of its docstring."""
+    fields = re.findall(r"^    (\w+): [^#\n]+#:? (.+)$", inspect.getsource(cls), re.MULTILINE)
+    names = {field.name for field in dataclasses.fields(cls)}
+    said = [f"    {name}: {comment}" for name, comment in fields if name in names]
+    return ["", "Args:", *said, ""] if said else []
+
+
+def show_factories(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, arguments: str, returns: str
+) -> tuple[str, str]:
+    """Writes the default of a field that a function makes so that Sphinx can read it."""
+    return arguments and arguments.replace("<factory>", "..."), returns
 
 
 def escape(prose: str) -> str:
