@@ -18,7 +18,7 @@ from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import Records, check_split, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
-from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
+from graphfold.datasets.storage.packing import PackedCorpus, pack_files, refuse_empty
 from graphfold.datasets.words.contextual import require_transformers
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
@@ -285,9 +285,8 @@ class DataModule:
     def _read(self) -> tuple[list[DataFile], TypedDAG]:
         """Packs all files; sets `files` and `skipped`."""
         files = self.source.files(self.root, self.cache_dir)
-        packed = [
-            pack(f.adapter, f.path, self.cache_dir, self.on_error, self.num_workers) for f in files
-        ]
+        sources = [(file.adapter, file.path) for file in files]
+        packed = pack_files(sources, self.cache_dir, self.on_error, self.num_workers)
         self.files: tuple[FileState, ...] = tuple(_state(corpus) for corpus in packed)
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
         self.num_changed = sum(count_changed(corpus.dag) for corpus in packed)

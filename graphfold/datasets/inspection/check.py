@@ -23,7 +23,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.data_card import describe_graphs, is_published
 from graphfold.datasets.inspection.graph_hash import repeated_molecules
 from graphfold.datasets.storage.cache import storing
-from graphfold.datasets.storage.packing import PackedCorpus, pack, refuse_empty
+from graphfold.datasets.storage.packing import PackedCorpus, pack_files, refuse_empty
 from graphfold.errors import ConfigError, SchemaError, did_you_mean
 from graphfold.registry import ADAPTERS
 
@@ -71,10 +71,8 @@ def check_data(
         folder = tempfile.TemporaryDirectory(prefix=".checking-", dir=data.cache_dir)
     with folder:
         begin = time.perf_counter()
-        packed = [
-            pack(file.adapter, file.path, Path(folder.name), data.on_error, data.num_workers)
-            for file in files
-        ]
+        sources = [(file.adapter, file.path) for file in files]
+        packed = pack_files(sources, Path(folder.name), data.on_error, data.num_workers)
         seconds = time.perf_counter() - begin
         refuse_empty(packed)
         for file, corpus in zip(files, packed, strict=True):

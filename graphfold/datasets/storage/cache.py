@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from graphfold.errors import ConfigError, DataError
@@ -69,14 +71,53 @@ def note_use(stored: Path) -> None:
         os.utime(stored)
 
 
-def remove_oldest(folder: Path, kept: Path) -> list[Path]:
+@contextmanager
+def packing_folder(stored: Path) -> Iterator[Path]:
+    """An empty folder for what becomes a stored copy.
+
+    One process at a time is within, the others wait for it. What a killed one left is removed.
+    """
+    folder = stored.with_name(f".packing-{stored.stem}")
+    lock = None
+    while lock is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = _locked(folder)
+        except OSError:  # a file system without locks: each packs for itself
+            with suppress(OSError):
+                folder.rmdir()
+            folder = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+            lock = os.open(folder, os.O_RDONLY)
+    try:
+        for leftover in folder.iterdir():
+            leftover.unlink()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """The folder, opened and locked; None if the process before removed it."""
+    with ExitStack() as stack:
+        lock = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), folder.stat()):
+                stack.pop_all()
+                return lock
+    return None
+
+
+def remove_oldest(folder: Path, kept: Collection[Path]) -> list[Path]:
     """Removes the stored copies that were not read for longest, until the others fit.
 
     Who has one of them open keeps it. Corpora that are made on the spot stay.
 
     Args:
         folder: the cache folder.
-        kept: a copy that stays, however large.
+        kept: copies that stay, however large.
 
     Returns:
         The removed files.
@@ -86,10 +127,10 @@ def remove_oldest(folder: Path, kept: Path) -> list[Path]:
     for path in (path for path in folder.iterdir() if path.suffix in STORED):
         with suppress(FileNotFoundError):  # another process removes them, too
             status = path.stat()
-            facts.append((path != kept, -status.st_mtime, status.st_size, path))
+            facts.append((path not in kept, -status.st_mtime, status.st_size, path))
     for _, _, size, path in sorted(facts):
         room -= size
-        if room < 0 and path != kept:
+        if room < 0 and path not in kept:
             with suppress(OSError):
                 path.unlink()
                 removed.append(path)

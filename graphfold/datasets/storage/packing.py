@@ -1,10 +1,10 @@
-"""Packing: a file is read through its adapter once, and from its stored copy ever after."""
+"""Packing: files are read through their adapters once, and from stored copies ever after."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,24 @@ from typing import Any
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.cache import note_use, remove_oldest, storing
+from graphfold.datasets.storage.cache import note_use, packing_folder, remove_oldest, storing
 from graphfold.datasets.storage.carried import CarriedGraphs, carry
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
 from graphfold.datasets.storage.graph_file import GraphFileWriter, read_graphs, read_metadata
-from graphfold.datasets.storage.reading import read_chunks
+from graphfold.datasets.storage.reading import (
+    available_cores,
+    in_processes,
+    pickled_call,
+    read_chunks,
+)
 from graphfold.errors import DataError, LeftOut, RecordError, count_of
 from graphfold.progress import shown
 
 #: The version of the layout of stored graphs; another one is read from the input again.
 STORAGE_FORMAT = 5
+
+#: From so many files for each process on, a file is packed by one process.
+MANY_FILES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,47 @@ class PackedCorpus:
     stored: Path
 
 
+@dataclass(frozen=True)
+class Source:
+    """A file to pack, and all that its stored copy depends on.
+
+    Args:
+        adapter: what reads it.
+        path: the file or folder.
+        stored: the file of the stored copy.
+        facts: what the copy notes: its path, and the hashes by which it is known.
+    """
+
+    adapter: Adapter
+    path: Path
+    stored: Path
+    facts: Mapping[str, str]
+
+    @staticmethod
+    def of(spec: AdapterSpec, path: Path, cache_dir: Path) -> Source:
+        """The file of a path, read by the adapter of a spec, with a copy in `cache_dir`.
+
+        Raises:
+            ConfigError: if there is no such adapter or option.
+            DataError: if the file cannot be read.
+        """
+        adapter = spec.make()
+        content = content_hash(adapter, path)
+        facts = {
+            "fingerprint": fingerprint(adapter, spec, content, STORAGE_FORMAT),
+            "content": content,
+            "path": str(path),
+        }
+        return Source(adapter, path, cache_dir / cache_name(adapter, spec, path), facts)
+
+    @property
+    def is_packed(self) -> bool:
+        """True if there is a copy that says it is up to date."""
+        with suppress(OSError, ValueError, KeyError):
+            return bool(read_metadata(self.stored)["fingerprint"] == self.facts["fingerprint"])
+        return False
+
+
 def pack(
     spec: AdapterSpec,
     path: Path,
@@ -52,15 +101,27 @@ def pack(
     on_error: str = "raise",
     num_workers: int | None = None,
 ) -> PackedCorpus:
-    """The graphs of a file: from its stored copy if that is up to date, else read and stored.
+    """The graphs of one file, see `pack_files`."""
+    return pack_files([(spec, path)], cache_dir, on_error, num_workers)[0]
+
+
+def pack_files(
+    files: Sequence[tuple[AdapterSpec, Path]],
+    cache_dir: Path,
+    on_error: str = "raise",
+    num_workers: int | None = None,
+) -> list[PackedCorpus]:
+    """The graphs of each file: from its stored copy if that is up to date, else read and stored.
 
     The copy is up to date if the input, the adapter (its code, options and libraries) and the
     storage format are the same. It is written whole or not at all, beside nothing of the user's;
-    several processes may pack the same file at once, and the last one's copy stays.
+    of several processes that pack the same file at once, one does and the others wait for it.
+
+    Files are packed one after the other, each by all processes, or, where there are many, each by a
+    process of its own. Those that were packed before the work was interrupted stay packed.
 
     Args:
-        spec: the adapter and its options.
-        path: the file or folder to read.
+        files: for each the adapter with its options, and the file or folder.
         cache_dir: the folder of stored copies; made if need be.
         on_error: "raise" stops at the first bad record; "skip" lists bad records.
         num_workers: processes that parse; None for one per core.
@@ -70,25 +131,25 @@ def pack(
         DataError: if the input cannot be read as a whole, or nothing can be stored.
         RecordError: for the first bad record, with its line, under "raise".
     """
-    adapter = spec.make()
-    content = content_hash(adapter, path)
-    facts = {
-        "fingerprint": fingerprint(adapter, spec, content, STORAGE_FORMAT),
-        "content": content,
-        "path": str(path),
-    }
-    stored = cache_dir / cache_name(adapter, spec, path)
-    found = _load(adapter, path, stored, facts)
-    if found is None:
-        found = _store(adapter, path, stored, facts, on_error, num_workers)
-        remove_oldest(cache_dir, stored)
-    else:
-        note_use(stored)
-    if on_error == "raise":
-        for error in found.skipped:
+    sources = [Source.of(spec, path, cache_dir) for spec, path in files]
+    absent = [source for source in sources if not source.is_packed]
+    workers = available_cores() if num_workers is None else num_workers
+    if workers > 1 and len(absent) >= MANY_FILES * workers:
+        calls = (
+            (s.path, pickled_call(s.adapter, s.path, _store_alone, s, on_error)) for s in absent
+        )
+        packing = in_processes(iter(calls), workers, lambda path: path)
+        for _ in shown(packing, "packing files", lambda done: done[1]):
+            pass
+    packed = [_load(source) or _store(source, on_error, num_workers) for source in sources]
+    if absent:
+        remove_oldest(cache_dir, {source.stored for source in sources})
+    for corpus in packed:
+        note_use(corpus.stored)
+        for error in corpus.skipped if on_error == "raise" else ():
             if not isinstance(error, LeftOut):
                 raise error
-    return found
+    return packed
 
 
 def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
@@ -110,31 +171,35 @@ def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
     )
 
 
-def _store(
-    adapter: Adapter,
-    path: Path,
-    stored: Path,
-    facts: Mapping[str, Any],
-    on_error: str,
-    num_workers: int | None,
-) -> PackedCorpus:
+def _store_alone(source: Source, on_error: str) -> int:
+    """Packs a file in a process of its own; returns the number of its records."""
+    packed = _store(source, on_error, 0)
+    return packed.dag.num_graphs + len(packed.skipped)
+
+
+def _store(source: Source, on_error: str, num_workers: int | None) -> PackedCorpus:
     """Reads the input, and replaces the stored copy in one step once it can be read back."""
-    with storing(stored.parent):
-        stored.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=".packing-", dir=stored.parent)
-    with folder, GraphFileWriter(adapter.schema, Path(folder.name)) as writer:
+    path, stored = source.path, source.stored
+    with ExitStack() as stack:
+        with storing(stored.parent):
+            folder = stack.enter_context(packing_folder(stored))
+        found = _load(source)
+        if found is not None:  # another process was quicker
+            return found
+        writer = stack.enter_context(GraphFileWriter(source.adapter.schema, folder))
         skipped: list[RecordError] = []
-        chunks = read_chunks(adapter, path, carry, on_error, num_workers)
+        chunks = read_chunks(source.adapter, path, carry, on_error, num_workers)
         for chunk in shown(chunks, f"packing {path.name}", _num_records):
             skipped += chunk.skipped
             chunk.columns["origin"][:, 2] += writer.num_graphs
             with storing(stored.parent):
                 writer.append(chunk.columns, chunk.counts, chunk.dictionaries)
         with storing(stored.parent):
-            whole = Path(folder.name) / "whole"
-            writer.finish(whole, {**facts, "skipped": [_to_dict(error) for error in skipped]})
-            found = _load(adapter, path, whole, facts)
-            os.replace(whole, stored)  # the map of the old name stays valid
+            whole = replace(source, stored=folder / "whole")
+            errors = [_to_dict(error) for error in skipped]
+            writer.finish(whole.stored, {**source.facts, "skipped": errors})
+            found = _load(whole)
+            os.replace(whole.stored, stored)  # the map of the old name stays valid
     if found is None:
         raise DataError(
             f"{stored}: the stored copy cannot be read back. Check the disk, or set "
@@ -148,15 +213,14 @@ def _num_records(chunk: CarriedGraphs) -> int:
     return len(chunk.counts["node"]) + len(chunk.skipped)
 
 
-def _load(
-    adapter: Adapter, path: Path, stored: Path, facts: Mapping[str, Any]
-) -> PackedCorpus | None:
+def _load(source: Source) -> PackedCorpus | None:
     """The stored copy, or None if it is absent, out of date or damaged."""
+    path, stored = source.path, source.stored
     try:
         found = read_metadata(stored)
-        if found["fingerprint"] != facts["fingerprint"]:
+        if found["fingerprint"] != source.facts["fingerprint"]:
             return None
-        dag = read_graphs(stored, adapter.schema, (str(path),))
+        dag = read_graphs(stored, source.adapter.schema, (str(path),))
     except (OSError, ValueError, KeyError):
         return None
     skipped = tuple(_from_dict(item, found["path"], path) for item in found["skipped"])

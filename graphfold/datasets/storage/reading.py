@@ -8,13 +8,13 @@ import pickle
 import signal
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +23,7 @@ import torch
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, read_records
 from graphfold.errors import DataError, GraphfoldError
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: Records per chunk: small enough to share out a small corpus, large enough to be worth a trip.
@@ -119,34 +120,67 @@ def _cut(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
 def _read_in_parallel(
     job: Job[Result], chunks: Iterator[list[Record]], workers: int
 ) -> Iterator[tuple[list[Record], Result]]:
+    def pickled() -> Iterator[tuple[list[Record], bytes] | GraphfoldError]:
+        for chunk in _until_it_breaks_off(chunks):
+            yield chunk if isinstance(chunk, GraphfoldError) else (chunk, _pickled(job, chunk))
+
+    return in_processes(pickled(), workers, lambda _: job.path)
+
+
+def in_processes(
+    calls: Iterator[tuple[Item, bytes] | GraphfoldError],
+    workers: int,
+    path_of: Callable[[Item], Path],
+) -> Iterator[tuple[Item, Any]]:
+    """Makes calls in several processes; their results come in order, a few of them ahead.
+
+    Args:
+        calls: an item, and the call that is made for it, pickled: a function and its arguments. An
+            error among them is raised in its turn.
+        workers: how many processes there are.
+        path_of: the file that an item is about, for messages.
+
+    Raises:
+        DataError: if a process dies.
+        Exception: that of a call; the processes end then, whatever they are busy with.
+    """
+    context = multiprocessing.get_context(start_method())
+    # Of an event the one who sets it would wait for a waiting process that died.
+    stop, stopping = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(
-        workers,
-        multiprocessing.get_context(start_method()),
-        initializer=_start_worker,
-        initargs=(os.getpid(),),
+        workers, context, initializer=_start_worker, initargs=(os.getpid(), stop)
     )
-    waiting: deque[tuple[list[Record], Future[Result]]] = deque()
+    waiting: deque[tuple[Item, Future[Any]]] = deque()
+
+    def first() -> tuple[Item, Any]:
+        item, future = waiting.popleft()
+        try:
+            return item, future.result()
+        except BrokenProcessPool as error:
+            raise DataError(
+                f"{path_of(item)}: a process that was reading it died; it may have run out of "
+                "memory. Free memory, or read it on fewer cores.",
+                path=str(path_of(item)),
+            ) from error
+
     is_done = False
     try:
-        for chunk in _until_it_breaks_off(chunks):
-            if isinstance(chunk, GraphfoldError):
+        for call in calls:
+            if isinstance(call, GraphfoldError):
                 # A bad record before the place where the file breaks off is reported first.
-                yield from ((records, future.result()) for records, future in waiting)
-                raise chunk
-            waiting.append((chunk, executor.submit(_read_pickled, _pickled(job, chunk))))
+                while waiting:
+                    yield first()
+                raise call
+            item, function_and_arguments = call
+            waiting.append((item, executor.submit(_call, function_and_arguments)))
             if len(waiting) > 2 * workers:
-                records, future = waiting.popleft()
-                yield records, future.result()
-        yield from ((records, future.result()) for records, future in waiting)
+                yield first()
+        while waiting:
+            yield first()
         is_done = True
-    except BrokenProcessPool as error:
-        raise DataError(
-            f"{job.path}: a process that was reading it died; it may have run out of memory. "
-            "Free memory, or read it on fewer cores.",
-            path=str(job.path),
-        ) from error
     finally:
-        # An error is reported at once, whatever the workers are still busy with.
+        if not is_done:
+            stopping.send(True)  # nobody reads it, so all see it
         executor.shutdown(wait=is_done, cancel_futures=True)
 
 
@@ -159,21 +193,36 @@ def _pickled(job: Job[Result], records: list[Record]) -> bytes:
         DataError: if the adapter or a record cannot be pickled.
     """
     parsed = [Record(record.line, record.content, record.fault) for record in records]
+    return pickled_call(job.adapter, job.path, job.read, parsed)
+
+
+def pickled_call(adapter: Adapter, path: Path, function: Callable[..., Any], *given: Any) -> bytes:
+    """A call for `in_processes`.
+
+    Args:
+        adapter: the adapter in it, for the message.
+        path: the file that it reads.
+        function: of a module, or a method of what can be pickled.
+        *given: its arguments.
+
+    Raises:
+        DataError: if it cannot be pickled.
+    """
     try:
-        return pickle.dumps((job, parsed))
+        return pickle.dumps((function, given))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise DataError(
-            f"{job.path}: {type(job.adapter).__name__} or its records cannot be sent to other "
+            f"{path}: {type(adapter).__name__} or its records cannot be sent to other "
             f"processes ({error}). Set data.num_workers=0, or keep lambdas, open files and locks "
             "out of them.",
-            path=str(job.path),
+            path=str(path),
         ) from error
 
 
-def _read_pickled(job_and_records: bytes) -> Any:
-    """Calls `Job.read` in a worker."""
-    job, records = pickle.loads(job_and_records)
-    return job.read(records)
+def _call(function_and_arguments: bytes) -> Any:
+    """Makes a call in a worker."""
+    function, arguments = pickle.loads(function_and_arguments)
+    return function(*arguments)
 
 
 def _until_it_breaks_off(
@@ -186,14 +235,14 @@ def _until_it_breaks_off(
         yield error
 
 
-def _start_worker(parent: int) -> None:
+def _start_worker(parent: int, stop: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
     torch.set_num_threads(1)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_die_with, args=(parent, stop), daemon=True).start()
 
 
-def _die_with(parent: int) -> None:
-    """Ends this process when its parent is gone, even by kill -9."""
-    while os.getppid() == parent:
-        time.sleep(1)
+def _die_with(parent: int, stop: Connection) -> None:
+    """Ends this process when it is to stop, or its parent is gone, even by kill -9."""
+    while os.getppid() == parent and not stop.poll(1):
+        pass
     os._exit(1)

@@ -34,7 +34,7 @@ def test_the_oldest_copies_are_removed(
     monkeypatch.setenv(cache.LIMIT, limit)
     paths = copies(tmp_path, [10, 20, 30, 40])
     (tmp_path / "listops.tsv").write_bytes(b"0" * 1000)
-    removed = cache.remove_oldest(tmp_path, paths[-1])
+    removed = cache.remove_oldest(tmp_path, [paths[-1]])
     assert sorted(path.stem[1:] for path in tmp_path.glob("*.graphs")) == list(left)
     assert sorted(removed) == [path for path in paths if path.stem[1:] not in left]
     assert (tmp_path / "listops.tsv").exists()
@@ -62,7 +62,7 @@ def test_copies_of_earlier_versions_are_removed_as_well(
     old.write_bytes(b"0" * 100)
     (new,) = copies(tmp_path, [10])
     monkeypatch.setenv(cache.LIMIT, "50e-9")
-    assert cache.remove_oldest(tmp_path, new) == [old]
+    assert cache.remove_oldest(tmp_path, [new]) == [old]
     assert not old.exists()
 
 

@@ -1,0 +1,176 @@
+"""Many files: each has its own stored copy, and none is read twice, whatever happens between."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
+
+from graphfold.datasets.adapter import Record
+from graphfold.datasets.readers.spec import AdapterSpec
+from graphfold.datasets.storage import cache
+from graphfold.datasets.storage.packing import PackedCorpus, pack_files
+from graphfold.datasets.storage.reading import start_method
+from graphfold.errors import DataError, RecordError
+
+NUM_FILES = 6
+
+
+class Noting(PostfixAdapter):
+    """Notes in the folder of its files which one is read, and by which process."""
+
+    seconds = 0.0
+
+    def records(self, path: Path) -> Iterator[Record]:
+        with (path.parent / "log").open("a") as log:
+            log.write(f"{path.name} {os.getpid()}\n")
+        time.sleep(self.seconds)
+        yield from super().records(path)
+
+
+class Slow(Noting):
+    seconds = 0.4
+
+
+QUICK, SLOW = (AdapterSpec(f"{__name__}.{name}") for name in ("Noting", "Slow"))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [
+        write_expressions(tmp_path / f"f{number}.txt", random_expressions(20 + number, number))
+        for number in range(NUM_FILES)
+    ]
+
+
+def pack_all(
+    files: list[Path], spec: AdapterSpec = QUICK, workers: int = 2, on_error: str = "raise"
+) -> list[PackedCorpus]:
+    folder = files[0].parent / "cache"
+    return pack_files([(spec, file) for file in files], folder, on_error, workers)
+
+
+def read(files: list[Path]) -> Counter[str]:
+    """File -> how often it was read since this was asked last."""
+    log = files[0].parent / "log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return Counter(line.split()[0] for line in lines)
+
+
+def test_each_file_is_packed_by_a_process_of_its_own(files: list[Path], tmp_path: Path) -> None:
+    apart = pack_all(files)
+    pids = {line.split()[1] for line in (tmp_path / "log").read_text().splitlines()}
+    assert str(os.getpid()) not in pids
+    assert read(files) == {file.name: 1 for file in files}
+    assert [corpus.dag.num_graphs for corpus in apart] == [20 + k for k in range(NUM_FILES)]
+    assert [corpus.dag.place(3) for corpus in apart] == [(str(file), 4) for file in files]
+    together = [corpus.stored.read_bytes() for corpus in apart]
+    for corpus in apart:
+        corpus.stored.unlink()
+    assert [corpus.stored.read_bytes() for corpus in pack_all(files, workers=0)] == together
+
+
+def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
+    pack_all(files)
+    read(files)
+    pack_all(files)
+    assert read(files) == {}
+    write_expressions(files[2], ["1 2 +"])
+    added = write_expressions(tmp_path / "added.txt", ["1"])
+    packed = pack_all([added, *reversed(files)])
+    assert read(files) == {"f2.txt": 1, "added.txt": 1}
+    assert [corpus.dag.num_graphs for corpus in packed] == [1, 25, 24, 23, 1, 21, 20]
+
+
+def test_the_first_bad_record_is_raised_and_whole_files_stay(files: list[Path]) -> None:
+    for number in (3, 5):
+        write_expressions(files[number], ["1", "x"])
+    start = time.monotonic()
+    with pytest.raises(RecordError, match=r"f3\.txt:2: 'x' is no number"):
+        pack_all(files, SLOW)
+    assert time.monotonic() - start < 5
+    read(files)
+    time.sleep(1.5)  # the processes are gone
+    assert read(files) == {}
+    write_expressions(files[3], ["1"])
+    packed = pack_all(files, SLOW, on_error="skip")
+    assert not {"f0.txt", "f1.txt", "f2.txt"} & read(files).keys()
+    assert [len(corpus.skipped) for corpus in packed] == [0, 0, 0, 0, 0, 1]
+    assert {path.name for path in (files[0].parent / "cache").iterdir()} == {
+        corpus.stored.name for corpus in packed
+    }
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_killed_packing_goes_on(files: list[Path], tmp_path: Path, workers: int) -> None:
+    context = multiprocessing.get_context(start_method())
+    process = context.Process(target=pack_all, args=(files, SLOW, workers))
+    process.start()
+    while len(list(tmp_path.glob("cache/*.graphs"))) < 2:
+        time.sleep(0.02)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    time.sleep(1.5)  # the other processes end with it
+    whole = {path.stem[:2] for path in tmp_path.glob("cache/*.graphs")}
+    assert 2 <= len(whole) < NUM_FILES
+    read(files)
+    packed = pack_all(files, SLOW, workers)
+    assert read(files) == {file.name: 1 for file in files if file.stem not in whole}
+    assert [corpus.dag.num_graphs for corpus in packed] == [20 + k for k in range(NUM_FILES)]
+    # What the killed one left is gone, too.
+    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".graphs"}
+
+
+def test_processes_that_pack_the_same_files_share_the_work(files: list[Path]) -> None:
+    context = multiprocessing.get_context(start_method())
+    both = [context.Process(target=pack_all, args=(files, SLOW, k)) for k in (0, 2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    assert read(files) == {file.name: 1 for file in files}
+
+
+def test_without_locks_each_packs_for_itself(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError("no locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    packed = pack_all(files[:1])
+    assert [path.name for path in packed[0].stored.parent.iterdir()] == [packed[0].stored.name]
+
+
+def test_the_copies_of_a_data_set_are_all_kept(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (other,) = pack_all([write_expressions(files[0].parent / "other.txt", ["1"])])
+    os.utime(other.stored, (1_000, 1_000))
+    monkeypatch.setenv(cache.LIMIT, "1e-9")
+    packed = pack_all(files)
+    assert all(corpus.stored.exists() for corpus in packed)
+    assert not other.stored.exists()
+    read(files)
+    pack_all(files)
+    assert read(files) == {}
+
+
+def test_a_process_that_dies_is_reported(files: list[Path]) -> None:
+    with pytest.raises(DataError, match=r"f0\.txt: a process that was reading it died"):
+        pack_all(files, AdapterSpec(f"{__name__}.Dies"))
+
+
+class Dies(PostfixAdapter):
+    def records(self, path: Path) -> Iterator[Record]:
+        os._exit(3)
