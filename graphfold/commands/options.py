@@ -104,7 +104,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """The arguments INPUT of commands that apply a run to files, and --input-format."""
+    """The arguments INPUT of commands that apply a run to files, and --input-format.
+
+    Of commands that take several also --shard.
+    """
     help_text = "a file like those trained on; - is standard input"
     if several:
         help_text = (
@@ -113,6 +116,14 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
         )
     nargs = "+" if several else None
     parser.add_argument("input", metavar="INPUT", type=Path, nargs=nargs, help=help_text)
+    parser.set_defaults(shard=None)
+    if several:
+        parser.add_argument(
+            "--shard",
+            type=_shard,
+            metavar="I/N",
+            help="apply RUN to the inputs of job I of N jobs that share them, I from 1 to N",
+        )
     parser.add_argument(
         "--input-format",
         metavar="KIND",
@@ -150,7 +161,18 @@ def job_of(args: argparse.Namespace) -> Job:
         trust=args.trust,
         parser=args.parser_name,
         input_format=args.input_format,
+        shard=args.shard,
     )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """The number of a job, from 1 on, and how many there are."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no share. Write 3/64 for the third of 64 jobs, which count from 1"
+        )
+    return int(number), int(count)
 
 
 def positive(text: str) -> int:

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,10 +21,10 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from graphfold.errors import ConfigError
-from graphfold.files import check_output, is_stream, whole_file
+from graphfold.files import is_stream, whole_file
 from graphfold.inference.predict import (
     Job,
-    apply,
+    apply_to_files,
     csv_line,
     open_output,
     require_input,
@@ -200,14 +199,36 @@ def _write_header(file: BinaryIO, count: int, width: int) -> None:
 _NOT_FINITE = "the model computes no finite embedding for this record"
 
 
-def fingerprint_files(job: Job, output: Path | None) -> None:
-    """Writes the embedding of every record of a job's input; see `write_embeddings`."""
-    check_output(output)
-    choose_format(output)  # a wrong suffix is told before any work
-    apply(
+def fingerprint_files(job: Job, output: Path | None, form: str | None = None) -> None:
+    """Writes the embedding of every record of a job's inputs; see `write_embeddings`.
+
+    Args:
+        job: the model and the inputs.
+        output: a file, or of several inputs a folder, which gets a file for each; None for standard
+            output.
+        form: of the files in a folder, a suffix without its dot; None for csv. Of a file its own
+            suffix says it.
+
+    Raises:
+        ConfigError: if there is no such form, or several inputs would be written to one file.
+    """
+    is_one = len(job.inputs) == 1 and job.inputs[0].is_file()
+    is_file = output is None or (not output.is_dir() and (is_one or bool(output.suffix)))
+    if is_file:
+        choose_format(output)  # a wrong suffix is told before any work
+    if is_file and form not in (None, "csv" if output is None else output.suffix.lower()[1:]):
+        raise ConfigError(
+            f"--format {form} is the form of files in a folder, and --output is none. Leave "
+            "--format out: the ending of --output says the form."
+        )
+    apply_to_files(
         job,
-        lambda predictor, _: nullcontext(lambda _, path: write_embeddings(predictor, path, output)),
+        output,
+        lambda predictor, path, file, _: write_embeddings(predictor, path, file),
         "embedded",
+        lambda _: f".{form or 'csv'}",
+        {"form": form or "csv"},
+        joins=False,
     )
 
 

@@ -32,7 +32,7 @@ from graphfold.inference.inputs import (
     is_one_file,
     readable,
 )
-from graphfold.inference.output_folder import OutputFolder
+from graphfold.inference.output_folder import Counts, OutputFolder
 from graphfold.inference.prediction import Prediction, check_format, free_names, written_nodes
 from graphfold.inference.predictor import Predictor, Unread, load
 from graphfold.layers.model import cells_as_they_are
@@ -41,9 +41,14 @@ from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process
 from graphfold.training.run.trained import TrainedModel
 
-#: Writes the results for one input, which lies in a file; returns how many records were good, and
-#: bad.
-ToFile: TypeAlias = Callable[[Input, Path], tuple[int, int]]
+#: Writes the results for a file of records; returns how many records were good, and bad.
+Write: TypeAlias = Callable[[Path], tuple[int, int]]
+
+#: Calls that with the file of an input.
+Read: TypeAlias = Callable[[Write], tuple[int, int]]
+
+#: Writes the results for an input.
+ToFile: TypeAlias = Callable[[Input, Read], tuple[int, int]]
 
 #: Makes that of a predictor and all inputs.
 Begin: TypeAlias = Callable[[Predictor, Sequence[Input]], AbstractContextManager[ToFile]]
@@ -66,6 +71,8 @@ class Job:
         trust: third-party packages that may be imported.
         parser: see `graphfold.load`.
         input_format: the kind of table; None for what the name of each input says.
+        shard: number and count of the jobs that share the inputs, this one and all: (3, 64). None
+            if there is one.
     """
 
     run: Path
@@ -75,6 +82,7 @@ class Job:
     trust: Collection[str] = ()
     parser: str | None = None
     input_format: str | None = None
+    shard: tuple[int, int] | None = None
 
     def load(self) -> Predictor:
         """The run, ready to predict."""
@@ -88,6 +96,24 @@ class Job:
         if self.takes_many:
             return find_inputs(self.inputs, adapter)
         return [find_input(word) for word in self.inputs]
+
+    def share(self, inputs: Sequence[Input]) -> Sequence[Input]:
+        """Those of the inputs that are this job's: every so many, so that sizes are mixed.
+
+        Raises:
+            ConfigError: if there is one file, which cannot be shared.
+        """
+        if self.shard is None:
+            return inputs
+        number, count = self.shard
+        if count > 1 and is_one_file(self.inputs, inputs):
+            raise ConfigError(
+                f"--shard {number}/{count} shares files among jobs, and {inputs[0].shown} is one "
+                "file. Give several, a folder or a pattern, or leave --shard out."
+            )
+        share = inputs[number - 1 :: count]
+        print(f"shard {number}/{count}: {len(share)} of {len(inputs)} inputs", file=sys.stderr)
+        return share
 
 
 def predict_files(
@@ -105,49 +131,88 @@ def predict_files(
         explain: a name of `explain.METHODS`.
         text_format: "brackets" or "conllu".
     """
-    if output is None or not output.is_dir():
-        check_output(output)
     options = {"explain": explain, "text_format": text_format}
-    apply(job, partial(_begin_predict, job, output, options), "predicted")
+
+    def write(
+        predictor: Predictor, path: Path, file: Path | None, headers: list[str] | None
+    ) -> tuple[int, int]:
+        return predict_file(predictor, path, file, **options, headers=headers)
+
+    def ending(predictor: Predictor) -> str | None:
+        if text_format is not None:
+            return None  # that of the input
+        return ".csv" if predictor.adapter.reads_tables else ".jsonl"
+
+    apply_to_files(job, output, write, "predicted", ending, options)
 
 
-@contextmanager
-def _begin_predict(
+def apply_to_files(
     job: Job,
     output: Path | None,
+    write: Callable[[Predictor, Path, Path | None, list[str] | None], tuple[int, int]],
+    done: str,
+    ending: Callable[[Predictor], str | None],
     options: Mapping[str, Any],
-    predictor: Predictor,
-    inputs: Sequence[Input],
-) -> Iterator[ToFile]:
-    """Writes to one output, or of several inputs to a folder."""
-    is_folder = output is not None and (output.is_dir() or not is_one_file(job.inputs, inputs))
-    if output is None or not is_folder:
-        headers: list[str] = []
-        yield lambda _, path: predict_file(predictor, path, output, **options, headers=headers)
-        return
-    ending = ".csv" if predictor.adapter.reads_tables else ".jsonl"
-    folder = OutputFolder(output, inputs, ending if options["text_format"] is None else None)
+    joins: bool = True,
+) -> None:
+    """Applies a run to every record of its inputs, and writes to one output or into a folder.
 
-    def to_file(given: Input, path: Path) -> tuple[int, int]:
-        work, before = work_of(predictor, path, options), predictor.num_changed
-        counts = folder.finished(given, work)
-        if counts is not None:
-            print(f"{folder.paths[given]}: was written before the break", file=sys.stderr)
-            predictor.num_changed += counts[2]
-            return counts[:2]
+    Args:
+        job: the run and the inputs.
+        output: a file, or of several inputs a folder, which gets a file for each; None for standard
+            output.
+        write: writes one output of one file, and counts; also given the headers of the tables that
+            were written to the same output before, None where each has its own.
+        done: what becomes of a record, for the messages.
+        ending: the ending of the files in a folder; None for that of the input.
+        options: what the outputs depend on, beside the run and the inputs.
+        joins: whether several inputs may be written to one output.
+    """
+    if output is None or not output.is_dir():
+        check_output(output)
 
-        def write(file: Path) -> tuple[int, int, int]:
-            found = predict_file(predictor, path, file, **options)
-            return *found, predictor.num_changed - before
+    @contextmanager
+    def begin(predictor: Predictor, inputs: Sequence[Input]) -> Iterator[ToFile]:
+        is_folder = output is not None and (output.is_dir() or not is_one_file(job.inputs, inputs))
+        if output is None or not is_folder:
+            if len(inputs) > 1 and not joins:
+                raise ConfigError(
+                    f"{len(inputs)} inputs are not {done} into one file. Name a folder with "
+                    "--output, which gets a file for each."
+                )
+            headers: list[str] = []
+            yield lambda _, read: read(lambda path: write(predictor, path, output, headers))
+            return
+        folder = OutputFolder(output, inputs, ending(predictor), done)
 
-        return folder.write(given, work, write)[:2]
+        def write_one(given: Input, path: Path) -> tuple[int, int]:
+            before = predictor.num_changed
 
-    yield to_file
-    folder.end()
+            def to_file(file: Path) -> Counts:
+                counts = write(predictor, path, file, None)
+                return Counts(*counts, predictor.num_changed - before)
+
+            counts = folder.write(given, work_of(predictor, path, options), to_file)
+            predictor.num_changed = before + counts.changed
+            return counts.good, counts.bad
+
+        def write_or_fail(
+            given: Input, read: Callable[[Write], tuple[int, int]]
+        ) -> tuple[int, int]:
+            try:
+                return read(partial(write_one, given))
+            except DataError as error:
+                folder.fail(given, error)
+                return 0, 0
+
+        yield write_or_fail
+        folder.end()
+
+    apply(job, begin, done)
 
 
 def apply(job: Job, begin: Begin, done: str) -> None:
-    """Applies a run to every record of its inputs, and prints how many there were.
+    """Applies a run to every record of its share of the inputs, and prints how many there were.
 
     Args:
         job: the run and the inputs.
@@ -161,10 +226,10 @@ def apply(job: Job, begin: Begin, done: str) -> None:
     with in_words_of_set():
         predictor = job.load()
         inputs = job.find_inputs(predictor.adapter)
+        share = job.share(inputs)
         with begin(predictor, inputs) as to_file:
-            for given in inputs:
-                with readable(given, predictor.adapter, job.input_format) as path:
-                    counts = _apply(predictor, to_file, given, path)
+            for given in share:
+                counts = to_file(given, partial(_read, job, predictor, given))
                 good, bad = good + counts[0], bad + counts[1]
     if predictor.unknown is not None:
         predictor.unknown.warn()
@@ -172,14 +237,15 @@ def apply(job: Job, begin: Begin, done: str) -> None:
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
     if bad and not good:
-        raise _none_read(", ".join(given.shown for given in inputs[:10]))
+        raise _none_read(", ".join(given.shown for given in share[:10]))
 
 
-def _apply(predictor: Predictor, to_file: ToFile, given: Input, path: Path) -> tuple[int, int]:
-    """The counts of one input; the cells are not compiled for a small one."""
-    is_small = path.is_file() and path.stat().st_size < SMALL_FILE
-    with cells_as_they_are(predictor.trained.model) if is_small else nullcontext():
-        return to_file(given, path)
+def _read(job: Job, predictor: Predictor, given: Input, write: Write) -> tuple[int, int]:
+    """The counts of what is written for one input; the cells are not compiled for a small one."""
+    with readable(given, predictor.adapter, job.input_format) as path:
+        is_small = path.is_file() and path.stat().st_size < SMALL_FILE
+        with cells_as_they_are(predictor.trained.model) if is_small else nullcontext():
+            return write(path)
 
 
 def _none_read(names: str) -> DataError:
@@ -289,6 +355,7 @@ def write_answers(
         How many records were good, and how many bad.
     """
     doing = f"{doing} {path.name}"
+    predictor.choose_anew()
     if output is None or is_stream(output) or not path.exists() or is_stream(path):
         counts = [0, 0]
         with open_output(output) as file:
@@ -299,6 +366,8 @@ def write_answers(
         return counts[0], counts[1]
     with continued(output, work_of(predictor, path, options)) as part:
         counts = part.facts.setdefault("counts", [0, 0])
+        before = predictor.num_changed
+        predictor.num_changed += part.facts.get("changed", 0)
         _take_choices(predictor, part.facts)
         file = io.TextIOWrapper(
             part.file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
@@ -307,7 +376,7 @@ def write_answers(
             file.write(text)
             if is_bad is not None:
                 counts[is_bad] += 1
-                _note_batch(predictor, part, sum(counts))
+                _note_batch(predictor, part, sum(counts), predictor.num_changed - before)
         file.detach()
     return counts[0], counts[1]
 
@@ -316,9 +385,9 @@ def _is_record(line: tuple[str, bool | None]) -> bool:
     return line[1] is not None
 
 
-def _note_batch(predictor: Predictor, part: Part, records: int) -> None:
+def _note_batch(predictor: Predictor, part: Part, records: int, changed: int) -> None:
     if records % predictor.batch_size == 0:
-        part.facts |= {"policy": predictor.policy, "share": predictor.share}
+        part.facts |= {"policy": predictor.policy, "share": predictor.share, "changed": changed}
         part.done(records)
 
 

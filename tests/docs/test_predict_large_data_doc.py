@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,22 @@ def test_an_engine_gives_the_rows_of_the_command(
     told = [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]
     assert told == commanded
     assert sum(bool(row["reason"]) for row in rows) == 22
+
+
+def test_the_commands_run(
+    folder: Path, commanded: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("plates").mkdir()
+    Path("plates/2024-1.csv").write_text("smiles\nCCO\n")
+    sh = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    lines = [line for block in sh for line in block.splitlines() if line.startswith("graphfold")]
+    assert len(lines) == 3
+    for line in lines:
+        words = shlex.split(line.replace("$SLURM_ARRAY_TASK_ID", "2"))
+        assert run(*words[1:]) == 0
+    assert {path.name for path in Path("predicted").glob("*.csv")} == {"0.csv", "1.csv"}
+    assert [path.name for path in Path("vectors").glob("*.npy")] == ["2024-1.npy"]
 
 
 def test_every_example_of_the_page_is_run() -> None:

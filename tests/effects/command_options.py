@@ -594,6 +594,36 @@ def _(lab, tmp_path):
     assert "e.txt" in refused(lab, *words, "--output", tmp_path / "e.txt")
 
 
+@row.changes("fingerprint --format", "the form of the files in a folder; of one file its suffix")
+def _(lab, tmp_path):
+    words = ["fingerprint", lab.run("molecules").folder, table(lab), "--output", tmp_path]
+    ok(lab, *words)
+    ok(lab, *words, "--format", "npy")
+    stem = table(lab).stem
+    assert {p.name for p in tmp_path.iterdir() if p.is_file()} == {f"{stem}.csv", f"{stem}.npy"}
+    printed = rows((tmp_path / f"{stem}.csv").read_text())
+    assert np.load(tmp_path / f"{stem}.npy").shape == (len(printed), 8)
+    assert "Leave --format out" in refused(lab, *words[:3], "--format", "npy")
+
+
+@row.changes(
+    [f"{command} --shard" for command in ("predict", "fingerprint")],
+    "every so many of the inputs are done, and the others are left to other jobs",
+)
+def _(lab, option, tmp_path):
+    command, run = command_of(option), lab.run("molecules").folder
+    for number in range(5):
+        (tmp_path / f"{number}.csv").write_text(f"smiles\n{'C' * (number + 1)}\n")
+    found = []
+    for job in ("1/2", "2/2"):
+        ok(lab, command, run, tmp_path, "--output", tmp_path / job[0], "--shard", job)
+        found.append(sorted(p.name for p in (tmp_path / job[0]).glob("*.csv")))
+        (tmp_path / job[0]).rename(tmp_path.parent / f"{tmp_path.name}-{job[0]}")
+    assert found == [["0.csv", "2.csv", "4.csv"], ["1.csv", "3.csv"]]
+    assert "is one file" in refused(lab, command, run, table(lab), "--shard", "1/2")
+    assert "is no share" in refused(lab, command, run, table(lab), "--shard", "3/2")
+
+
 @row.changes("draw --output", "the folder of the pictures; by default INPUT_drawings, here")
 def _(lab, tmp_path, monkeypatch):
     words = ["draw", lab.run("molecules").folder, lab.write("two.csv", "smiles\nCCO\nCC\n")]

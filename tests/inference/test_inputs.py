@@ -23,7 +23,7 @@ from training.tiny_runs import run, train, write_corpora, write_molecules
 
 import graphfold
 from graphfold.inference import inputs
-from graphfold.inference.output_folder import NOTE
+from graphfold.inference.output_folder import MOST_ROWS, NOTES
 from graphfold.inference.predictor import Predictor
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -217,6 +217,12 @@ def test_draw_and_fingerprint_read_standard_input(
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
 
 
+def outputs(folder: Path) -> list[str]:
+    """The files in a folder of outputs, without its notes."""
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(file) for file in files if file.parts[0] != NOTES)
+
+
 def test_a_file_for_each_input_in_a_folder(
     molecules: Path, trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,8 +232,7 @@ def test_a_file_for_each_input_in_a_folder(
     out = tmp_path / "out"
     assert run("predict", molecules, tmp_path / "in", tmp_path / "b.smi", "--output", out) == 0
     assert "17 predicted, 1 could not be read" in capsys.readouterr().err
-    files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
-    assert files == ["a.csv", "b.csv", "below/a.csv"]
+    assert outputs(out) == ["a.csv", "b.csv", "below/a.csv"]
     alone = predicted(capsys, molecules, tmp_path / "in" / "below" / "a.csv.gz")
     assert (out / "below" / "a.csv").read_text() == alone
     (tmp_path / "t.txt").write_text("(2 (2 the) (2 film))\n")
@@ -265,7 +270,7 @@ def test_several_inputs_go_on_where_they_were_broken_off(
         write_molecules(tmp_path / "in" / f"{number}.csv", 20 + number)
     words = ("predict", molecules, tmp_path / "in", "--batch-size", "8", "--output")
     assert run(*words, tmp_path / "unbroken") == 0
-    counts = capsys.readouterr().err
+    counts = capsys.readouterr().err.splitlines()[-1]
     plan, allowed = Predictor.plan, iter(range(7))
 
     def plan_or_stop(self: Predictor, *args: Any) -> Any:
@@ -276,29 +281,171 @@ def test_several_inputs_go_on_where_they_were_broken_off(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Predictor, "plan", plan_or_stop)
         assert run(*words, tmp_path / "broken") == 1
-    assert (tmp_path / "broken" / NOTE).exists()
     (tmp_path / "broken" / "1.csv").unlink()  # it is made again
     assert run(*words, tmp_path / "broken") == 0
     told = capsys.readouterr().err
-    assert "0.csv: was written before the break" in told
-    assert "1.csv: was written" not in told
-    assert told.endswith(counts)
-    unbroken, broken = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-        for name in ("unbroken", "broken")
-    )
-    assert broken == unbroken
+    assert re.search(r"^0\.csv +20 +0  was there$", told, re.MULTILINE)
+    assert re.search(r"^1\.csv +21 +0$", told, re.MULTILINE)
+    assert told.splitlines()[-1] == counts
+    assert outputs(tmp_path / "broken") == [f"{number}.csv" for number in range(4)]
+    for name in outputs(tmp_path / "broken"):
+        written = [tmp_path / folder / name for folder in ("unbroken", "broken")]
+        assert written[0].read_bytes() == written[1].read_bytes()
 
 
-@pytest.mark.parametrize("note", ["{", "[]", '{"OUT": 3}', '{"OUT": {"work": "", "counts": 1}}'])
+def times(folder: Path) -> dict[str, int]:
+    return {name: (folder / name).stat().st_mtime_ns for name in outputs(folder)}
+
+
+def test_given_again_only_what_changed_is_written(
+    molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 5 + number, bad_rows=1)
+    words = ("predict", molecules, tmp_path / "in", "--output", tmp_path / "out")
+    assert run(*words) == 0
+    before, told = times(tmp_path / "out"), capsys.readouterr().err
+    assert run(*words) == 0
+    assert times(tmp_path / "out") == before
+    again = capsys.readouterr().err
+    assert again.count("was there") == 3
+    assert again.replace("  was there", "") == told
+    write_molecules(tmp_path / "in" / "1.csv", 8)  # another content
+    write_molecules(tmp_path / "in" / "3.csv", 4)  # a new one
+    (tmp_path / "out" / "2.csv").write_text("cut off")
+    assert run(*words) == 0
+    after = times(tmp_path / "out")
+    assert [name for name in after if after[name] == before.get(name)] == ["0.csv"]
+    assert run(*words, "--batch-size", "2") == 0  # another work
+    assert not {*times(tmp_path / "out").items()} & {*after.items()}
+
+
+def test_an_input_that_cannot_be_used_does_not_stop_the_others(
+    molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 5)
+    (tmp_path / "in" / "1.csv").write_text("SMILES\nCC\n")
+    words = ("predict", molecules, tmp_path / "in", "--output", tmp_path / "out")
+    assert run(*words) == 2
+    told = capsys.readouterr().err
+    assert re.search(r"^1\.csv +0 +0  not written: .*1\.csv:1: no column 'smiles'", told, re.M)
+    assert "error: 1 of 3 inputs cannot be used:" in told
+    assert outputs(tmp_path / "out") == ["0.csv", "2.csv"]
+    write_molecules(tmp_path / "in" / "1.csv", 5)
+    assert run(*words) == 0
+    assert capsys.readouterr().err.count("was there") == 2
+
+
+def test_of_many_outputs_the_table_has_those_with_bad_records(
+    molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(MOST_ROWS + 2):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 2, bad_rows=int(number == 7))
+    assert run("predict", molecules, tmp_path / "in", "--output", tmp_path / "out") == 0
+    *_, first, more, total = capsys.readouterr().err.splitlines()
+    assert first.split() == ["7.csv", "1", "1"]
+    assert more == f"and {MOST_ROWS + 1} more"
+    assert total.startswith(f"{2 * MOST_ROWS + 3} predicted, 1 could not be read")
+
+
+@pytest.mark.parametrize("note", ["{", "[]", '{"work": 3}', '{"work": "", "counts": 1}'])
 def test_a_damaged_note_is_passed_over(molecules: Path, tmp_path: Path, note: str) -> None:
     for number in range(2):
         write_molecules(tmp_path / "in" / f"{number}.csv", 5)
     out = tmp_path / "out"
-    out.mkdir()
-    (out / NOTE).write_text(note.replace("OUT", str(out / "0.csv")))
-    assert run("predict", molecules, tmp_path / "in", "--output", out) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["0.csv", "1.csv"]
+    words = ("predict", molecules, tmp_path / "in", "--output", out)
+    assert run(*words) == 0
+    before = times(out)
+    (out / NOTES / "0.csv.json").write_text(note)
+    assert run(*words) == 0
+    assert [name for name in before if times(out)[name] != before[name]] == ["0.csv"]
+
+
+def test_jobs_share_the_inputs(
+    molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Together they write what one does, byte for byte, in any order."""
+    for number in range(5):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 5 + number)
+    words = ("predict", molecules, tmp_path / "in", "--output")
+    assert run(*words, tmp_path / "one") == 0
+    for number, names in ((2, ["1.csv", "4.csv"]), (3, ["2.csv"]), (1, ["0.csv", "3.csv"])):
+        before = {*outputs(tmp_path / "out")} if (tmp_path / "out").exists() else set()
+        assert run(*words, tmp_path / "out", "--shard", f"{number}/3") == 0
+        assert sorted({*outputs(tmp_path / "out")} - before) == names
+        assert f"shard {number}/3: {len(names)} of 5 inputs" in capsys.readouterr().err
+    assert outputs(tmp_path / "out") == outputs(tmp_path / "one")
+    for name in outputs(tmp_path / "one"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    before = times(tmp_path / "out")
+    assert run(*words, tmp_path / "out") == 0  # a job that has all of them finds them there
+    assert times(tmp_path / "out") == before
+    assert run(*words, tmp_path / "out", "--shard", "7/7") == 0  # more jobs than inputs
+    assert "shard 7/7: 0 of 5 inputs" in capsys.readouterr().err
+
+
+def test_a_share_of_one_file_is_refused(
+    molecules: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("predict", molecules, table, "--shard", "1/2") == 2
+    assert "new.csv is one file. Give several, a folder" in capsys.readouterr().err
+    for wrong in ("0/3", "4/3", "3", "a/b", "-1/3"):
+        assert run("predict", molecules, table, f"--shard={wrong}") == 2
+        assert f"'{wrong}' is no share. Write 3/64" in capsys.readouterr().err
+
+
+def test_a_parquet_data_set_is_a_folder(
+    molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What Spark and Arrow write beside its files is no input."""
+    rows = pyarrow.csv.read_csv(write_molecules(tmp_path / "all.csv", 9))
+    for number, year in enumerate((2019, 2020, 2020)):
+        path = tmp_path / "in" / f"year={year}" / f"part-{number}.snappy.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(rows.slice(3 * number, 3), path)
+    for name in ("_SUCCESS", "_metadata", "_common_metadata", ".part-0.crc"):
+        (tmp_path / "in" / name).write_bytes(b"")
+    assert run("predict", molecules, tmp_path / "in", "--output", tmp_path / "out") == 0
+    wanted = [f"year={y}/part-{n}.snappy.csv" for n, y in enumerate((2019, 2020, 2020))]
+    assert outputs(tmp_path / "out") == wanted
+    joined = predicted(capsys, molecules, tmp_path / "in")
+    assert joined.splitlines()[1:] == [
+        line for name in wanted for line in (tmp_path / "out" / name).read_text().splitlines()[1:]
+    ]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "npy", "npz"])
+def test_embeddings_have_a_file_for_each_input(
+    form: str, molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 5 + number, bad_rows=1)
+    words = ("fingerprint", molecules, tmp_path / "in", "--output", tmp_path / "out")
+    assert run(*words, "--format", form) == 0
+    assert "9 embedded, 2 could not be read" in capsys.readouterr().err
+    assert outputs(tmp_path / "out") == [f"{number}.{form}" for number in range(2)]
+    alone = tmp_path / f"alone.{form}"
+    assert run("fingerprint", molecules, tmp_path / "in" / "1.csv", "--output", alone) == 0
+    if form != "npz":  # it holds the time
+        assert (tmp_path / "out" / f"1.{form}").read_bytes() == alone.read_bytes()
+    before = times(tmp_path / "out")
+    assert run(*words, "--format", form) == 0
+    assert times(tmp_path / "out") == before
+
+
+def test_embeddings_of_several_inputs_need_a_folder(
+    molecules: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more, message in (
+        ((table,), "2 inputs are not embedded into one file. Name a folder"),
+        ((table, "--output", tmp_path / "x.csv"), "has the ending of a file"),
+        (("--output", tmp_path / "x.csv", "--format", "npy"), "Leave --format out"),
+        (("--format", "npy"), "Leave --format out"),
+    ):
+        assert run("fingerprint", molecules, table, *more) == 2
+        assert message in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
 
 
 def test_standard_input_goes_on_where_it_was_broken_off(

@@ -153,6 +153,38 @@ def test_a_killed_process_is_gone_on_with(
     ]
 
 
+@pytest.mark.slow
+def test_jobs_that_are_killed_at_ten_moments_lose_nothing(molecules: Path, folder: Path) -> None:
+    """Two jobs share nine files of different sizes; every file is whole whenever it is there."""
+    for number in range(9):
+        write_molecules(folder / "many" / f"{number}.csv", 1_000 + 100 * number)
+    words = ["predict", molecules, folder / "many", "--batch-size", "8", "--output"]
+    assert run(*words, folder / "at_once") == 0
+    wanted = {path.name: path.read_bytes() for path in (folder / "at_once").glob("*.csv")}
+    rng, kills = random.Random(3), 0
+
+    def start(job: int) -> subprocess.Popen[bytes]:
+        more = [str(folder / "shared"), "--shard", f"{job}/2"]
+        command = [sys.executable, "-m", "graphfold", *map(str, words), *more]
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    jobs = {job: start(job) for job in (1, 2)}
+    while jobs:
+        time.sleep(rng.uniform(0.5, 6.0))
+        for path in (folder / "shared").glob("*.csv"):
+            assert path.read_bytes() == wanted[path.name]
+        for job, process in [*jobs.items()]:
+            if process.poll() is not None and process.returncode == 0:
+                del jobs[job]
+            elif kills < 10:
+                process.kill()
+                process.wait()
+                kills += 1
+                jobs[job] = start(job)
+    assert kills == 10
+    assert {p.name: p.read_bytes() for p in (folder / "shared").iterdir() if p.is_file()} == wanted
+
+
 def test_the_work_is_that_of_the_model_in_memory(molecules: Path, new: Path) -> None:
     first, second = graphfold.load(molecules), graphfold.load(molecules)
     assert work_of(first, new, {}) == work_of(second, new, {})

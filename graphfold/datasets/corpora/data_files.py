@@ -205,9 +205,16 @@ def _is_pattern(path: Path) -> bool:
     return has_magic(str(path)) and not os.path.exists(path)
 
 
+#: Files without records beside those of a Parquet data set, written by Spark, Hive and Arrow.
+_MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
+
+
 def _files_in(folder: Path, option: str) -> list[Path]:
-    """The files of a folder and of those in it, by their names; hidden ones are left out."""
-    there = sorted(path for path in folder.rglob("*") if path.is_file())
+    """The files of a folder and of those in it, by their names.
+
+    Hidden ones are left out, and what a Parquet data set has beside its files.
+    """
+    there = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _MARKS)
     found = [path for path in there if "/." not in f"/{path.relative_to(folder).as_posix()}"]
     if not found:
         raise DataError(f"{folder}: no file is in it. Correct {option}.", path=str(folder))

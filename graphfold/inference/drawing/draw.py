@@ -92,7 +92,9 @@ def draw_files(job: Job, folder: Path | None, limit: int | None = None) -> None:
     apply(
         job,
         lambda predictor, _: nullcontext(
-            lambda given, path: draw_file(predictor, path, drawn, limit, given.shown)
+            lambda given, read: read(
+                lambda path: draw_file(predictor, path, drawn, limit, given.shown)
+            )
         ),
         "drawn",
     )
