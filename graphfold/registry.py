@@ -217,6 +217,7 @@ ADAPTERS = Registry(
         "plans": "graphfold.datasets.readers.plans:PlansAdapter",
         "python": "graphfold.datasets.readers.python_source:PythonAdapter",
         "smiles": "graphfold.datasets.readers.smiles:SmilesAdapter",
+        "table": "graphfold.datasets.readers.table_records:TableAdapter",
     },
     base="graphfold.datasets.adapter:Adapter",
     entry_point="graphfold.adapters",

@@ -1,4 +1,4 @@
-"""docs/python.md: its blocks run one after another on its table and print what they promise."""
+"""docs/python.md and docs/sklearn.md: their blocks run in order and print what they promise."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from pathlib import Path
 import pytest
 import torch
 
-PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.parametrize(
+    ("name", "promises", "makes"), [("python", 10, ["solubility", "short"]), ("sklearn", 5, [])]
+)
 def test_the_blocks_run_and_print_what_they_promise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, promises: int, makes: list[str]
 ) -> None:
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    if name == "sklearn":
+        pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
-    (table,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    Path("solubility.csv").write_text(table)
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    namespace: dict[str, object] = {"__name__": "python_page"}
+    for table in re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        Path("solubility.csv").write_text(table)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    namespace: dict[str, object] = {"__name__": f"{name}_page"}
     printed = io.StringIO()
     with torch.random.fork_rng(), contextlib.redirect_stdout(printed):
         torch.manual_seed(0)
         for block in blocks:
-            exec(compile(block, "python.md", "exec"), namespace)
-    promised = re.findall(r"print\(.*\)  # (.*)$", PAGE, re.MULTILINE)
-    assert len(promised) == 10
+            exec(compile(block, f"{name}.md", "exec"), namespace)
+    promised = re.findall(r"print\(.*\)  # (.*)$", page, re.MULTILINE)
+    assert len(promised) == promises
     assert set(promised) <= set(printed.getvalue().splitlines())  # between lines of the training
-    assert Path("runs/solubility/report.html").is_file()
+    assert sorted(Path("runs").glob("*/report.html")) == [
+        Path("runs") / made / "report.html" for made in sorted(makes)
+    ]

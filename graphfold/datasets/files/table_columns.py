@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from graphfold.dag import Column
 from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, TASKS, Task, bound_column
@@ -65,6 +65,31 @@ def positive_last(names: Sequence[str], positive: Positive, target: str) -> tupl
         )
     (other,) = (name for name in names if name != wanted)
     return (other, wanted)
+
+
+def checked_class_names(
+    class_names: Mapping[str, Any], targets: Sequence[str] | None
+) -> dict[str, tuple[str, ...]]:
+    """Target -> the names of its classes, as an option gives them.
+
+    Args:
+        class_names: the option.
+        targets: the names of the targets; None while they are open.
+
+    Raises:
+        ConfigError: if it has less than two names, or of what is no target.
+    """
+    for name, cells in class_names.items():
+        if isinstance(cells, str) or not isinstance(cells, Sequence) or len({*cells}) < 2:
+            raise ConfigError(
+                f"class_names gives '{name}' {cells!r}. Give a list of two or more different names."
+            )
+        if targets is not None and name not in targets:
+            raise ConfigError(
+                f"class_names names '{name}', which is no target.{did_you_mean(name, targets)} The "
+                f"targets are: {', '.join(targets) or 'none'}."
+            )
+    return {name: tuple(map(str, cells)) for name, cells in class_names.items()}
 
 
 #: Cells of a value that was not measured.

@@ -103,12 +103,14 @@ class MoleculeColumns:
     """The columns of a table that are read, each for what it says of a molecule.
 
     Args:
-        smiles: the name of the column of SMILES, where the kind of table does not say it.
+        smiles: the name of the column of SMILES, where the kind of table does not say it; of
+            records of another kind, that of their texts.
         targets: targets of molecules.
         list_targets: targets of their atoms, or of their bonds.
         weight: how many records each record counts for.
         inputs: numbers that models read.
         split: the name of the column that says train, val or test; None for none.
+        option: the option that names the first of them, for messages.
 
     Raises:
         ConfigError: if a column is asked for twice.
@@ -120,6 +122,7 @@ class MoleculeColumns:
     weight: TableWeight | None = None
     inputs: tuple[TableInput, ...] = ()
     split: str | None = None
+    option: str = "smiles_column"
 
     def __post_init__(self) -> None:
         others = (*self.measured, *self.list_targets, *self.inputs)
@@ -128,7 +131,7 @@ class MoleculeColumns:
         if repeated:
             raise ConfigError(
                 f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name "
-                "each column once in smiles_column, target_columns, atom_target_columns, "
+                f"each column once in {self.option}, target_columns, atom_target_columns, "
                 "bond_target_columns, extra_columns and split_column.",
                 columns=repeated,
             )
@@ -165,7 +168,7 @@ class MoleculeColumns:
         Raises:
             DataError: if the table lacks a column.
         """
-        (smiles,) = table.find([table.smiles_column or self.smiles], "data.smiles_column")
+        (smiles,) = table.find([table.smiles_column or self.smiles], f"data.{self.option}")
         targets = table.find(_names(self.targets), "data.target_columns")
         if self.weight is not None:
             targets += table.find([self.weight.name], "data.weight_column")
@@ -263,7 +266,7 @@ class MoleculeColumns:
         for name in wanted:
             if name not in names:
                 remedy = (
-                    "Rename the column, or load the model with smiles_column='...'."
+                    f"Rename the column, or load the model with {self.option}='...'."
                     if name == self.smiles
                     else "Add the column."
                 )

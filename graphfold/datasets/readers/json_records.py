@@ -23,6 +23,7 @@ from graphfold.datasets.readers.json_documents import (
     ABSENT,
     JsonPath,
     finite_number,
+    parse_json,
     scan_documents,
 )
 from graphfold.datasets.readers.json_inference import (
@@ -131,7 +132,10 @@ class JsonAdapter(Adapter):
 
     def record_of(self, item: Any) -> Record:
         """A string holds JSON; anything else is taken as the value itself."""
-        return super().record_of(item) if isinstance(item, str) else self._record(1, item)
+        if not isinstance(item, str):
+            return self._record(1, item)
+        value, fault = parse_json(item)
+        return super().record_of(item) if fault else self._record(1, value)
 
     def _record(self, line: int, value: Any, fault: RecordError | None = None) -> Record:
         """The record of a value; without it, where there are too many values in it."""

@@ -17,6 +17,7 @@ from graphfold.datasets.files.table_columns import (
     TableInput,
     TableTarget,
     TableWeight,
+    checked_class_names,
     positive_last,
     positive_of,
     refuse_unknown_targets,
@@ -33,7 +34,7 @@ from graphfold.datasets.molecules.table_columns import (
     MoleculeRow,
     open_targets,
 )
-from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean, shortened
+from graphfold.errors import ConfigError, RecordError, count_of, shortened
 from graphfold.registry import FEATURE_SETS
 
 
@@ -139,7 +140,7 @@ class SmilesAdapter(Adapter):
             )
         cells = {
             name: positive_last(names, positive, name)
-            for name, names in _checked_names(
+            for name, names in checked_class_names(
                 class_names or {}, listed if self.open_targets is None else None
             ).items()
         }
@@ -357,20 +358,3 @@ def _check_list_targets(adapter: SmilesAdapter, bounded: bool) -> None:
         raise ConfigError(
             f"{option} cannot be read together with {' and '.join(found)}. Leave one of them out."
         )
-
-
-def _checked_names(
-    class_names: Mapping[str, Any], targets: Sequence[str] | None
-) -> dict[str, tuple[str, ...]]:
-    """Target -> the names of its classes; the targets are None while they are open."""
-    for name, cells in class_names.items():
-        if isinstance(cells, str) or not isinstance(cells, Sequence) or len({*cells}) < 2:
-            raise ConfigError(
-                f"class_names gives '{name}' {cells!r}. Give a list of two or more different names."
-            )
-        if targets is not None and name not in targets:
-            raise ConfigError(
-                f"class_names names '{name}', which is no target.{did_you_mean(name, targets)} The "
-                f"targets are: {', '.join(targets) or 'none'}."
-            )
-    return {name: tuple(map(str, cells)) for name, cells in class_names.items()}

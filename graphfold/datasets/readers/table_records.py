@@ -1,0 +1,214 @@
+"""Records of any kind in a column of a table, with the values to learn beside them."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.dag import GraphBuilder, TypedDAG
+from graphfold.dag.assemble import to_tensor
+from graphfold.dag.schema import Task
+from graphfold.datasets.adapter import Adapter, ManyGraphs, Record, read_records
+from graphfold.datasets.files.table_columns import TableTarget, TableWeight, checked_class_names
+from graphfold.datasets.files.tables import open_table
+from graphfold.datasets.molecules.table_columns import MoleculeColumns, MoleculeRow
+from graphfold.datasets.readers.spec import AdapterSpec
+from graphfold.errors import ConfigError, RecordError
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A row: its record as the adapter of its kind has it, and the cells of its values."""
+
+    row: MoleculeRow
+    record: Record | None = None  # of an item from Python, which is no cell
+
+
+class TableAdapter(Adapter):
+    """Reads a table (see `open_table`) with a record in each row, and values of whole records.
+
+    The record is a text as it stands in a file of its kind: a tree in brackets, a JSON value, a
+    SMILES. Its graph is that of the adapter of this kind, but for the targets: they are columns of
+    the table, one value for a record. What is a target of nodes there is no part of the graph.
+
+    Args:
+        records: the name of the adapter that reads the records, such as "brackets" or "json".
+        record_column: the column of the records.
+        target_columns: the columns of the targets: one name, or a list of them.
+        task: "regression": targets are finite numbers; "classification": they are classes.
+        num_classes: how many classes there are (0, 1, ...); None for 2, or for as many as there are
+            in a column of text. Only for classification.
+        class_names: target -> the names of its classes in the cells, in order; by default, the
+            different cells of a column without numbers, in alphabetical order.
+        weight_column: the column that says how many records each record counts for in training.
+        split_column: the column that says train, val or test, for data.split=given.
+        options: options of the adapter of the records, such as {"binarize": true}.
+
+    Raises:
+        ConfigError: if a column is asked for twice, or options contradict each other.
+    """
+
+    reads_tables = True
+    expands_folders = True
+    training_options = ("weight_column", "split_column")
+
+    def __init__(
+        self,
+        records: str,
+        record_column: str = "record",
+        target_columns: Sequence[str] | str = (),
+        task: Task = "regression",
+        num_classes: int | None = None,
+        class_names: Mapping[str, Sequence[str]] | None = None,
+        weight_column: str | None = None,
+        split_column: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
+        if records == "table":
+            raise ConfigError(
+                "data.records is table, which is no kind of record. Name what reads a cell, such "
+                "as brackets or json."
+            )
+        self.classes = checked_class_names(class_names or {}, names)
+        self.columns = MoleculeColumns(
+            record_column,
+            targets=tuple(
+                TableTarget(name, task, num_classes, class_names=self.classes.get(name, ()))
+                for name in names
+            ),
+            weight=None if weight_column is None else TableWeight(weight_column),
+            split=split_column,
+            option="record_column",
+        )
+        self.options = dict(options or {})
+        self.inner = AdapterSpec(records, self.options).make().without_targets()
+        self.libraries, self.words = self.inner.libraries, self.inner.words
+        self.schema = replace(
+            self.inner.schema,
+            node_targets=(),
+            graph_features=(*self.inner.schema.graph_features, *self.columns.notes),
+            graph_targets=tuple(target.column for target in self.columns.targets),
+        )
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The modules of the class and of the adapter of the records."""
+        return (*super().code, *self.inner.code)
+
+    def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
+        """Names of classes, and what the records decide for their own adapter; see `Adapter`."""
+        found: dict[str, Any] = {}
+        names = self.columns.class_names(map(open_table, paths))
+        if names:
+            found["class_names"] = {**self.classes, **names}
+        if type(self.inner).infer_options is not Adapter.infer_options:
+            # It looks into a file of records: this one has the texts of all tables.
+            with tempfile.TemporaryDirectory() as folder:
+                texts = Path(folder) / "records"
+                with texts.open("w", encoding="utf-8") as file:
+                    for path in paths:
+                        rows = (record.content.row for record in self.records(path))
+                        file.writelines(f"{row.smiles}\n\n" for row in rows if row.fault is None)
+                inferred = self.inner.infer_options([texts])
+            if inferred:
+                found["options"] = {**self.options, **inferred}
+        return found
+
+    def notes(self, dag: TypedDAG) -> list[str]:
+        """Those of the adapter of the records."""
+        return self.inner.notes(dag)
+
+    def added_nodes(self, dag: TypedDAG) -> Tensor | None:
+        """Those of the adapter of the records."""
+        return self.inner.added_nodes(dag)
+
+    def without_targets(self) -> TableAdapter:
+        """A copy for prediction: the same schema, but targets are neither needed nor read."""
+        clone = copy.copy(self)
+        clone.columns = self.columns.without_targets()
+        return clone
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """One record for each row of the table."""
+        for record in self.columns.records(open_table(path)):
+            yield replace(record, content=_Cut(record.content))
+
+    def record_of(self, item: Any) -> Record:
+        """A record as its own adapter takes it: a text, or an object."""
+        return Record(1, _Cut(MoleculeRow(""), self.inner.record_of(item)))
+
+    def item_columns(self, names: Sequence[str]) -> Sequence[str] | None:
+        """The column of the records, where there is one; else what their adapter reads."""
+        if self.columns.smiles in names:
+            return [self.columns.smiles]
+        return self.inner.item_columns(names)
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes one record; see `Adapter.parse`."""
+        many = self.parse_many([record], graph.file)
+        for error in many.errors.values():
+            raise error
+        graph.add(many.dag)
+
+    def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
+        """All records at once, by their own adapter, and their values."""
+        errors: dict[int, RecordError] = {}
+        values: dict[int, dict[str, Any]] = {}
+        cut: dict[int, Record] = {}
+        for position, record in enumerate(records):
+            error = self._cut(record, position, cut, values)
+            if error is not None:
+                errors[position] = error
+        result = read_records(self.inner, Path(file), [*cut.values()], "skip")
+        positions = [*cut]
+        kept = [positions[number] for number in result.kept]
+        wrong = (position for position in positions if position not in {*kept})
+        errors |= {
+            position: type(error)(error.fault, error.remedy)
+            for position, error in zip(wrong, result.skipped, strict=True)
+        }
+        return ManyGraphs(self._with_values(result.dag, [values[p] for p in kept]), errors)
+
+    def _cut(
+        self,
+        record: Record,
+        position: int,
+        cut: dict[int, Record],
+        values: dict[int, dict[str, Any]],
+    ) -> RecordError | None:
+        """Adds the record of a row as its own adapter has it, and its values; or says why not."""
+        row: MoleculeRow = record.content.row
+        if record.fault is not None or row.fault is not None:
+            return record.fault or RecordError(str(row.fault))
+        try:
+            of_row = {**self.columns.values(row), **self.columns.input_values(row)}
+            inner = record.content.record or self.inner.record_of(row.smiles)
+        except RecordError as error:
+            return error
+        cut[position], values[position] = replace(inner, line=record.line), of_row
+        return None
+
+    def _with_values(self, dag: TypedDAG, values: Sequence[Mapping[str, Any]]) -> TypedDAG:
+        """The graphs with the targets of the table in place of those of their adapter."""
+        features = self.inner.schema.graph_features
+        graph = {column.name: dag.columns["graph"][column.name] for column in features}
+        dictionaries = dict(dag.dictionaries)
+        for column in self.schema.spaces()["graph"][len(features) :]:
+            cells = [row.get(column.name) for row in values]
+            if column.dtype == "string":  # the part of the split
+                words = tuple(dict.fromkeys(map(str, cells)))
+                dictionaries["graph", column.name] = words
+                cells = [words.index(str(cell)) for cell in cells]
+                graph[column.name] = torch.tensor(cells, dtype=torch.int64)
+            else:
+                graph[column.name] = to_tensor("graph", column, cells)
+        columns = {**dag.columns, "node": {}, "graph": graph}
+        return replace(dag, schema=self.schema, columns=columns, dictionaries=dictionaries)

@@ -1,0 +1,341 @@
+"""Estimators for scikit-learn: its own checks, and answers that are those of graphfold itself."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rdkit import Chem
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+
+import graphfold
+from graphfold.errors import ConfigError, DataError, RecordError
+from graphfold.sklearn import GraphClassifier, GraphEstimator, GraphRegressor
+
+SMILES = [chain + end for chain in ("CC", "CCC", "CCCC", "CC(C)C") for end in ("", "O", "N", "Cl")]
+SIZES = [float(Chem.MolFromSmiles(smiles).GetNumAtoms()) for smiles in SMILES]
+TREES = [f"(S (N film) (V is) (A {word}))" for word in ("good", "bad", "dull", "fine")] * 3
+MOODS = ["+", "-", "-", "+"] * 3
+
+#: Checks of scikit-learn that fail, and why.
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "a network takes the records in batches and "
+    "holds some of them out, so that one of weight 2 is not two records",
+}
+
+#: Checks with few trainings, or none.
+QUICK = (
+    "check_complex_data",
+    "check_dict_unchanged",
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_sparse_matrix",
+    "check_estimators_unfitted",
+    "check_fit2d_1sample",
+    "check_fit2d_predict1d",
+    "check_n_features_in_after_fitting",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+)
+
+
+def small(kind: type[GraphEstimator], data: Any = "smiles", **options: Any) -> Any:
+    """An estimator that is fitted in a second or two."""
+    model = {"smiles": "gcn"}.get(data)
+    overrides = {"model.hidden_size": 8, "data.batch_size": 8, **options.pop("overrides", {})}
+    usual = {"model": model, "max_epochs": 2, "random_state": 0, "overrides": overrides}
+    return kind(data, **{**usual, **options})
+
+
+def for_checks(kind: type[GraphEstimator]) -> Any:
+    """An estimator for tables of numbers that learns what the checks ask of it."""
+    overrides = {"model.hidden_size": 16, "data.batch_size": 16, "optimizer.lr": 0.02}
+    return kind("json", random_state=0, max_epochs=12, overrides=overrides)
+
+
+@cache
+def regressor() -> Any:
+    """One that is fitted, for tests that do not change it."""
+    return small(GraphRegressor, validation_fraction=0).fit(SMILES, SIZES)
+
+
+def quick_checks() -> list[Any]:
+    return [
+        pytest.param(estimator, check, id=f"{kind.__name__} {check.func.__name__}")
+        for kind in (GraphRegressor, GraphClassifier)
+        for estimator, check in estimator_checks_generator(small(kind, "json"))
+        if check.func.__name__ in QUICK
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("estimator", "check"), quick_checks())
+def test_quick_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [GraphRegressor, GraphClassifier])
+def test_all_checks_of_scikit_learn(kind: type[GraphEstimator]) -> None:
+    told = check_estimator(for_checks(kind), expected_failed_checks=EXPECTED)
+    assert {check["check_name"] for check in told if check["status"] == "xfail"} == {*EXPECTED}
+    assert len(told) > 50
+
+
+def test_it_is_the_training_of_graphfold(tmp_path: Path) -> None:
+    table = tmp_path / "m.csv"
+    rows = "".join(f"{a},{b}\n" for a, b in zip(SMILES, SIZES, strict=True))
+    table.write_text("smiles,y\n" + rows)
+    model = small(GraphRegressor, folder=tmp_path / "kept").fit(SMILES, SIZES)
+    options = {
+        "data": "smiles",
+        "model": "gcn",
+        "data.path": table,
+        "data.target_columns": ["y"],
+        "data.fractions": [0.9, 0.1, 0.0],
+        "data.cache_dir": tmp_path / "cache",
+        "trainer.max_epochs": 2,
+        "seed": 0,
+        "logger": "none",
+        **model.overrides,
+    }
+    run = graphfold.train(options, tmp_path / "run")
+    expected = [told["prediction"] for told in run.load().predict(SMILES)]
+    np.testing.assert_allclose(model.predict(SMILES), expected, rtol=1e-6)
+    assert model.metrics_ == run.metrics
+    kept = graphfold.load(tmp_path / "kept").predict(["CCO"])[0]["prediction"]
+    assert kept == pytest.approx(float(model.predict(["CCO"])[0]))
+    assert (tmp_path / "kept" / "report.html").is_file()
+
+
+def test_records_may_come_in_any_container() -> None:
+    model = regressor()
+    expected = model.predict(SMILES)
+    molecules = [Chem.MolFromSmiles(smiles) for smiles in SMILES]
+    column = np.array(SMILES, dtype=object)
+    for X in (
+        column,
+        np.array(SMILES),
+        column[:, None],
+        tuple(SMILES),
+        pd.Series(SMILES, index=SMILES),
+        pd.DataFrame({"any": SMILES}),
+        {"any": SMILES},
+        molecules,
+    ):
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-5)
+    from_molecules = clone(model).fit(molecules, np.array(SIZES))
+    np.testing.assert_allclose(from_molecules.predict(SMILES), expected, rtol=1e-5)
+    assert from_molecules.random_state == 0
+
+
+def test_clone_pickle_and_the_same_seed_give_the_same(tmp_path: Path) -> None:
+    model = regressor()
+    expected = model.predict(SMILES)
+    script = "import pickle, sys; print(pickle.load(sys.stdin.buffer).predict(['CCO', 'CC']))"
+    found = subprocess.run(
+        [sys.executable, "-c", script], input=pickle.dumps(model), capture_output=True, check=True
+    )
+    assert found.stdout.decode().strip() == str(model.predict(["CCO", "CC"]))
+    assert np.array_equal(clone(model).fit(SMILES, SIZES).predict(SMILES), expected)
+    other = clone(model).set_params(random_state=1).fit(SMILES, SIZES)
+    assert not np.allclose(other.predict(SMILES), expected)
+    state = np.random.RandomState(0)
+    two = [clone(model).set_params(random_state=state).fit(SMILES, SIZES) for _ in range(2)]
+    assert not np.allclose(two[0].predict(SMILES), two[1].predict(SMILES))
+
+
+def test_an_override_is_a_parameter_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+    model = small(GraphRegressor)
+    assert model.get_params()["overrides__model.hidden_size"] == 8
+    assert "overrides__model.hidden_size" not in model.get_params(deep=False)
+    grid = {"graphregressor__overrides__optimizer.lr": [1e-9, 0.05]}
+    pipeline = make_pipeline(FunctionTransformer(list), model)
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(SMILES, SIZES)
+    assert search.best_params_ == {"graphregressor__overrides__optimizer.lr": 0.05}
+    fitted = search.best_estimator_[-1]
+    assert fitted.overrides == {**model.overrides, "optimizer.lr": 0.05}
+    assert fitted.model_.trained.config.optimizer["lr"] == 0.05
+    assert "optimizer.lr" not in model.overrides
+    assert capsys.readouterr().out == ""
+
+
+def test_verbose_prints_what_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
+    small(GraphRegressor, verbose=True, max_epochs=1).fit(SMILES, SIZES)
+    assert "epoch 1/1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["b", "a"], [7, -1], [True, False], [np.str_("é, x"), np.str_("(")], [3, 1, 2]],
+)
+def test_labels_of_any_kind_are_kept(labels: list[Any]) -> None:
+    y = [labels[i % len(labels)] for i in range(len(TREES))]
+    model = small(GraphClassifier, "brackets", validation_fraction=0).fit(TREES, y)
+    assert model.classes_.tolist() == sorted(labels)
+    assert model.classes_.dtype == np.array(labels).dtype
+    shares = model.predict_proba(TREES)
+    assert shares.shape == (12, len(labels))
+    np.testing.assert_allclose(shares.sum(1), 1)
+    found = model.predict(TREES)
+    assert found.tolist() == [model.classes_[i] for i in shares.argmax(1)]
+    assert found.dtype == model.classes_.dtype
+
+
+def test_trees_are_learned() -> None:
+    rate = {"optimizer.lr": 0.05}
+    model = small(GraphClassifier, "brackets", max_epochs=20, overrides=rate, validation_fraction=0)
+    assert model.fit(TREES, MOODS).predict(TREES).tolist() == MOODS
+    nltk = pytest.importorskip("nltk")
+    assert model.predict([nltk.Tree.fromstring(tree) for tree in TREES]).tolist() == MOODS
+    values = [{"+": 1.5, "-": -1.5}[mood] for mood in MOODS]
+    numbers = small(
+        GraphRegressor, "brackets", max_epochs=20, overrides=rate, validation_fraction=0
+    )
+    assert numbers.fit(TREES, values).score(TREES, values) > 0.9
+
+
+def test_rows_of_a_table_are_json_records() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 2))
+    X[::4, 1] = np.nan
+    y = X[:, 0]
+    fit = small(GraphRegressor, "json").fit
+    records = [{"x0": a, "x1": None if np.isnan(b) else b} for a, b in X.tolist()]
+    expected = fit(records, y).predict(records)
+    by_array, by_frame = fit(X, y).predict(X), fit(pd.DataFrame(X, columns=["x0", "x1"]), y)
+    np.testing.assert_allclose(by_array, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        by_frame.predict(pd.DataFrame({"x0": X[:, 0], "x1": X[:, 1]})), expected, rtol=1e-5
+    )
+    assert by_frame.feature_names_in_.tolist() == ["x0", "x1"]
+    assert by_frame.n_features_in_ == 2
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
+        by_frame.predict(pd.DataFrame({"x0": X[:, 0], "z": X[:, 1]}))
+    X[3, 0] = np.inf
+    with pytest.raises(RecordError, match=r"^X\[3\]: inf \(infinity\) is no value of JSON"):
+        by_frame.predict(pd.DataFrame(X, columns=["x0", "x1"]))
+
+
+def test_molecules_with_further_inputs() -> None:
+    frame = pd.DataFrame({"mol": SMILES, "temperature": np.arange(16.0)})
+    options = {"data.smiles_column": "mol", "data.extra_columns": ["temperature"]}
+    model = small(GraphRegressor, overrides=options).fit(frame, frame.temperature)
+    assert model.predict(frame).shape == (16,)
+    warm = model.predict(frame.assign(temperature=100.0))
+    assert not np.allclose(warm, model.predict(frame))
+    with pytest.raises(DataError, match="X has the column 'y', which y needs. Rename it"):
+        model.fit(frame.rename(columns={"temperature": "y"}), SIZES)
+
+
+def test_several_targets_keep_their_columns() -> None:
+    y = np.column_stack([SIZES, SIZES, np.arange(16)])
+    model = small(GraphRegressor).fit(SMILES, y)
+    found = model.predict(SMILES)
+    told = model.model_.predict(SMILES)
+    assert found.shape == (16, 3)
+    assert found[3].tolist() == list(told[3]["prediction"].values())
+    assert model.fit(SMILES, y[:, :1]).predict(SMILES).shape == (16, 1)
+
+
+def test_intervals_are_those_of_the_model() -> None:
+    model = small(GraphRegressor, validation_fraction=0.6).fit(SMILES, SIZES)
+    lower, upper = model.predict_interval(SMILES)
+    told = model.model_.predict(SMILES)
+    assert lower.tolist() == [each["lower"] for each in told]
+    assert upper.tolist() == [each["upper"] for each in told]
+    assert (lower < model.predict(SMILES)).all()
+    with pytest.raises(ConfigError, match="the model has no intervals. Set a larger validation_f"):
+        regressor().predict_interval(SMILES)
+
+
+def test_weights_say_how_much_a_record_counts() -> None:
+    options = {"max_epochs": 40, "overrides": {"optimizer.lr": 0.02}, "validation_fraction": 0}
+    X, y = ["CCO"] * 8, [0.0, 10.0] * 4
+    even = small(GraphRegressor, **options).fit(X, y).predict(["CCO"])
+    uneven = small(GraphRegressor, **options).fit(X, y, [9.0, 1.0] * 4).predict(["CCO"])
+    assert even[0] == pytest.approx(5, abs=0.5)
+    assert uneven[0] == pytest.approx(1, abs=0.5)  # the weighted mean
+    for weight, message in (
+        ([-1.0] * 8, "Negative values in data"),
+        ([0.0] * 8, "every sample_weight .* is zero"),
+        ([[1.0]] * 8, r"sample_weight has the shape \(8, 1\)"),
+        ([1.0] * 7, r"inconsistent numbers of samples: \[8, 8, 7\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small(GraphRegressor).fit(X, y, weight)
+
+
+def test_a_bad_record_is_named_by_its_position() -> None:
+    with pytest.raises(RecordError, match=r"^X\[2\]: RDKit cannot read SMILES 'C1CC'"):
+        small(GraphRegressor).fit([*SMILES[:2], "C1CC", *SMILES], range(19))
+    with pytest.raises(RecordError, match=r"^X\[1\]: RDKit cannot read SMILES 'C1CC'"):
+        regressor().predict(["C", "C1CC"])
+    with pytest.raises(RecordError, match=r"^X\[1\]: 5 is no molecule. Correct the record, or"):
+        small(GraphRegressor).fit(["C", 5], [1, 2])
+    with pytest.raises(RecordError, match=r"^X\[1\]: 5 is no record. Correct the record, or leave"):
+        small(GraphRegressor, "brackets").fit(["(S (A a))", 5], [1, 2])
+    with pytest.raises(RecordError, match=r"^X\[0\]: 5 is no molecule"):
+        regressor().predict([5])
+    trees = [*TREES[:4], "(S (A x)"]
+    with pytest.raises(RecordError, match=r"^X\[4\]: bracket opened at column 1 is never closed"):
+        small(GraphClassifier, "brackets").fit(trees, MOODS[:5])
+    with pytest.raises(RecordError, match=r"^X\[1\]: \{1\} is no value of JSON"):
+        small(GraphRegressor, "json").fit([{"a": [2]}, {"a": [{1}]}], [1, 2])
+    skipping = small(GraphRegressor, overrides={"data.on_error": "skip"})
+    assert skipping.fit([*SMILES, "C1CC"], range(17)).predict(["C"]).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "X", "y", "message"),
+    [
+        (GraphRegressor, {}, SMILES, [np.nan] * 16, "Input y contains NaN"),
+        (GraphClassifier, {}, SMILES, ["a", np.nan] * 8, r"y\[1\] is missing. Give"),
+        (GraphClassifier, {}, SMILES, pd.Series([*"ab" * 7, "a", None]), r"y\[15\] is missing"),
+        (GraphClassifier, {}, SMILES, ["a"] * 16, "y has only one class. Give two"),
+        (GraphClassifier, {}, SMILES, np.arange(16) / 3, "Unknown label type: continuous"),
+        (GraphRegressor, {}, SMILES, None, "requires y to be passed"),
+        (GraphRegressor, {}, SMILES, SIZES[:3], r"inconsistent numbers of samples: \[16, 3\]"),
+        (GraphRegressor, {}, [], [], "0 sample"),
+        (GraphRegressor, {}, ["C"], [1], "n_samples = 1. Give more, or set validation_fraction=0"),
+        (GraphRegressor, {}, "CCO", [1], "fit takes a list, not one record"),
+        (GraphRegressor, {}, np.zeros((16, 2)), SIZES, r"has the shape \(16, 2\). Give a column"),
+        (GraphRegressor, {"data": "sdf"}, SMILES, SIZES, "there is no data 'sdf'. Use one of smi"),
+        (GraphRegressor, {"overrides": ["a=1"]}, SMILES, SIZES, "overrides is .*. Give a mapping"),
+        (GraphRegressor, {"model": "gnc"}, SMILES, SIZES, "no model 'gnc'. Did you mean"),
+        (GraphRegressor, {"overrides": {"lr": 1}}, SMILES, SIZES, "no key 'lr' in the config"),
+        (GraphRegressor, {"validation_fraction": 1.5}, SMILES, SIZES, "fractions"),
+    ],
+)
+def test_wrong_use_is_refused(
+    kind: type[GraphEstimator], options: dict[str, Any], X: Any, y: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**options).fit(X, y)  # type: ignore[attr-defined]
+
+
+def test_scikit_learn_is_loaded_by_this_module_alone() -> None:
+    code = (
+        "import sys, graphfold, graphfold.batching, graphfold.recipe\n"
+        "print({*sys.modules} & {'sklearn', 'pandas', 'lightning', 'ray', 'matplotlib'})\n"
+        "sys.modules['sklearn'] = None\n"
+        "try:\n    import graphfold.sklearn\nexcept ImportError as error:\n    print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, message = found.stdout.splitlines()
+    assert loaded == "set()"
+    assert message.startswith("graphfold.sklearn needs scikit-learn 1.6 or newer")
+    assert message.endswith("Install it: pip install 'graphfold[sklearn]'")
