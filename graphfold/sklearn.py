@@ -23,6 +23,7 @@ import pyarrow
 from pyarrow import parquet
 
 from graphfold.datasets.readers.brackets import bracket_text
+from graphfold.datasets.readers.json_inference import Fields, infer_positions, to_dict
 from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.inference.frames import read_frame, read_list
@@ -159,6 +160,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             parquet.write_table(pyarrow.table({**records, **values}), table)
             config = {
                 **_CONFIGS[self.data],
+                **self._columns_as_keys(rows, Path(name) / "columns.json"),
                 "data.path": table,
                 "data.cache_dir": Path(name) / "cache",
                 "data.target_columns": [*y],
@@ -221,6 +223,21 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if not rows:
             raise DataError("X has no record: 0 sample(s), while at least 1 is needed. Give some.")
         return [_json_value(row, n) for n, row in enumerate(rows)] if is_json else rows
+
+    def _columns_as_keys(self, rows: Sequence[Any], path: Path) -> dict[str, Any]:
+        """The override that gives each column of a table a place of its own.
+
+        Keys such as `x0` and `x1` would otherwise be taken for those of a map, which share one.
+
+        Args:
+            rows: the records.
+            path: the file that is written.
+        """
+        if not hasattr(self, "n_features_in_"):
+            return {}
+        places = {name: infer_positions(row[name] for row in rows) for name in sorted(rows[0])}
+        path.write_text(json.dumps(to_dict(Fields(places))))
+        return {"data.options": {"record_schema": path}}
 
     def _cells(self, rows: Sequence[Any]) -> dict[str, list[Any]]:
         """The columns of the table that `fit` writes: records, and what is read beside them."""

@@ -213,21 +213,34 @@ def test_rows_of_a_table_are_json_records() -> None:
     X = rng.normal(size=(24, 2))
     X[::4, 1] = np.nan
     y = X[:, 0]
-    fit = small(GraphRegressor, "json").fit
-    records = [{"x0": a, "x1": None if np.isnan(b) else b} for a, b in X.tolist()]
+
+    def fit(rows: Any, y: Any) -> Any:
+        return small(GraphRegressor, "json").fit(rows, y)
+
+    records = [{"mass": a, "speed": None if np.isnan(b) else b} for a, b in X.tolist()]
+    frame = pd.DataFrame(X, columns=["mass", "speed"])
     expected = fit(records, y).predict(records)
-    by_array, by_frame = fit(X, y).predict(X), fit(pd.DataFrame(X, columns=["x0", "x1"]), y)
-    np.testing.assert_allclose(by_array, expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        by_frame.predict(pd.DataFrame({"x0": X[:, 0], "x1": X[:, 1]})), expected, rtol=1e-5
-    )
-    assert by_frame.feature_names_in_.tolist() == ["x0", "x1"]
+    by_frame = fit(frame, y)
+    for rows in (frame, frame.to_dict("list"), records):
+        np.testing.assert_allclose(by_frame.predict(rows), expected, rtol=1e-5)
+    for rows in (X, X.tolist(), frame.set_axis(["x0", "x1"], axis=1)):
+        np.testing.assert_allclose(fit(rows, y).predict(rows), expected, rtol=1e-5)
+    assert by_frame.feature_names_in_.tolist() == ["mass", "speed"]
     assert by_frame.n_features_in_ == 2
     with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
-        by_frame.predict(pd.DataFrame({"x0": X[:, 0], "z": X[:, 1]}))
+        by_frame.predict(frame.rename(columns={"speed": "z"}))
     X[3, 0] = np.inf
     with pytest.raises(RecordError, match=r"^X\[3\]: inf \(infinity\) is no value of JSON"):
-        by_frame.predict(pd.DataFrame(X, columns=["x0", "x1"]))
+        by_frame.predict(pd.DataFrame(X, columns=["mass", "speed"]))
+
+
+def test_each_column_has_weights_of_its_own() -> None:
+    X = np.random.default_rng(0).normal(size=(64, 2))
+    options = {"max_epochs": 30, "validation_fraction": 0, "overrides": {"optimizer.lr": 0.02}}
+    model = small(GraphRegressor, "json", **options).fit(X, X[:, 0] - X[:, 1])
+    assert model.score(X, X[:, 0] - X[:, 1]) > 0.9  # a sum over equal places would know nothing
+    assert {t.name for t in model.model_.trained.schema.types} == {"$", "$/x0", "$/x1"}
+    assert {"$/x0"} < {t.name for t in model.fit(X.tolist(), X[:, 0]).model_.trained.schema.types}
 
 
 def test_molecules_with_further_inputs() -> None:
