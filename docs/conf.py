@@ -30,7 +30,7 @@ exclude_patterns = ["build", "graphfold", "tests", "configs", "runs", "data", ".
 navigation = {
     "Begin": ["docs/first_steps"],
     "By your data": ["docs/molecules", "docs/trees", "docs/plans", "docs/json"],
-    "Write your own": ["docs/python", "docs/cells", "docs/blocks", "docs/adapters"],
+    "Write your own": ["docs/python", "docs/sklearn", "docs/cells", "docs/blocks", "docs/adapters"],
     "Run it": ["docs/large_data", "docs/predict_large_data", "docs/options"],
     "How it works": ["docs/engine", "docs/benchmarks"],
     "Reference": [f"docs/reference/{name}" for name in (

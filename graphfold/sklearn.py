@@ -218,8 +218,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if frame is None:
             rows = list(read_list(X, "fit"))
         else:
-            is_column = not is_json and len(frame.columns) == 1
-            rows = list(frame.items([*frame.columns] if is_column else None))
+            is_column = not is_json and len(frame.names) == 1
+            rows = list(frame.items([*frame.names] if is_column else None))
         if not rows:
             raise DataError("X has no record: 0 sample(s), while at least 1 is needed. Give some.")
         return [_json_value(row, n) for n, row in enumerate(rows)] if is_json else rows
