@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -28,6 +29,9 @@ Result = TypeVar("Result")
 
 #: Records per chunk: small enough to share out a small corpus, large enough to be worth a trip.
 CHUNK_SIZE = 256
+
+#: Where Linux says how much time on cores a container has: "200000 100000" is that of two cores.
+CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,15 @@ def read_beside_records(
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The number of cores that this process may use: in a container, its share of them."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
+    try:
+        share, _, period = CPU_SHARE.read_text(encoding="ascii").strip().partition(" ")
+        return min(cores, max(1, math.ceil(int(share) / int(period))))
+    except (OSError, ValueError, ZeroDivisionError):  # no container, or one without a limit: "max"
+        return cores
 
 
 def start_method() -> str:

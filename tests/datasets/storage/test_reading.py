@@ -16,6 +16,7 @@ from postfix_adapter import PostfixAdapter, random_expressions, write_expression
 from graphfold.dag import GraphBuilder, collate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import ReadResult, Record, read_records
+from graphfold.datasets.storage import reading
 from graphfold.datasets.storage.reading import CHUNK_SIZE, available_cores, read_chunks
 from graphfold.errors import DataError, RecordError
 
@@ -199,3 +200,15 @@ def _is_alive(pid: int) -> bool:
 
 def test_available_cores() -> None:
     assert 1 <= available_cores() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("share", "cores"), [("max 100000", 8), ("150000 100000\n", 2), ("1000 100000", 1), ("", 8)]
+)
+def test_a_container_has_a_share_of_the_cores(
+    share: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(share)
+    monkeypatch.setattr(reading, "CPU_SHARE", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert available_cores() == cores
