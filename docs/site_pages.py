@@ -49,6 +49,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", add_side_bar)
     app.connect("doctree-read", link_to_code)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
+    app.connect("autodoc-process-docstring", restore_colon, priority=900)
     app.connect("autodoc-process-signature", show_factories)
     app.connect("autodoc-process-bases", name_public_bases)
     app.connect("missing-reference", find_public_name)
@@ -214,8 +215,8 @@ def plain_docstring(
     """Makes reStructuredText of a docstring: fences become code, and signs stay signs."""
     if what == "data" and value.__doc__ == type(value).__doc__:
         lines.clear()  # the docstring of dict or tuple
-    if what in ("attribute", "property"):
-        lines.insert(0, "")  # else napoleon takes what stands before a colon for a type
+    if what in ("attribute", "property") and lines:
+        lines[0] = lines[0].replace(":", "\0")  # or napoleon takes what is before it for a type
     if dataclasses.is_dataclass(value) and isinstance(value, type) and "Args:" not in lines:
         lines += field_comments(value)
     prose, *sections = SECTIONS.split("\n".join(lines), maxsplit=1)
@@ -226,6 +227,13 @@ def plain_docstring(
         language, body = parts[number - 1 : number + 1]
         parts[number - 1 : number + 1] = f".. code-block:: {language}\n", indent(body, "   ")
     lines[:] = "\n".join(parts).splitlines()
+
+
+def restore_colon(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Undoes what `plain_docstring` does to the first line for napoleon."""
+    lines[:] = [line.replace("\0", ":") for line in lines]
 
 
 def field_comments(cls: type) -> list[str]:
