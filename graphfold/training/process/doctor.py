@@ -74,8 +74,10 @@ def clear_cache() -> str:
 
 
 def _versions() -> Iterator[Fact]:
-    installed = {canonicalize_name(d.name): d.version for d in metadata.distributions()}
-    faults = {
+    installed: dict[str, str] = {
+        canonicalize_name(d.name): d.version for d in metadata.distributions()
+    }
+    faults: dict[str, str] = {
         canonicalize_name(need.name): f"graphfold needs {need}. pip install '{need}'"
         for need in map(Requirement, metadata.requires("graphfold") or ())
         if (need.marker is None or need.marker.evaluate({"extra": ""}))
