@@ -181,7 +181,7 @@ def _native() -> Fact:
 
 
 def _built_by(path: Path) -> str:
-    """What compilers write into a library; nothing is left by those that strip it."""
+    """The compiler that a library names; "" if it was stripped."""
     stamp = re.search(rb"GCC: \([^)]*\) [\d.]+|[Cc]lang version [\d.]+", path.read_bytes())
     return f" by {stamp[0].decode(errors='replace')}" if stamp else ""
 
