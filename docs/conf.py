@@ -28,7 +28,12 @@ exclude_patterns = ["build", "graphfold", "tests", "configs", "runs", "data", ".
 
 # The side bar: caption -> pages.
 navigation = {
-    "Begin": ["docs/first_steps"],
+    "Begin": [
+        "docs/first_steps",
+        "docs/notebooks/molecules",
+        "docs/notebooks/trees",
+        "docs/gallery",
+    ],
     "By your data": ["docs/molecules", "docs/trees", "docs/plans", "docs/json"],
     "Write your own": ["docs/python", "docs/sklearn", "docs/cells", "docs/blocks", "docs/adapters"],
     "Run it": ["docs/large_data", "docs/predict_large_data", "docs/options"],
@@ -44,7 +49,8 @@ myst_heading_anchors = 6
 myst_links_external_new_tab = False
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_timeout = 600
+nb_execution_in_temp = True
 nb_merge_streams = True
 
 default_role = "py:obj"  # `Cell` in a docstring is code, and a link where there is such a name

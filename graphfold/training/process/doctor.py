@@ -1,4 +1,4 @@
-"""What a run depends on beside its config: facts of this machine and installation, and faults.
+"""Facts of this machine and installation that a run depends on, and faults.
 
 A fault is a fact that makes results slow, or commands fail, and that the user can mend.
 """
@@ -206,7 +206,7 @@ def _cache() -> Fact:
 
 
 def _fault_of_folder(folder: Path) -> str:
-    """What keeps files from being written to a folder, which may be absent yet."""
+    """Sentences that say why nothing can be stored in a folder, which may be absent yet; or ""."""
     place = next(path for path in (folder, *folder.parents) if path.exists())
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
         return (
