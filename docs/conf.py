@@ -36,7 +36,7 @@ navigation = {
     ],
     "By your data": ["docs/molecules", "docs/trees", "docs/plans", "docs/json"],
     "Write your own": ["docs/python", "docs/sklearn", "docs/cells", "docs/blocks", "docs/adapters"],
-    "Run it": ["docs/large_data", "docs/predict_large_data", "docs/options"],
+    "Run it": ["docs/large_data", "docs/predict_large_data", "docs/serving", "docs/options"],
     "How it works": ["docs/engine", "docs/benchmarks"],
     "Reference": [f"docs/reference/{name}" for name in (
         "training", "prediction", "data", "graphs", "engine", "cells", "models", "blocks",

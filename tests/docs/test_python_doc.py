@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize(
-    ("name", "promises", "makes"), [("python", 10, ["solubility", "short"]), ("sklearn", 5, [])]
+    ("name", "promises", "makes"), [("python", 11, ["solubility", "short"]), ("sklearn", 5, [])]
 )
 def test_the_blocks_run_and_print_what_they_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, promises: int, makes: list[str]
