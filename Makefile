@@ -63,7 +63,9 @@ docs: setup $(DOCS_STAMP) ## build the pages as a site, build/docs/index.html; w
 	@echo "build/docs/index.html"
 
 $(DOCS_STAMP): $(STAMP)
-	@echo "docs: installing Sphinx and its themes"
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "docs: the pages need Python 3.11 or newer: make setup PYTHON=python3.11" >&2; exit 2; }
+	@echo "docs: installing Sphinx and its theme"
 	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check --no-build-isolation \
 		--constraint constraints.txt --editable '.[docs]'
 	@touch $@

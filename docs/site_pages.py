@@ -50,6 +50,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", link_to_code)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", restore_colon, priority=900)
+    app.connect("autodoc-skip-member", skip_foreign)
     app.connect("autodoc-process-signature", show_factories)
     app.connect("autodoc-process-bases", name_public_bases)
     app.connect("missing-reference", find_public_name)
@@ -234,6 +235,15 @@ def restore_colon(
 ) -> None:
     """Undoes what `plain_docstring` does to the first line for napoleon."""
     lines[:] = [line.replace("\0", ":") for line in lines]
+
+
+def skip_foreign(
+    app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leaves out methods that another library puts into a class."""
+    module = getattr(member, "__module__", None) or "graphfold"
+    is_foreign = inspect.isroutine(member) and not module.startswith("graphfold")
+    return True if is_foreign else None
 
 
 def field_comments(cls: type) -> list[str]:

@@ -39,7 +39,7 @@ def ci(tmp_path: Path) -> Path:
     return tmp_path
 
 
-STEPS = ["setup", "setup-scatter", "test", "test-slow", "lint"]
+STEPS = ["setup", "setup-scatter", "test", "test-slow", "lint", "docs"]
 AGAIN = "test with avx2: TESTS=tests/batching tests/layers"
 
 
@@ -62,7 +62,7 @@ def test_ci_repeats_nothing_without_avx512(ci: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("step", "code"),
-    [("setup", 1), ("setup-scatter", 0), ("test", 1), ("test-slow", 1), ("lint", 1)],
+    [("setup", 1), ("setup-scatter", 0), ("test", 1), ("test-slow", 1), ("lint", 1), ("docs", 1)],
 )
 def test_ci_says_what_failed(
     step: str, code: int, ci: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +79,7 @@ def test_ci_says_what_failed(
         "test": "ci: failed: test test-with-avx2",
         "test-slow": "ci: failed: test-slow",
         "lint": "ci: failed: lint",
+        "docs": "ci: failed: docs",
     }
     assert said[step] in done.stdout
 

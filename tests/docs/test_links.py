@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from functools import lru_cache
 from pathlib import Path
 
@@ -60,6 +61,13 @@ def faults(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_link_of_the_page_is_dead(path: Path) -> None:
     assert faults(path) == []
+
+
+def test_every_page_is_in_the_side_bar_of_the_site() -> None:
+    captions = runpy.run_path(str(ROOT / "docs" / "conf.py"))["navigation"]
+    listed = [name for names in captions.values() for name in names]
+    pages = [str(path.relative_to(ROOT).with_suffix("")) for path in PAGES]
+    assert sorted(["README", *listed]) == sorted(pages)
 
 
 def test_a_dead_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
