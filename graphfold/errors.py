@@ -82,6 +82,12 @@ class DivergenceError(GraphfoldError):
     exit_code = 1
 
 
+class ProcessError(GraphfoldError):
+    """A process of a training that ended before its work was done, and so ended the others."""
+
+    exit_code = 1
+
+
 class RecordError(GraphfoldError):
     """One record that cannot be read.
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+from training.one_step import both_agree, take_step
 from training.tiny_runs import listops, read_json, train, write_corpora
 
 from graphfold.training.run.checkpoint import Checkpoint
@@ -16,18 +19,111 @@ from graphfold.training.run.checkpoint import Checkpoint
 PLAIN = ["optimizer=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.0", "lr_scheduler=constant"]
 
 
-def train_apart(folder: Path, *overrides: str) -> Path:
+#: What starts two processes.
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+def train_apart(folder: Path, *overrides: str, members: int = 1) -> Path:
     """Trains in two processes, started from a process of its own."""
     settings = [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
     command = [sys.executable, "-m", "graphfold", "train", *overrides, "trainer.devices=2"]
+    return check_run(folder, [*command, *settings], members)
+
+
+def train_by_torchrun(folder: Path, *overrides: str, members: int = 1) -> Path:
+    """Trains in two processes of torchrun."""
+    settings = [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
+    command = [sys.executable, *TORCHRUN, "-m", "graphfold", "train", *overrides]
+    return check_run(folder, [*command, *settings], members)
+
+
+def check_run(folder: Path, command: list[str], members: int) -> Path:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [*command, *settings], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.count("epoch 1/") == 1
+    assert done.stdout.count("epoch 1/") == members
+    assert not list(folder.rglob(".*"))
     return folder
+
+
+#: Overrides of tiny runs without random numbers in a step; {table} is one of molecules.
+MODELS = {
+    "tree": [*listops("data.train_size=37", "data.val_size=13"), "data.seed=3"],
+    "dmpnn": [
+        *("data=smiles", "data.path={table}", "data.target_columns=[b,c]", "model=dmpnn"),
+        *("model.hidden_size=8", "data.seed=3", "trainer.max_epochs=2"),
+    ],
+}
+
+
+def words_of(model: str, tmp_path: Path) -> list[str]:
+    table = tmp_path / "m.csv"
+    rows = [f"{'C' * (k % 19 + 1)}{'NO'[k % 2]},{k * 7 % 11},{k * 5 % 13}" for k in range(37)]
+    table.write_text("\n".join(["smiles,b,c", *rows]))
+    return [*(word.format(table=table) for word in MODELS[model]), "model.dropout=0.0", *PLAIN]
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_many_steps_of_two_are_those_of_one_with_twice_the_batch(
+    model: str, tmp_path: Path
+) -> None:
+    words = [*words_of(model, tmp_path), f"data.cache_dir={tmp_path}/cache", "trainer.max_epochs=3"]
+    whole = take_step(*words, "data.batch_size=8")
+    parts = take_step(*words, "data.batch_size=4", devices=2)
+    both_agree(parts, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "members"), [("tree", 1), ("dmpnn", 1), ("dmpnn", 2)])
+def test_torchrun_ends_with_the_weights_of_one_process(
+    model: str, members: int, tmp_path: Path
+) -> None:
+    words = [*words_of(model, tmp_path), f"ensemble={members}"]
+    whole = train(tmp_path / "one", *words, "data.batch_size=8")
+    parts = train_by_torchrun(tmp_path / "two", *words, "data.batch_size=4", members=members)
+    folders = [folder for folder in (whole / "members").glob("*") if folder.is_dir()] or [whole]
+    assert len(folders) == members
+    for folder in folders:
+        other = parts / folder.relative_to(whole)
+        for name, value in parameters(folder).items():
+            torch.testing.assert_close(parameters(other)[name], value, atol=1e-5, rtol=1e-5)
+    wanted = pytest.approx(read_json(whole / "metrics.json"), abs=1e-5)
+    assert read_json(parts / "metrics.json") == wanted
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_torchrun_ends_the_run_which_can_be_continued(tmp_path: Path) -> None:
+    words = [*words_of("tree", tmp_path), "data.batch_size=4", "callbacks=average"]
+    unbroken = train_by_torchrun(tmp_path / "unbroken", *words, "trainer.max_epochs=40")
+    folder = tmp_path / "run"
+    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={folder}"]
+    command = [sys.executable, *TORCHRUN, "-m", "graphfold", "train"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    process = subprocess.Popen(
+        [*command, *words, *settings, "trainer.max_epochs=40"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (folder / "checkpoints" / "last.ckpt").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (second,) = (
+        child for child in children if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()
+    )
+    os.kill(int(second), signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "error: process 0 of 2 can no longer reach the others: one of them has end" in errors
+    assert 0 < len((folder / "metrics.csv").read_text().splitlines()) < 41
+    resumed = [*command, f"resume={folder}"]
+    subprocess.run(resumed, env=environment, check=True, capture_output=True)
+    assert (folder / "metrics.csv").read_text() == (unbroken / "metrics.csv").read_text()
+    assert read_json(folder / "metrics.json") == read_json(unbroken / "metrics.json")
 
 
 def parameters(folder: Path) -> dict[str, torch.Tensor]:

@@ -56,9 +56,10 @@ def is_first() -> bool:
 
 @contextmanager
 def printing_once() -> Iterator[None]:
-    """Within, only the first process prints."""
+    """Within, only the first process prints and warns, for all of them do the same."""
     if is_first():
         yield
         return
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         yield

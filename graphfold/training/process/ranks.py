@@ -10,22 +10,32 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import distributed, nn
-from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
+from torch.multiprocessing.spawn import (
+    ProcessExitedException,
+    ProcessRaisedException,
+    start_processes,
+)
 
 from graphfold import errors
-from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.errors import ConfigError, GraphfoldError, ProcessError
 from graphfold.training.process.process import keep_memory
-from graphfold.training.process.quiet import choose_warnings, printing_once, rank
+from graphfold.training.process.quiet import choose_warnings, is_first, printing_once, rank
 from graphfold.training.trainer import Trainer
 
 #: What torchrun sets beside rank and number of processes.
 TORCHRUN = "TORCHELASTIC_RUN_ID"
+
+_REMEDY = (
+    "One that is killed may have run out of memory. The checkpoints of whole epochs are kept: the "
+    "run goes on with resume=RUN."
+)
 
 
 def num_processes(trainer: Trainer) -> int:
@@ -58,12 +68,15 @@ def run_in_processes(trainer: Trainer, work: Callable[..., None], *arguments: An
 
     Raises:
         GraphfoldError: one that was raised in a process.
+        ProcessError: if a process was killed; the others end.
         RuntimeError: if a process failed otherwise.
     """
     count = num_processes(trainer)
     if TORCHRUN in os.environ and count > 1:
         local = int(os.environ["LOCAL_RANK"])
-        with _group(trainer.device(local), "env://", rank(), count):
+        with _group(trainer.device(local), "env://", rank(), count), warnings.catch_warnings():
+            if not is_first():  # each computes on batches of its own, and may warn of them
+                choose_warnings()
             work(trainer.device(local), *arguments)
         return
     if count == 1:
@@ -89,6 +102,10 @@ def run_in_processes(trainer: Trainer, work: Callable[..., None], *arguments: An
                 pass
         except ProcessRaisedException as error:
             raise _without_traceback(error) from error
+        except ProcessExitedException as error:
+            how = error.signal_name or f"exit code {error.exit_code}"
+            what = f"process {error.error_index} of {count} ended ({how})"
+            raise ProcessError(f"{what}, and the others with it. {_REMEDY}") from error
         finally:
             for process in started.processes:
                 process.terminate()
@@ -106,10 +123,10 @@ def _work_in_process(
     os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": str(count)}
     torch.set_num_threads(threads)
     keep_memory()
-    choose_warnings()
     work, arguments = pickle.loads(pickled)
     device = trainer.device(number)
     with _group(device, meeting_point, number, count), printing_once():
+        choose_warnings()
         work(device, *arguments)
 
 
@@ -124,6 +141,14 @@ def _group(device: torch.device, meeting_point: str, number: int, count: int) ->
     )
     try:
         yield
+    except RuntimeError as error:
+        # Gloo has no class of its own for it.
+        if isinstance(error, distributed.DistError) or "gloo/transport" in str(error):
+            raise ProcessError(
+                f"process {number} of {count} can no longer reach the others: one of them has "
+                f"ended, or the network has failed. {_REMEDY}"
+            ) from error
+        raise
     finally:
         distributed.destroy_process_group()
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import torch
 from torch.multiprocessing import start_processes
 from training.tiny_runs import listops, read_json, run, write_molecules
 
-from graphfold.errors import ConfigError, DivergenceError
+from graphfold.errors import ConfigError, DivergenceError, ProcessError
 from graphfold.training.process.quiet import is_first, printing_once, rank
 from graphfold.training.process.ranks import (
     TORCHRUN,
@@ -129,6 +130,25 @@ def test_an_error_of_a_process_ends_all_and_is_told(
     assert time.monotonic() - start < 40
 
 
+def die(device: torch.device) -> None:
+    if rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    add_up(1.0, device)  # waits for the other one
+    time.sleep(60)
+
+
+@FORKS
+@pytest.mark.usefixtures("forked")
+def test_a_process_that_is_killed_ends_all_and_is_told() -> None:
+    start = time.monotonic()
+    # Either is seen first: that it is gone, or that it does not answer.
+    match = r"(1 of 2 ended \(SIGKILL\)|0 of 2 can no longer reach the others).*resume=RUN"
+    with pytest.raises(ProcessError, match=match) as error:
+        run_in_processes(TWO, die)
+    assert time.monotonic() - start < 40
+    assert error.value.exit_code == 1
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_a_run_that_can_be_continued(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -156,6 +176,7 @@ def test_a_signal_ends_a_run_that_can_be_continued(name: str, tmp_path: Path) ->
     assert not (folder / ".lock").exists()
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_further_process_takes_no_lock_and_prints_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +185,7 @@ def test_a_further_process_takes_no_lock_and_prints_nothing(
         monkeypatch.setenv("RANK", "1")
         with folder.lock(), printing_once():
             print("twice")
+            warnings.warn("twice", stacklevel=1)
         monkeypatch.delenv("RANK")
         with printing_once():
             print("once")
