@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphfold.inference.predict import Job
+    from graphfold.inference.apply import Job
 
 #: The beginning of what --set takes; the path of a run with an = in it has a / before.
 _SETTING = re.compile(r"[A-Za-z_][\w.]*=")
@@ -106,7 +106,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """The arguments INPUT of commands that apply a run to files, and --input-format.
 
-    Of commands that take several also --shard.
+    Of commands that take several also --shard, --engine and --workers.
     """
     help_text = "a file like those trained on; - is standard input"
     if several:
@@ -116,13 +116,25 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
         )
     nargs = "+" if several else None
     parser.add_argument("input", metavar="INPUT", type=Path, nargs=nargs, help=help_text)
-    parser.set_defaults(shard=None)
+    parser.set_defaults(shard=None, engine=None, workers=None)
     if several:
         parser.add_argument(
             "--shard",
             type=_shard,
             metavar="I/N",
             help="apply RUN to the inputs of job I of N jobs that share them, I from 1 to N",
+        )
+        parser.add_argument(
+            "--engine",
+            choices=["ray"],
+            help="apply RUN to several inputs at once, on the cluster of RAY_ADDRESS or on the "
+            "cores of this machine; needs pip install 'graphfold[ray]'",
+        )
+        parser.add_argument(
+            "--workers",
+            type=positive,
+            metavar="N",
+            help="with --engine: inputs that are worked on at once (default: one for each core)",
         )
     parser.add_argument(
         "--input-format",
@@ -150,7 +162,7 @@ def settings_of(args: argparse.Namespace) -> list[str]:
 
 def job_of(args: argparse.Namespace) -> Job:
     """The job that `add_run_arguments`, `add_input` and `add_parser` describe."""
-    from graphfold.inference.predict import Job  # torch is loaded by then
+    from graphfold.inference.apply import Job  # torch is loaded by then
 
     is_list = isinstance(args.input, list)
     return Job(
@@ -162,6 +174,8 @@ def job_of(args: argparse.Namespace) -> Job:
         parser=args.parser_name,
         input_format=args.input_format,
         shard=args.shard,
+        engine=args.engine,
+        workers=args.workers,
     )
 
 

@@ -22,14 +22,8 @@ from numpy.typing import NDArray
 
 from graphfold.errors import ConfigError
 from graphfold.files import is_stream, whole_file
-from graphfold.inference.predict import (
-    Job,
-    apply_to_files,
-    csv_line,
-    open_output,
-    require_input,
-    write_answers,
-)
+from graphfold.inference.apply import Job, apply_to_files
+from graphfold.inference.output import csv_line, open_output, require_input, write_answers
 from graphfold.inference.prediction import free_names
 from graphfold.inference.predictor import Predictor, Unread
 from graphfold.progress import shown

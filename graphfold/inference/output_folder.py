@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections import Counter
@@ -25,9 +26,23 @@ MOST_ROWS = 50
 class Counts(NamedTuple):
     """Records of an input: good ones, bad ones, and those that were changed before reading."""
 
-    good: int
-    bad: int
-    changed: int
+    good: int = 0
+    bad: int = 0
+    changed: int = 0
+
+
+class Outcome(NamedTuple):
+    """What became of an input.
+
+    Args:
+        counts: its records.
+        was_there: whether its output was there before.
+        error: why it cannot be used as a whole, if so.
+    """
+
+    counts: Counts = Counts()
+    was_there: bool = False
+    error: DataError | None = None
 
 
 class OutputFolder:
@@ -45,6 +60,7 @@ class OutputFolder:
 
     Attributes:
         paths: the output of each input.
+        outcomes: what became of those inputs that are done, for the table at the end.
 
     Raises:
         ConfigError: if two inputs would have one output, an output is an input, or the folder is no
@@ -64,38 +80,39 @@ class OutputFolder:
         pairs = [(given, folder / _output_name(given, ending)) for given in inputs]
         _refuse_clashes(pairs)
         self.paths = dict(pairs)
-        self._results: dict[str, tuple[Counts, str]] = {}  # output -> what the table says
-        self._failures: list[DataError] = []
+        self.outcomes: dict[Input, Outcome] = {}
+
+    def absolute(self) -> OutputFolder:
+        """The same for a process with another current folder, which has done nothing yet."""
+        other = copy.copy(self)
+        other.folder, other.outcomes = self.folder.absolute(), {}
+        pairs = self.paths.items()
+        other.paths = {i._replace(path=i.path.absolute()): o.absolute() for i, o in pairs}
+        return other
 
     def write(
         self, given: Input, work: Mapping[str, Any], write: Callable[[Path], Counts]
-    ) -> Counts:
-        """The counts of an output, which is written unless the same work has written it before.
+    ) -> Outcome:
+        """Writes the output of an input, unless the same work has written it before.
 
         Args:
             given: the input.
-            work: all that the content of the output depends on.
+            work: all that the content of the output depends on. Of the machine only last digits do,
+                so an output of another one is as good.
             write: writes it, whole or not at all.
         """
         path = self.paths[given]
-        name = path.relative_to(self.folder)
-        note = self.folder / NOTES / f"{name}.json"
-        counts = _finished(note, path, work_key(work))
-        remark = "was there"
-        if counts is None:
-            for place in (path, note):
-                place.parent.mkdir(parents=True, exist_ok=True)
-            counts, remark = write(path), ""
-            facts = {"work": work_key(work), "bytes": path.stat().st_size, "counts": counts}
-            replace_note(note, json.dumps(facts).encode())
-        self._results[str(name)] = counts, remark
-        return counts
-
-    def fail(self, given: Input, error: DataError) -> None:
-        """Keeps in mind that an input cannot be used as a whole."""
-        name = str(self.paths[given].relative_to(self.folder))
-        self._results[name] = Counts(0, 0, 0), f"not written: {error.message}"
-        self._failures.append(error)
+        note = self.folder / NOTES / f"{path.relative_to(self.folder)}.json"
+        key = work_key({**work, "machine": None})
+        counts = _finished(note, path, key)
+        if counts is not None:
+            return Outcome(counts, was_there=True)
+        for place in (path, note):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        counts = write(path)
+        facts = {"work": key, "bytes": path.stat().st_size, "counts": counts}
+        replace_note(note, json.dumps(facts).encode())
+        return Outcome(counts)
 
     def end(self) -> None:
         """Prints the table of counts.
@@ -104,25 +121,30 @@ class OutputFolder:
             DataError: if an input could not be used.
         """
         print(self._table(), file=sys.stderr)
-        if self._failures:
+        errors = [outcome.error for outcome in self.outcomes.values() if outcome.error is not None]
+        if errors:
             raise DataError(
-                f"{len(self._failures)} of {len(self._results)} inputs cannot be used: "
-                f"{self._failures[0].message} The others are written; the same command goes on "
-                "with what is missing.",
-                failures=self._failures,
+                f"{len(errors)} of {len(self.outcomes)} inputs cannot be used: "
+                f"{errors[0].message} The others are written; the same command goes on with what "
+                "is missing.",
+                errors=errors,
             )
 
     def _table(self) -> str:
-        rows = [*self._results.items()]
+        rows = [(given, self.outcomes[given]) for given in self.paths if given in self.outcomes]
         if len(rows) > MOST_ROWS:  # those that somebody may want to look into
-            rows = [row for row in rows if row[1][0].bad or row[1][1].startswith("not")][:MOST_ROWS]
-        width = max(len(str(self.folder)), *(len(name) for name, _ in rows), 0)
+            rows = [row for row in rows if row[1].counts.bad or row[1].error][:MOST_ROWS]
+        names = [str(self.paths[given].relative_to(self.folder)) for given, _ in rows]
+        width = max(map(len, [str(self.folder), *names]))
         lines = [f"{self.folder!s:<{width}}{self.done:>14}{'not read':>12}"]
-        for name, (counts, remark) in rows:
+        for name, (_, (counts, was_there, error)) in zip(names, rows, strict=True):
+            remark = "was there" if was_there else ""
+            if error is not None:
+                remark = f"not written: {error.message}"
             line = f"{name:<{width}}{counts.good:>14,}{counts.bad:>12,}  {remark}"
             lines.append(line.rstrip())
-        if len(self._results) > len(rows):
-            lines.append(f"and {len(self._results) - len(rows):,} more")
+        if len(self.outcomes) > len(rows):
+            lines.append(f"and {len(self.outcomes) - len(rows):,} more")
         return "\n".join(lines)
 
 

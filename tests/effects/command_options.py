@@ -25,7 +25,7 @@ from graphfold.bench import measure
 from graphfold.commands import instruction_set
 from graphfold.commands.options import RERUN, WITHOUT_HYDRA
 from graphfold.datasets.data_module import DataModule
-from graphfold.inference import verify
+from graphfold.inference import apply, verify
 from graphfold.layers import GraphModel
 
 ROWS = row = Rows()
@@ -622,6 +622,36 @@ def _(lab, option, tmp_path):
     assert found == [["0.csv", "2.csv", "4.csv"], ["1.csv", "3.csv"]]
     assert "is one file" in refused(lab, command, run, table(lab), "--shard", "1/2")
     assert "is no share" in refused(lab, command, run, table(lab), "--shard", "3/2")
+
+
+@row.changes(
+    [
+        f"{command} {option}"
+        for command in ("predict", "fingerprint")
+        for option in ("--engine", "--workers")
+    ],
+    "several inputs are worked on at once; what is written is the same",
+)
+def _(lab, option, tmp_path):
+    command, run = command_of(option), lab.run("molecules").folder
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"smiles\n{'C' * (number + 1)}\n")
+    out, workers = [tmp_path.parent / f"{tmp_path.name}-{i}" for i in range(2)], []
+
+    def backwards(do: Any, inputs: Any, count: int | None) -> Any:
+        workers.append(count)
+        return [(given, do(given)) for given in reversed(inputs)]
+
+    ok(lab, command, run, tmp_path, "--output", out[0])
+    with mock.patch.object(apply, "on_ray", backwards):  # as other processes would
+        words = ["--output", out[1], "--engine", "ray", "--workers", "2"]
+        ok(lab, command, run, tmp_path, *words)
+    assert workers == [2]
+    written = [{path.name: path.read_text() for path in folder.glob("*.csv")} for folder in out]
+    assert written[0] == written[1]
+    assert len(written[0]) == 3
+    assert "Add --engine ray" in refused(lab, command, run, tmp_path, "--workers", "2")
+    assert "Name a folder" in refused(lab, command, run, table(lab), "--engine", "ray")
 
 
 @row.changes("draw --output", "the folder of the pictures; by default INPUT_drawings, here")

@@ -16,7 +16,7 @@ import torch
 from training.tiny_runs import run, train, write_corpora, write_molecules
 
 import graphfold
-from graphfold.inference.predict import work_of
+from graphfold.inference.output import work_of
 from graphfold.inference.predictor import Predictor
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]

@@ -19,7 +19,7 @@ from training.tiny_runs import MOLECULES, run, train, write_molecules
 import graphfold
 from graphfold import TablePredictor
 from graphfold.errors import CheckpointError, ConfigError, DataError
-from graphfold.inference import predict, table_predictor
+from graphfold.inference import apply, table_predictor
 from graphfold.layers import RegressionHead
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -141,7 +141,7 @@ def one(folder: Path) -> Case:
 
 def commanded(case: Case, output: Path, patch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The rows that the command writes for the file of a case, as for a large one."""
-    patch.setattr(predict, "SMALL_FILE", 0)
+    patch.setattr(apply, "SMALL_FILE", 0)
     assert run("predict", case.run, case.path, "--output", output, "--batch-size", str(BATCH)) == 0
     with output.open() as file:
         if case.path.suffix == ".csv":

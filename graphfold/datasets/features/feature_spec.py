@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,13 @@ class UnknownValuesWarning(UserWarning):
     """Says that data are of another kind than those that a model was trained on."""
 
 
+Key = tuple[str, str]  # (space, column)
+
+
 @dataclass
-class _Count:
+class UnknownCount:
+    """Values of a column, and those of them that a model has not learnt."""
+
     values: int = 0
     unknown: int = 0
     records: int = 0  # with an unknown value
@@ -56,15 +61,18 @@ class UnknownValues:
 
     Args:
         spec: the feature spec of the model.
+
+    Attributes:
+        counts: (space, column) -> its count.
     """
 
     def __init__(self, spec: FeatureSpec) -> None:
         self.vocabularies = spec.vocabularies
-        self._counts = {key: _Count() for key in spec.vocabularies}
+        self.counts = {key: UnknownCount() for key in spec.vocabularies}
 
     def add(self, encoded: TypedDAG) -> None:
         """Counts the values of some graphs, which `FeatureSpec.encode` made."""
-        for (space, name), count in self._counts.items():
+        for (space, name), count in self.counts.items():
             ids = encoded.columns[space][name]
             is_unknown = ids == UNKNOWN
             if ids.dim() > 1:  # a row is one value
@@ -76,10 +84,16 @@ class UnknownValues:
             count.records += int((per_record > 0).sum())
             count.all_records += encoded.num_graphs
 
+    def join(self, others: Mapping[Key, UnknownCount]) -> None:
+        """Adds the counts of another process."""
+        for key, other in others.items():
+            sums = {name: getattr(self.counts[key], name) + n for name, n in asdict(other).items()}
+            self.counts[key] = UnknownCount(**sums)
+
     def sentences(self) -> list[str]:
         """One for each column of which far more is unknown than was in training."""
         told = []
-        for (space, name), count in self._counts.items():
+        for (space, name), count in self.counts.items():
             in_training = self.vocabularies[space, name].known
             known = 1 - count.unknown / max(count.values, 1)
             if in_training is None or not _is_much(in_training - known, count.values):
@@ -106,9 +120,6 @@ def _is_much(loss: float, num_values: int) -> bool:
     """
     beyond = loss - ORDINARY_LOSS
     return beyond > 0 and math.exp(-2 * num_values * beyond**2) < CHANCE
-
-
-Key = tuple[str, str]  # (space, column)
 
 
 @dataclass(frozen=True, eq=False)

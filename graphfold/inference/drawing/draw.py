@@ -13,11 +13,12 @@ from pathlib import Path
 from graphfold.dag import TypedDAG, select
 from graphfold.errors import ConfigError, RecordError
 from graphfold.files import check_output, write_text
+from graphfold.inference.apply import Job, apply, read_input
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.drawing.marks import colours_of
 from graphfold.inference.drawing.svg import escaped, ink_on
-from graphfold.inference.inputs import find_input
-from graphfold.inference.predict import Job, apply, require_input, write_answers
+from graphfold.inference.inputs import Input, find_input
+from graphfold.inference.output import require_input, write_answers
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor, Unread
 
@@ -89,15 +90,14 @@ def draw_files(job: Job, folder: Path | None, limit: int | None = None) -> None:
     given = find_input(job.inputs[0])
     drawn = folder or Path(f"{given.name.name.partition('.')[0]}_drawings")
     _check_folder(drawn)
-    apply(
-        job,
-        lambda predictor, _: nullcontext(
-            lambda given, read: read(
-                lambda path: draw_file(predictor, path, drawn, limit, given.shown)
-            )
-        ),
-        "drawn",
-    )
+
+    def draw(predictor: Predictor, given: Input) -> tuple[int, int]:
+        def draw_path(path: Path) -> tuple[int, int]:
+            return draw_file(predictor, path, drawn, limit, given.shown)
+
+        return read_input(job, predictor, given, draw_path)
+
+    apply(job, lambda predictor, _: nullcontext(partial(map, partial(draw, predictor))), "drawn")
     print(drawn / INDEX)
 
 
