@@ -211,7 +211,7 @@ def apply_to_files(
 
 @dataclass(frozen=True)
 class _FolderWork:
-    """What is done for each input of which a folder gets an output."""
+    """The work on each of several inputs, whose outputs go into a folder."""
 
     job: Job
     folder: OutputFolder

@@ -32,7 +32,7 @@ class Counts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of an input.
+    """The result of an input.
 
     Args:
         counts: its records.
