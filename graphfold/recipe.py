@@ -21,10 +21,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import ConfigError, DataError
+from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import write_json
 from graphfold.inference.evaluate import calibrate, evaluate, missed_coverage, score_part
 from graphfold.inference.part_files import write_predictions, write_split
@@ -77,6 +78,15 @@ class Run:
     folder: Path
     metrics: Metrics
     packages: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A tree: the folder, the metrics, and the best model with its shapes, which is loaded."""
+        try:
+            model = repr(self.load().trained)
+        except GraphfoldError as error:
+            model = f"the model cannot be loaded: {error}"
+        parts = [str(self.folder), metrics_table(self.metrics), model]
+        return indent("\n".join(["Run(", *parts]), "  ")[2:] + "\n)"
 
     def load(self, **settings: Any) -> Predictor:
         """The best checkpoint, ready to predict: `graphfold.load` of the folder."""

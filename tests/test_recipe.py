@@ -13,6 +13,7 @@ from training.tiny_runs import listops, read_json, train
 
 import graphfold
 from graphfold.errors import ConfigError, GraphfoldError
+from graphfold.recipe import Run
 from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
 
 #: Text of any kind, and of what Hydra's grammar gives a meaning.
@@ -83,6 +84,20 @@ def test_what_is_wrong_is_an_error_in_words(tmp_path: Path) -> None:
     with pytest.raises(GraphfoldError, match="no such folder"):
         graphfold.train([], config_dir=tmp_path / "absent")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_shown_as_a_tree_and_says_why_it_has_no_model(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    metrics = {"val/rmse": 0.5, "test/rmse": None}
+    assert str(Run(folder, metrics)).splitlines() == [
+        "Run(",
+        f"  {folder}",
+        "               val        test",
+        "  rmse         0.5   undefined",
+        f"  the model cannot be loaded: {folder}: no such run folder or checkpoint. Correct the "
+        "path.",
+        ")",
+    ]
 
 
 def _number(text: str) -> str | int:

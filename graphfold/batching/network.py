@@ -178,7 +178,9 @@ class Network(nn.Module):
                 )
 
     def __repr__(self) -> str:
-        """A line for each cell of each pass: its fields with their widths, and how it last ran."""
+        """A tree: the passes with their cells, each with the widths of its fields, how it ran the
+        last time, and the number of its parameters.
+        """
         lines = [f"Network(engine={self.engine}"]
         for item, by_type in zip(self.passes, self.cells, strict=True):
             lines.append(f"  {item}")
@@ -187,7 +189,11 @@ class Network(nn.Module):
                 fields = ", ".join(f"{field} [{width}]" for field, width in cell.fields.items())
                 count = f"{len(cells)} x " if len(cells) > 1 else ""
                 how = f", {self.execution[name]}" if name in self.execution else ""
-                lines.append(f"    {name}: {count}{type(cell).__name__} -> {fields}{how}")
+                size = sum(parameter.numel() for parameter in cells.parameters())
+                size_text = f", {size:,} parameters" if size else ""
+                lines.append(
+                    f"    {name}: {count}{type(cell).__name__} -> {fields}{how}{size_text}"
+                )
         return "\n".join([*lines, ")"])
 
     def _cells_by_round(self, index: int, num_rounds: int = 1) -> list[dict[int, Cell]]:

@@ -196,17 +196,17 @@ class Schema:
         self._check_roles()
 
     def __repr__(self) -> str:
-        """A line for each kind of row that has columns, and for each node type."""
+        """A tree: the kinds of rows with their columns, each with what one row of it holds."""
         spaces = self.spaces() | {"graph": self.graph_features}
         titles = {"node": "targets of nodes", "graph": "features of graphs", "inputs": "inputs"}
         titles |= {f"relation:{r.name}": f"relation {r.name}" for r in self.relations}
         lines = []
         for item in self.types:
             arity = "any number of" if item.arity is None else item.arity
-            lines.append(_line(f"type {item.name} ({arity} inputs)", item.features))
-        lines += [_line(title, spaces[key]) for key, title in titles.items() if spaces[key]]
+            lines.append(_branch(f"type {item.name} ({arity} inputs)", item.features))
+        lines += [_branch(title, spaces[key]) for key, title in titles.items() if spaces[key]]
         if self.graph_targets:
-            lines.append(_line("targets of graphs", self.graph_targets))
+            lines.append(_branch("targets of graphs", self.graph_targets))
         return "\n  ".join(["Schema(", *lines]) + "\n)"
 
     def spaces(self) -> dict[str, tuple[Column, ...]]:
@@ -298,8 +298,8 @@ class Schema:
         )
 
 
-def _line(title: str, columns: tuple[Column, ...]) -> str:
-    return f"{title}: {', '.join(map(str, columns))}" if columns else title
+def _branch(title: str, columns: tuple[Column, ...]) -> str:
+    return "\n    ".join([title, *map(str, columns)])
 
 
 def _refuse_repeated(items: tuple[NodeType | EdgeType | Column, ...]) -> None:

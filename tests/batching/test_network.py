@@ -24,6 +24,7 @@ from engine_cells import (
 from graphfold.batching import Cell, Down, Network, Up
 from graphfold.dag import GraphBuilder, NodeType, Schema
 from graphfold.errors import ConfigError, SchemaError, ShapeError
+from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
 
 
 class OnlyH(WordCell):
@@ -52,6 +53,20 @@ def test_a_field_that_the_batch_lacks_is_an_error_before_anything_runs():
     dag = chain(2)
     with pytest.raises(SchemaError, match="children of type 'word' have only 'h'"):
         network(make_batch(dag, network), make_x(dag))
+
+
+def test_a_network_is_shown_as_a_tree_with_widths_and_sizes():
+    schema = Schema((NodeType("word", 0), NodeType("pair", 2)))
+    cells = {"word": LeafLSTMCell(5, 4), "pair": NaryTreeLSTMCell(0, 4)}
+    network = Network(schema, [Up()], [cells])
+    pair = sum(parameter.numel() for parameter in cells["pair"].parameters())
+    assert repr(network).splitlines() == [
+        "Network(engine=fast",
+        "  Up(edges='inputs')",
+        "    word: LeafLSTMCell -> h [4], c [4], 72 parameters",  # 3 gates: 5 x 4, and 4
+        f"    pair: NaryTreeLSTMCell -> h [4], c [4], {pair} parameters",
+        ")",
+    ]
 
 
 def test_widths_must_agree():
