@@ -23,6 +23,7 @@ import graphfold
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.training.config.compose import compose
+from graphfold.training.loop.callbacks import make_loggers
 
 ROWS = row = Rows()
 
@@ -647,3 +648,44 @@ def _(lab):
     folder = lab.run("molecules", "logger=none").folder
     assert not [*folder.rglob("events.*")]
     assert (folder / "metrics.csv").is_file()
+
+
+@row.changes(
+    [
+        *("logger/mlflow.mlflow.experiment_name", "logger/mlflow.mlflow.tracking_uri"),
+        *("logger/wandb.wandb.project", "logger/wandb.wandb.offline"),
+    ],
+    "what MLflow and Weights & Biases are told; by default as their own environment variables say",
+)
+def _(lab, monkeypatch):
+    told = []
+
+    class Logger:
+        def __init__(self, **options):
+            told.append(options)
+
+        def log_metrics(self, metrics, step):
+            """Told nothing: nothing is trained."""
+
+        def log_hyperparams(self, config):
+            told[-1]["config"] = config
+
+    def make(*words):
+        make_loggers(lab.config("molecules", *words).logger, {"seed": 1}, lab.folder)
+        return told.pop()
+
+    for name in ("MLFlowLogger", "WandbLogger"):
+        monkeypatch.setattr(f"lightning.pytorch.loggers.{name}", Logger)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    common = {"save_dir": str(lab.folder), "config": {"seed": 1}}
+    mlflow = {"experiment_name": "smiles_gcn", "tracking_uri": "sqlite:///mlflow.db"}
+    assert make("logger=mlflow") == {**common, **mlflow}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://there")
+    assert make("logger=mlflow")["tracking_uri"] == "http://there"
+    mine = ("logger.mlflow.experiment_name=mine", "logger.mlflow.tracking_uri=http://here")
+    mlflow = {"experiment_name": "mine", "tracking_uri": "http://here"}
+    assert make("logger=mlflow", *mine) == {**common, **mlflow}
+    monkeypatch.setenv("WANDB_PROJECT", "films")
+    assert make("logger=wandb") == {**common, "project": "films", "offline": False}
+    mine = ("logger.wandb.project=mine", "logger.wandb.offline=true")
+    assert make("logger=wandb", *mine) == {**common, "project": "mine", "offline": True}

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from torch import Tensor
 
 from graphfold._torch import move_towards
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, first_line
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.loop.checks import describe_execution
 from graphfold.training.loop.loop import Callback, Logger, Loop
@@ -393,11 +393,17 @@ def make_loggers(
         folder: of the run.
 
     Raises:
-        ConfigError: if a logger's names lead out of that folder.
+        ConfigError: if a logger's names lead out of that folder, or its library is absent.
     """
     loggers = []
     for name, node in (nodes or {}).items():
-        logger = instantiate(node, f"logger.{name}")(save_dir=str(folder))
+        try:
+            logger = instantiate(node, f"logger.{name}")(save_dir=str(folder))
+        except ImportError as error:
+            raise ConfigError(
+                f"logger.{name} needs a library that cannot be imported ({first_line(error)}). "
+                f"Install it, or leave logger.{name} out."
+            ) from error
         place = Path(getattr(logger, "log_dir", None) or folder).absolute()
         if not Path(os.path.normpath(place)).is_relative_to(folder.absolute()):
             raise ConfigError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
+import sqlite3
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +26,7 @@ from graphfold.training import (
     Loop,
     StochasticWeightAveraging,
 )
+from graphfold.training.loop.callbacks import make_loggers
 from graphfold.training.run.checkpoint import Checkpoint
 
 
@@ -274,3 +278,44 @@ def test_fewer_batches_for_a_quick_try(tmp_path: Path) -> None:
     assert row["step"] == "1"
     whole = read_json(folder / "metrics.json")["val/loss"]  # of 12 records; 8 were validated
     assert float(row["val/loss"]) != pytest.approx(whole, rel=1e-6)
+
+
+def test_a_logger_without_its_library_is_refused(tmp_path: Path) -> None:
+    node = {"_target_": f"{__name__}.Absent", "_partial_": True}
+    message = "logger.mine needs a library that cannot be imported .no such thing.. Install it, or"
+    with pytest.raises(ConfigError, match=message):
+        make_loggers({"mine": node}, {}, tmp_path)
+
+
+class Absent:
+    """A logger whose library is not installed."""
+
+    def __init__(self, save_dir: str) -> None:
+        raise ModuleNotFoundError("no such thing")
+
+
+@pytest.mark.parametrize("library", ["mlflow", "wandb"])
+def test_mlflow_and_wandb_get_metrics_and_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    pytest.importorskip("lightning")
+    pytest.importorskip(library)
+    store = tmp_path / "store.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
+    folder = tmp_path / "run"
+    words = [f"logger={library}", f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={folder}"]
+    if library == "wandb":
+        words.append("logger.wandb.offline=true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run("train", *listops(), *words) == 0
+    if library == "wandb":
+        assert len([*folder.glob("wandb/offline-run-*/*.wandb")]) == 1
+        return
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        metrics = connection.execute("select step, value from metrics where key = 'val/accuracy'")
+        steps = [step for step, _ in metrics]
+        (status,) = connection.execute("select status from runs").fetchone()
+        params = dict(connection.execute("select key, value from params"))
+    assert (steps, status) == ([5, 10], "FINISHED")
+    assert params["trainer/max_epochs"] == "2"
