@@ -15,6 +15,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 PACKAGE = Path(__file__).parents[1] / "graphfold"
 
 #: The only parts that may import a library; a path stands for a file or a folder.
@@ -148,8 +153,10 @@ def test_models_need_neither_lightning_nor_rdkit() -> None:
 
 
 def test_every_imported_library_is_a_declared_dependency() -> None:
-    required = [Requirement(line) for line in metadata.requires("graphfold") or ()]
-    declared = {canonicalize_name(r.name) for r in required if "dev" not in str(r.marker)}
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name != "dev"]
+    required = [*project["dependencies"], *(line for lines in extras for line in lines)]
+    declared = {canonicalize_name(Requirement(line).name) for line in required}
     names = {module.split(".")[0] for path in FILES for module in imports(path)}
     providers = metadata.packages_distributions()
     for name in sorted(names - sys.stdlib_module_names - {"graphfold"}):

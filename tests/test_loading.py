@@ -36,3 +36,30 @@ def test_what_is_loaded_first_is_passed_over_from_then_on() -> None:
     count, is_enabled = found.stdout.split()
     assert int(count) > 10_000
     assert is_enabled == "True"
+
+
+def test_importing_graphfold_loads_no_library_of_a_part() -> None:
+    code = (
+        "import sys, graphfold, graphfold.batching, graphfold.recipe\n"
+        "heavy = ('sklearn', 'spacy', 'pandas', 'lightning', 'ray', 'matplotlib')\n"
+        "print({*sys.modules} & {*heavy})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("library", "message"),
+    [
+        ("sklearn", "graphfold.sklearn needs scikit-learn 1.6 or newer"),
+        ("spacy", "graphfold.spacy needs spaCy"),
+    ],
+)
+def test_a_part_without_its_library_says_what_to_install(library: str, message: str) -> None:
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        f"try:\n    import graphfold.{library}\nexcept ImportError as error:\n    print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith(message)
+    assert found.stdout.endswith(f"Install it: pip install 'graphfold[{library}]'\n")

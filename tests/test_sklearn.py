@@ -341,17 +341,3 @@ def test_wrong_use_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**options).fit(X, y)  # type: ignore[attr-defined]
-
-
-def test_scikit_learn_is_loaded_by_this_module_alone() -> None:
-    code = (
-        "import sys, graphfold, graphfold.batching, graphfold.recipe\n"
-        "print({*sys.modules} & {'sklearn', 'pandas', 'lightning', 'ray', 'matplotlib'})\n"
-        "sys.modules['sklearn'] = None\n"
-        "try:\n    import graphfold.sklearn\nexcept ImportError as error:\n    print(error)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded, message = found.stdout.splitlines()
-    assert loaded == "set()"
-    assert message.startswith("graphfold.sklearn needs scikit-learn 1.6 or newer")
-    assert message.endswith("Install it: pip install 'graphfold[sklearn]'")
