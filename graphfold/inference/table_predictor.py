@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from graphfold.datasets.storage.fingerprint import file_hash
 from graphfold.errors import CheckpointError, DataError
@@ -115,12 +118,20 @@ class _Model(NamedTuple):
     options: bytes
 
     def load(self) -> tuple[Predictor, Lock]:
-        """The predictor of this process, with the lock of who uses it."""
+        """The predictor of this process, with the lock of who uses it.
+
+        A forked process has none of its parent's threads, and OpenMP would wait for them for ever.
+        """
+        if os.getpid() != _PROCESS:
+            torch.set_num_threads(1)
         with _LOADING:
             return _load(self)
 
 
 _LOADING = Lock()
+
+#: The process that imported this module; one that was forked from it has another number.
+_PROCESS = os.getpid()
 
 
 @lru_cache(MOST_MODELS)

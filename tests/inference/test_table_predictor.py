@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -238,6 +240,30 @@ def test_another_process_gives_the_same(one: Case, tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
     assert pa.ipc.open_file(tmp_path / "out").read_all().equals(predictor(one.table))
+
+
+def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(
+    one: Case, tmp_path: Path
+) -> None:
+    """As those of `datasets.map(num_proc=2)` are, whose parent has computed with two threads."""
+    (tmp_path / "predictor").write_bytes(pickle.dumps(TablePredictor(one.run)))
+    with pa.ipc.new_file(tmp_path / "in", one.table.schema) as file:
+        file.write(one.table)
+    script = (
+        "import multiprocessing, pickle, pyarrow as pa, torch\n"
+        "torch.set_num_threads(2)\n"
+        "predict = pickle.load(open('predictor', 'rb'))\n"
+        "table = pa.ipc.open_file('in').read_all()\n"
+        "torch.rand(900, 900) @ torch.rand(900, 900) + torch.rand(900, 900).exp()\n"
+        "want = predict(table)\n"
+        "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+        "    assert all(found.equals(want) for found in pool.map(predict, [table] * 4))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, start_new_session=True)
+    try:
+        assert process.wait(timeout=120) == 0
+    finally:
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
 
 
 def test_a_table_does_not_depend_on_those_before(
