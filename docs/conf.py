@@ -36,7 +36,13 @@ navigation = {
     ],
     "By your data": ["docs/molecules", "docs/trees", "docs/plans", "docs/json"],
     "Write your own": ["docs/python", "docs/sklearn", "docs/cells", "docs/blocks", "docs/adapters"],
-    "Run it": ["docs/large_data", "docs/predict_large_data", "docs/serving", "docs/options"],
+    "Run it": [
+        "docs/several_machines",
+        "docs/large_data",
+        "docs/predict_large_data",
+        "docs/serving",
+        "docs/options",
+    ],
     "How it works": ["docs/engine", "docs/benchmarks"],
     "Reference": [f"docs/reference/{name}" for name in (
         "training", "prediction", "data", "graphs", "engine", "cells", "models", "blocks",
@@ -46,6 +52,8 @@ navigation = {
 }  # fmt: skip
 
 myst_heading_anchors = 6
+myst_enable_extensions = ["linkify"]  # addresses in the text are links, as on GitHub
+myst_linkify_fuzzy_links = False
 myst_links_external_new_tab = False
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True

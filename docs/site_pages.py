@@ -39,6 +39,8 @@ CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Equations of a docstring, and where its sections begin.
 INDENTED = re.compile(r"(?<=\n)\n((?: {4}.*\n|\n(?= {4}))+)")
 SECTIONS = re.compile(r"^(?=(?:Args|Shape|Raises|Returns|Attributes|Example):$)", re.MULTILINE)
+#: The hint of a number with limits, which the text beside it tells.
+LIMITED = re.compile(r"(?:~?typing\.)?Annotated\[([^,]+), [^\]]*?Limits\([^\]]*\)\]")
 FENCE = re.compile(r"^```\{reference\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -51,7 +53,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", restore_colon, priority=900)
     app.connect("autodoc-skip-member", skip_foreign)
-    app.connect("autodoc-process-signature", show_factories)
+    app.connect("autodoc-process-signature", readable_signature)
     app.connect("autodoc-process-bases", name_public_bases)
     app.connect("missing-reference", find_public_name)
     app.connect("html-collect-pages", code_pages)
@@ -240,10 +242,10 @@ def restore_colon(
 def skip_foreign(
     app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leaves out methods that another library puts into a class."""
+    """Leaves out methods of other libraries, and members that the class itself describes."""
     module = getattr(member, "__module__", None) or "graphfold"
     is_foreign = inspect.isroutine(member) and not module.startswith("graphfold")
-    return True if is_foreign else None
+    return True if is_foreign or (member.__doc__ or "").startswith("See the class") else None
 
 
 def field_comments(cls: type) -> list[str]:
@@ -254,11 +256,13 @@ def field_comments(cls: type) -> list[str]:
     return ["", "Args:", *said, ""] if said else []
 
 
-def show_factories(
+def readable_signature(
     app: Sphinx, what: str, name: str, value: Any, options: Any, arguments: str, returns: str
 ) -> tuple[str, str]:
-    """Writes the default of a field that a function makes so that Sphinx can read it."""
-    return arguments and arguments.replace("<factory>", "..."), returns
+    """Writes defaults that a function makes so that Sphinx reads them; leaves out limits."""
+    if arguments:
+        arguments = LIMITED.sub(r"\1", arguments.replace("<factory>", "..."))
+    return arguments, returns
 
 
 def escape(prose: str) -> str:
