@@ -35,7 +35,14 @@ navigation = {
         "docs/gallery",
     ],
     "By your data": ["docs/molecules", "docs/trees", "docs/plans", "docs/json"],
-    "Write your own": ["docs/python", "docs/sklearn", "docs/cells", "docs/blocks", "docs/adapters"],
+    "Write your own": [
+        "docs/python",
+        "docs/sklearn",
+        "docs/training_loop",
+        "docs/cells",
+        "docs/blocks",
+        "docs/adapters",
+    ],
     "Run it": [
         "docs/several_machines",
         "docs/large_data",

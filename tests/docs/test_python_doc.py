@@ -1,4 +1,4 @@
-"""docs/python.md and docs/sklearn.md: their blocks run in order and print what they promise."""
+"""The pages on use from Python: their blocks run in order and print what they promise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize(
-    ("name", "promises", "makes"), [("python", 11, ["solubility", "short"]), ("sklearn", 5, [])]
+    ("name", "promises", "makes"),
+    [("python", 9, ["solubility", "short"]), ("training_loop", 2, []), ("sklearn", 5, [])],
 )
 def test_the_blocks_run_and_print_what_they_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, promises: int, makes: list[str]
