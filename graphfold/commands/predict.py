@@ -41,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=["brackets", "conllu"],
-        help="give trees back as they came, with predicted labels or columns",
+        choices=["brackets", "conllu", "parquet"],
+        help="give trees back as they came, with predicted labels or columns; or write tables as "
+        "Parquet, as an --output that ends in .parquet is, too",
     )
     add_parser(parser)
 

@@ -13,6 +13,7 @@ from graphfold.errors import ConfigError
 from graphfold.inference.apply import Job, apply_to_files
 from graphfold.inference.explanation.explain import Contributions, Drawings, Explainer
 from graphfold.inference.output import csv_line, require_input, write_answers
+from graphfold.inference.parquet_output import write_parquet
 from graphfold.inference.prediction import Prediction, check_format, free_names, written_nodes
 from graphfold.inference.predictor import Predictor, Unread
 
@@ -30,8 +31,11 @@ def predict_files(
         output: a file, or of several inputs a folder, which gets a file for each; None for standard
             output.
         explain: a name of `explain.METHODS`.
-        text_format: "brackets" or "conllu".
+        text_format: "brackets", "conllu" or "parquet"; an output whose name ends in .parquet says
+            the last itself.
     """
+    if text_format is None and output is not None and output.suffix.lower() == ".parquet":
+        text_format = "parquet"
     options = {"explain": explain, "text_format": text_format}
 
     def write(
@@ -41,10 +45,11 @@ def predict_files(
 
     def ending(predictor: Predictor) -> str | None:
         if text_format is not None:
-            return None  # that of the input
+            return ".parquet" if text_format == "parquet" else None  # that of the input
         return ".csv" if predictor.adapter.reads_tables else ".jsonl"
 
-    apply_to_files(job, output, write, "predicted", ending, options)
+    joins = text_format != "parquet"
+    apply_to_files(job, output, write, "predicted", ending, options, joins)
 
 
 def predict_file(
@@ -65,7 +70,8 @@ def predict_file(
         path: the file.
         output: where to write, whole or not at all; None for standard output, without drawings.
         explain: a name of `explain.METHODS`.
-        text_format: "brackets" or "conllu" gives trees back as they came, with predictions.
+        text_format: "brackets" or "conllu" gives trees back as they came, with predictions;
+            "parquet" gives a table of fixed types, see `write_parquet`.
         headers: those of the tables that were written before to the same output, to which this one
             is joined; its own is added. None for an output of its own.
 
@@ -83,6 +89,10 @@ def predict_file(
             raise ConfigError(
                 f"--format {text_format} has no place for contributions. Leave --explain out."
             )
+        if text_format == "parquet":
+            if output is None:
+                raise ConfigError("--format parquet is for files. Name one with --output.")
+            return write_parquet(predictor, path, output)
         check_format(text_format, predictor.adapter, predictor.trained.head)
         lines = _texts
     explainer = None if explain is None else Explainer(predictor, explain)

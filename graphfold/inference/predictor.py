@@ -159,11 +159,15 @@ class Predictor:
         ]
         if frame is None:
             return [answer.to_dict() for answer in answers]
-        added = self.new_columns(frame.names)
+        return frame.add(self.filled_columns(frame.names, answers))
+
+    def filled_columns(
+        self, names: Sequence[str], answers: Sequence[Prediction]
+    ) -> list[NewColumn]:
+        """The columns that `predict` adds to a table, see `new_columns`, with these answers."""
+        added = self.new_columns(names)
         rows = [[*answer.cells(len(added) - 1), answer.reason] for answer in answers]
-        return frame.add(
-            [new._replace(values=[row[at] for row in rows]) for at, new in enumerate(added)]
-        )
+        return [new._replace(values=[row[at] for row in rows]) for at, new in enumerate(added)]
 
     def new_columns(self, names: Sequence[str]) -> list[NewColumn]:
         """The columns that `predict` adds to a table, `reason` at last, without values.

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from effects.lab import Lab
@@ -548,8 +549,14 @@ def _(lab):
     assert rows(ok(lab, *words, "--explain")) == found["integrated"]
 
 
-@row.changes("predict --format", "trees come back as they were, with predicted labels")
-def _(lab):
+@row.changes(
+    "predict --format", "trees come back as they were, with predicted labels; tables as Parquet"
+)
+def _(lab, tmp_path):
+    run, name = lab.run("molecules").folder, tmp_path / "p"
+    ok(lab, "predict", run, table(lab), "--output", name, "--format", "parquet")
+    found, expected = pq.read_table(name).to_pylist(), rows(ok(lab, "predict", run, table(lab)))
+    assert [{k: "" if v is None else str(v) for k, v in r.items()} for r in found] == expected
     path = lab.folder / "trees.txt"
     words = ["predict", lab.run("trees").folder, path]
     lines = [json.loads(line) for line in ok(lab, *words).splitlines() if line.startswith("{")]
