@@ -30,7 +30,7 @@ HOMES = {
     "omegaconf": ("training", "studies", "commands/train.py"),
     "torch_scatter": ("batching",),
     "transformers": ("datasets/words/contextual.py",),
-    "torch_geometric": ("dag/exchange.py", "bench"),
+    "torch_geometric": ("dag/exchange.py", "dag/hetero.py", "bench"),
 }
 
 #: What a command that prints its help has no time to import.

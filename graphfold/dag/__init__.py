@@ -4,6 +4,7 @@ from graphfold.dag.builder import GraphBuilder
 from graphfold.dag.collate import collate, nodes_of_graphs, recode, select, split
 from graphfold.dag.depth import compute_depth
 from graphfold.dag.exchange import from_networkx, from_pyg, to_networkx, to_pyg
+from graphfold.dag.hetero import from_hetero, to_hetero
 from graphfold.dag.schema import MISSING, Column, EdgeType, NodeType, Schema
 from graphfold.dag.typed_dag import Relation, TypedDAG
 from graphfold.dag.validate import validate
@@ -19,12 +20,14 @@ __all__ = [
     "TypedDAG",
     "collate",
     "compute_depth",
+    "from_hetero",
     "from_networkx",
     "from_pyg",
     "nodes_of_graphs",
     "recode",
     "select",
     "split",
+    "to_hetero",
     "to_networkx",
     "to_pyg",
     "validate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -145,9 +145,12 @@ def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
 
 
 def from_pyg(
-    data: Data, schema: Schema, relation: str | None = None, ignore: Sequence[str] = ()
+    data: Data | Iterable[Data],
+    schema: Schema,
+    relation: str | None = None,
+    ignore: Sequence[str] = (),
 ) -> TypedDAG:
-    """The inverse of `to_pyg`: a `Data`, or a `Batch` of them, as a `TypedDAG`.
+    """The inverse of `to_pyg`: a `Data`, a `Batch` of them, or a data set, as a `TypedDAG`.
 
     A column of the schema is read from the attribute of its name, a column of the edges from
     "edge_" and its name; a column without its attribute is missing. A column of graphs may stand
@@ -166,8 +169,8 @@ def from_pyg(
         GraphError: if `relation` is None and the edges have a cycle, or an edge or an output leads
             out of its graph.
     """
-    _require_data(data)
     attributes = _attributes(schema, relation)
+    data = _one_data(data)
     _refuse_unread(data, attributes, ignore)
     num_nodes = _num_nodes(data)
     batch, num_graphs = _graphs(data, num_nodes)
@@ -233,7 +236,7 @@ def _attributes(schema: Schema, relation: str | None) -> dict[str, tuple[str, Co
     if len(schema.types) != 1:
         raise SchemaError(
             f"PyTorch Geometric's Data holds one node type, but the schema has "
-            f"{len(schema.types)}. Use to_networkx, which keeps them."
+            f"{len(schema.types)}. Use to_hetero or to_networkx, which keep them."
         )
     if relation is not None:
         schema.relation(relation)  # refuses an unknown one
@@ -261,14 +264,33 @@ def _edge_space(relation: str | None) -> str:
     return "inputs" if relation is None else f"relation:{relation}"
 
 
-def _require_data(data: object) -> None:
-    from torch_geometric.data import Data
+def is_many(data: object) -> bool:
+    """True for a list, and for a data set, which may only be asked for its items by number."""
+    is_plain = isinstance(data, str | bytes | Mapping)
+    return not is_plain and (isinstance(data, Iterable) or hasattr(data, "__getitem__"))
+
+
+def _one_data(data: object) -> Data:
+    """A `Data` as it is, those of a data set as a `Batch`."""
+    from torch_geometric.data import Batch, Data
 
     if isinstance(data, Data):
-        return
-    remedy = "Give a Data, or of several a Batch.from_data_list(...)."
+        return data
+    remedy = "Give a Data, or several of them in a list, a data set or a Batch."
     if "Hetero" in type(data).__name__:
-        remedy = "It has several node types; write them with a GraphBuilder."
+        remedy = "It has several node types; use from_hetero."
+    elif is_many(data):
+        items: list[Any] = list(data)  # type: ignore[call-overload]
+        if items and all(isinstance(item, Data) for item in items):
+            lacking = [{*items[0].keys()} ^ {*item.keys()} for item in items]
+            for number, keys in enumerate(lacking):
+                if keys:
+                    raise SchemaError(
+                        f"graphs 0 and {number} of the data set differ in the attributes "
+                        f"{', '.join(sorted(keys))}. Give all of them the same."
+                    )
+            return Batch.from_data_list(items)
+        remedy = "Of HeteroData use from_hetero." if items else "Give at least one Data."
     raise SchemaError(f"from_pyg takes a Data or a Batch, not a {type(data).__name__}. {remedy}")
 
 

@@ -220,8 +220,8 @@ def test_nothing_of_a_data_is_lost_without_a_word():
         from_pyg(pyg_molecule(3), SMALL_MOLECULES)  # the inputs have no such column
     with pytest.raises(SchemaError, match="not a HeteroData. It has several node types"):
         from_pyg(HeteroData(), SMALL_MOLECULES, "bond")
-    with pytest.raises(SchemaError, match="not a list. Give a Data, or of several a Batch"):
-        from_pyg([one], SMALL_MOLECULES, "bond")
+    with pytest.raises(SchemaError, match="not a int. Give a Data, or several of them in a list"):
+        from_pyg(3, SMALL_MOLECULES, "bond")
     with pytest.raises(SchemaError, match="no relation 'bnd'"):
         from_pyg(one, SMALL_MOLECULES, "bnd")
     with pytest.raises(SchemaError, match="how many nodes it has. Set its num_nodes"):

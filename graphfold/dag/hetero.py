@@ -1,0 +1,240 @@
+"""To and from `HeteroData` of PyTorch Geometric: graphs with nodes of several types.
+
+Both ways lead over networkx, whose exchange checks every attribute against the schema.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphfold.dag.builder import GraphBuilder
+from graphfold.dag.collate import collate
+from graphfold.dag.exchange import from_networkx, is_many, to_networkx
+from graphfold.dag.schema import Column, Schema
+from graphfold.dag.typed_dag import TypedDAG
+from graphfold.errors import GraphError, SchemaError, did_you_mean
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from torch_geometric.data import HeteroData
+
+#: Where a graph comes from.
+_PLACE = ("file", "line", "record")
+
+#: Source type, kind and target type of edges.
+EdgeKey: TypeAlias = tuple[str, str, str]
+
+_Spaces: TypeAlias = Mapping[str, tuple[Column, ...]]
+
+
+def to_hetero(dag: TypedDAG, edge_types: Iterable[EdgeKey] = ()) -> HeteroData:
+    """One graph as a `HeteroData`.
+
+    Nodes stand under the name of their type, edges under (source type, kind, target type), where
+    the kind is "inputs" (child -> parent) or the name of a relation. Columns keep their names;
+    strings are lists. Beside them, nodes have `node` (their number in the graph), `span`, `arity`
+    (their slots of inputs) and `output` (the place among the outputs; -1 for none), edges have
+    `position` (the slot among the inputs, or among the edges into the node), the graph `file`,
+    `line` and `record`.
+
+    Args:
+        dag: the graph.
+        edge_types: (source type, kind, target type) of edges that are there even if there is none:
+            PyTorch Geometric joins only what has the same in a `Batch`.
+
+    Raises:
+        SchemaError: if `dag` holds more or less than one graph.
+    """
+    from torch_geometric.data import HeteroData
+
+    graph, data = to_networkx(dag), HeteroData()
+    spaces = dag.schema.spaces()
+    outputs = {node: place for place, node in enumerate(graph.graph["outputs"])}
+    row: dict[int, tuple[str, int]] = {}
+    for kind in dag.schema.types:
+        nodes = [node for node, own in graph.nodes(data=True) if own["type"] == kind.name]
+        row |= {node: (kind.name, number) for number, node in enumerate(nodes)}
+        store = data[kind.name]
+        store.num_nodes, store.node = len(nodes), _long(nodes)
+        store.output = _long([outputs.get(node, -1) for node in nodes])
+        store.arity = _long([graph.nodes[node]["arity"] for node in nodes])
+        store.span = _long([graph.nodes[node]["span"] for node in nodes]).view(-1, 2)
+        for column in (*spaces[f"type:{kind.name}"], *spaces["node"]):
+            store[column.name] = _values(column, [graph.nodes[n][column.name] for n in nodes])
+    edges: dict[EdgeKey, list[Any]] = {key: [] for key in edge_types}
+    for source, target, own in graph.edges(data=True):
+        edges.setdefault((row[source][0], own["kind"], row[target][0]), []).append(
+            (row[source][1], row[target][1], own)
+        )
+    for key, found in edges.items():
+        store = data[key]
+        store.edge_index = _long([pair[:2] for pair in found]).view(-1, 2).t().contiguous()
+        store.position = _long([own["position"] for _, _, own in found])
+        for column in spaces["inputs" if key[1] == "inputs" else f"relation:{key[1]}"]:
+            store[column.name] = _values(column, [own[column.name] for _, _, own in found])
+    for column in spaces["graph"]:
+        data[column.name] = _values(column, [graph.graph[column.name]])
+    for name in _PLACE:
+        data[name] = graph.graph[name]
+    return data
+
+
+def from_hetero(
+    data: HeteroData | Iterable[HeteroData], schema: Schema, ignore: Sequence[str] = ()
+) -> TypedDAG:
+    """The inverse of `to_hetero`: a `HeteroData`, a `Batch` of them, or a data set.
+
+    Graphs made elsewhere need their columns and `edge_index` alone. Without `node`, nodes are
+    numbered type by type, in the order of the schema; without `position`, inputs are in the order
+    of their edges; without `output` every node is an output. A column of graphs has one row, and a
+    number may be a row of one. A column without its attribute is missing.
+
+    Args:
+        data: the graphs.
+        schema: what they consist of.
+        ignore: attributes that are left out on purpose, wherever they stand.
+
+    Raises:
+        SchemaError: if the schema lacks a type, a kind of edges, or a column for an attribute that
+            is not ignored, or an attribute does not fit its column.
+        GraphError: if the inputs have a cycle, or an edge names a node that is not there.
+    """
+    from torch_geometric.data import Batch, HeteroData
+
+    if isinstance(data, Batch):
+        data = data.to_data_list()
+    if not isinstance(data, HeteroData):
+        if not is_many(data):
+            raise SchemaError(
+                f"from_hetero takes a HeteroData or several, not a {type(data).__name__}. Of Data "
+                "use from_pyg."
+            )
+        parts = [from_hetero(item, schema, ignore) for item in data]
+        return collate(parts) if parts else GraphBuilder(schema).build()
+    return from_networkx(_to_graph(data, schema, set(ignore)), schema)
+
+
+def _to_graph(data: HeteroData, schema: Schema, ignored: set[str]) -> nx.MultiDiGraph:
+    """The graph as `to_networkx` has it; nodes are called (type, row)."""
+    import networkx as nx
+
+    spaces = schema.spaces()
+    stores: dict[Any, dict[str, Any]] = {
+        key: {name: value for name, value in store.items() if name not in ignored}
+        for key, store in data.to_dict().items()
+    }
+    names = [kind.name for kind in schema.types]
+    for name in data.node_types:
+        if name not in names:
+            raise SchemaError(
+                f"HeteroData has nodes of the type '{name}', which the schema lacks."
+                f"{did_you_mean(name, names)} It has: {', '.join(names)}."
+            )
+    own = stores["_global_store"]
+    rows = _table({k: v for k, v in own.items() if k not in _PLACE}, spaces["graph"], 1)
+    graph = nx.MultiDiGraph(
+        **{name: own[name] for name in _PLACE if name in own},
+        **{name: values[0] for name, values in rows.items()},
+    )
+    present = [name for name in names if name in data.node_types]
+    _add_nodes(graph, {name: stores[name] for name in present}, spaces)
+    _add_edges(graph, {key: stores[key] for key in data.edge_types}, spaces)
+    return graph
+
+
+def _add_nodes(
+    graph: nx.MultiDiGraph, stores: Mapping[str, Mapping[str, Any]], spaces: _Spaces
+) -> None:
+    """The nodes in the order of their numbers, and the outputs."""
+    nodes: list[tuple[int, tuple[str, int], dict[str, Any]]] = []
+    outputs: dict[int, tuple[str, int]] = {}
+    for kind, store in stores.items():
+        count = _num_nodes(kind, store)
+        columns = {k: v for k, v in store.items() if k not in ("num_nodes", "batch", "ptr")}
+        table = _table(columns, (*spaces[f"type:{kind}"], *spaces["node"]), count)
+        numbers = table.pop("node", range(len(nodes), len(nodes) + count))
+        outputs |= {n: (kind, row) for row, n in enumerate(table.pop("output", ())) if n >= 0}
+        for row, number in enumerate(numbers):
+            values = {name: rows[row] for name, rows in table.items()}
+            nodes.append((number, (kind, row), values))
+    for _, node, values in sorted(nodes, key=lambda item: item[0]):
+        graph.add_node(node, type=node[0], **values)
+    if outputs:
+        graph.graph["outputs"] = [outputs[number] for number in sorted(outputs)]
+
+
+def _add_edges(
+    graph: nx.MultiDiGraph, stores: Mapping[EdgeKey, Mapping[str, Any]], spaces: _Spaces
+) -> None:
+    """The edges with their positions; without them, in the order in which they stand."""
+    count: Counter[Any] = Counter()  # networkx has its own order of edges
+    for (source_type, kind, target_type), store in stores.items():
+        index = torch.as_tensor(store["edge_index"]).tolist()
+        space = "inputs" if kind == "inputs" else f"relation:{kind}"
+        columns = {name: value for name, value in store.items() if name != "edge_index"}
+        table = _table(columns, spaces.get(space, ()), len(index[0]))
+        for number, (source, target) in enumerate(zip(*index, strict=True)):
+            ends = (source_type, source), (target_type, target)
+            for end in ends:
+                if end not in graph:
+                    raise GraphError(
+                        f"an edge of '{kind}' names the node {end[1]} of the type '{end[0]}', "
+                        "which is not there. Number nodes within their type, from 0."
+                    )
+            place = kind, ends[1] if kind == "inputs" else None
+            values = {name: rows[number] for name, rows in table.items()}
+            graph.add_edge(*ends, kind=kind, **{"position": count[place], **values})
+            count[place] += 1
+
+
+def _table(
+    attributes: Mapping[str, Any], columns: Iterable[Column], count: int
+) -> dict[str, Sequence[Any]]:
+    """The rows of each attribute as plain values."""
+    by_name = {column.name: column for column in columns}
+    return {name: _rows(name, value, by_name, count) for name, value in attributes.items()}
+
+
+def _num_nodes(kind: str, store: Mapping[str, Any]) -> int:
+    """The number of nodes of a type: as they say, or as many as an attribute has rows."""
+    lengths = [len(value) for value in store.values() if hasattr(value, "__len__") and len(value)]
+    count = store.get("num_nodes", lengths[0] if lengths else None)
+    if count is None:
+        raise SchemaError(
+            f"HeteroData does not say how many nodes of the type '{kind}' it has. Set "
+            f"data['{kind}'].num_nodes."
+        )
+    return int(count)
+
+
+def _rows(name: str, value: Any, columns: Mapping[str, Column], count: int) -> list[Any]:
+    """The rows of an attribute as plain values."""
+    rows = value
+    if isinstance(value, Tensor) or hasattr(value, "tolist"):
+        rows = torch.as_tensor(value).detach().cpu()
+        shape = columns[name].shape if name in columns else tuple(rows.shape[1:])
+        if rows.numel() == count * torch.Size(shape).numel() and name in columns:
+            rows = rows.reshape(count, *shape)  # a number may be a row of one
+        rows = rows.tolist()
+    if count == 1 and not isinstance(rows, list):
+        rows = [rows]
+    if not isinstance(rows, list) or len(rows) != count:
+        found = f"{len(rows)} rows" if isinstance(rows, list) else f"a {type(value).__name__}"
+        raise SchemaError(f"'{name}' has {found} for {count}. Give one row for each.")
+    return rows
+
+
+def _values(column: Column, rows: list[Any]) -> Any:
+    """A column as PyTorch Geometric has it; strings are a list."""
+    if column.dtype == "string":
+        return rows
+    return torch.tensor(rows, dtype=column.torch_dtype).reshape(len(rows), *column.shape)
+
+
+def _long(values: Sequence[Any]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64)
