@@ -9,10 +9,9 @@ the output nodes: of a tree, its root. Several inputs have a file each in the fo
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_run_arguments, job_of
+from graphfold.commands.options import add_input, add_run_arguments, job_of, output_place
 
 HELP = "write the embeddings of a file's records"
 USAGE = "graphfold fingerprint RUN INPUT [INPUT ...] [options]"
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(parser_name=None)  # the records of a file, as the run reads them
     parser.add_argument(
         "--output",
-        type=Path,
+        type=output_place,
         metavar="FILE",
         help=".csv, .parquet, .npy or .npz (default: CSV to standard output); of several inputs a "
         "folder, which gets a file for each",

@@ -111,11 +111,12 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     help_text = "a file like those trained on; - is standard input"
     if several:
         help_text = (
-            "files like those trained on, patterns such as 'new/*.csv', folders; - is standard "
-            "input"
+            "files like those trained on, patterns such as 'new/*.csv', folders, addresses such as "
+            "s3://bucket/new.csv; - is standard input"
         )
     nargs = "+" if several else None
-    parser.add_argument("input", metavar="INPUT", type=Path, nargs=nargs, help=help_text)
+    place = _place if several else Path
+    parser.add_argument("input", metavar="INPUT", type=place, nargs=nargs, help=help_text)
     parser.set_defaults(shard=None, engine=None, workers=None)
     if several:
         parser.add_argument(
@@ -177,6 +178,21 @@ def job_of(args: argparse.Namespace) -> Job:
         engine=args.engine,
         workers=args.workers,
     )
+
+
+def _place(text: str) -> Path | str:
+    """A path; an address as it is, whose // a path would not keep."""
+    return text if "://" in text else Path(text)
+
+
+def output_place(text: str) -> Path:
+    """The path of an output."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is an address, but outputs are files of this machine. Name a file or a "
+            "folder here, and copy it there"
+        )
+    return Path(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

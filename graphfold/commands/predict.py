@@ -9,10 +9,15 @@ prediction.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_parser, add_run_arguments, job_of
+from graphfold.commands.options import (
+    add_input,
+    add_parser,
+    add_run_arguments,
+    job_of,
+    output_place,
+)
 
 HELP = "apply a trained model to a file"
 USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
@@ -25,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input(parser, several=True)
     parser.add_argument(
         "--output",
-        type=Path,
+        type=output_place,
         metavar="FILE",
         help="where to write (default: standard output); of several inputs a folder, which gets a "
         "file for each",

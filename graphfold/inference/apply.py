@@ -49,7 +49,7 @@ class Job:
 
     Args:
         run: a run folder or a checkpoint file.
-        inputs: files, patterns, folders, or `-` for standard input.
+        inputs: files, patterns, folders, or `-` for standard input; text is an address.
         takes_many: whether patterns and folders are looked into; otherwise there is one input.
         settings: KEY=VALUE of the config group `data` that differ from the run's.
         trust: third-party packages that may be imported.
@@ -62,7 +62,7 @@ class Job:
     """
 
     run: Path
-    inputs: Sequence[Path]
+    inputs: Sequence[Path | str]
     takes_many: bool = False
     settings: Sequence[str] = ()
     trust: Collection[str] = ()
@@ -83,7 +83,7 @@ class Job:
         """The inputs one by one."""
         if self.takes_many:
             return find_inputs(self.inputs, adapter)
-        return [find_input(word) for word in self.inputs]
+        return [find_input(Path(word)) for word in self.inputs]
 
     def share(self, inputs: Sequence[Input]) -> Sequence[Input]:
         """Those of the inputs that are this job's: every so many, so that sizes are mixed.

@@ -206,7 +206,7 @@ def fingerprint_files(job: Job, output: Path | None, form: str | None = None) ->
     Raises:
         ConfigError: if there is no such form, or several inputs would be written to one file.
     """
-    is_one = len(job.inputs) == 1 and job.inputs[0].is_file()
+    is_one = len(job.inputs) == 1 and Path(job.inputs[0]).is_file()
     is_file = output is None or (not output.is_dir() and (is_one or bool(output.suffix)))
     if is_file:
         choose_format(output)  # a wrong suffix is told before any work

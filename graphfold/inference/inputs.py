@@ -1,27 +1,32 @@
-"""Inputs of commands: files, patterns, folders, pipes, and `-` for standard input.
+"""Inputs of commands: files, patterns, folders, addresses, pipes, and `-` for standard input.
 
 A pipe is read once and kept in a temporary file, for a reader may begin anew: a table finds its
-columns first, and is read a second time for the cells that are written back.
+columns first, and is read a second time for the cells that are written back. So is the file at an
+address of fsspec, such as `s3://bucket/new.csv`.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
 from graphfold.datasets.adapter import Adapter
-from graphfold.datasets.corpora.data_files import expand, fixed_part
+from graphfold.datasets.corpora.data_files import MARKS, expand, fixed_part
 from graphfold.datasets.files.tables import reader_paths
-from graphfold.errors import ConfigError, DataError, GraphfoldError, did_you_mean
+from graphfold.errors import ConfigError, DataError, GraphfoldError, did_you_mean, first_line
 from graphfold.files import is_stream
 
 #: The word for standard input.
 STANDARD_INPUT = "-"
+
+#: In a pattern of addresses; a question mark may be that of https://host/new.csv?key=1.
+_PATTERN = re.compile(r"[*\[]")
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
@@ -33,19 +38,25 @@ class Input(NamedTuple):
         path: the file; `-` is standard input.
         name: its path within the folder or the pattern that was given, else its name; outputs are
             called after it.
+        address: where it is, if it is no file of this machine.
     """
 
     path: Path
     name: Path
+    address: str | None = None
 
     @property
     def is_stream(self) -> bool:
         """True for standard input, pipes and devices."""
+        if self.address is not None:
+            return False
         return str(self.path) == STANDARD_INPUT or is_stream(self.path)
 
     @property
     def shown(self) -> str:
         """Its name in messages."""
+        if self.address is not None:
+            return self.address
         return "standard input" if str(self.path) == STANDARD_INPUT else str(self.path)
 
 
@@ -54,11 +65,11 @@ def find_input(word: Path) -> Input:
     return Input(word, Path("stdin") if str(word) == STANDARD_INPUT else Path(word.name))
 
 
-def find_inputs(words: Sequence[Path], adapter: Adapter) -> list[Input]:
+def find_inputs(words: Sequence[Path | str], adapter: Adapter) -> list[Input]:
     """The inputs that are given by files, patterns and folders, each as in training.
 
     Args:
-        words: what was given.
+        words: what was given; text is an address.
         adapter: what reads them.
 
     Raises:
@@ -67,6 +78,9 @@ def find_inputs(words: Sequence[Path], adapter: Adapter) -> list[Input]:
     """
     found: list[Input] = []
     for word in words:
+        if isinstance(word, str):
+            found += _find_remote(word)
+            continue
         if str(word) == STANDARD_INPUT:
             found.append(find_input(word))
             continue
@@ -78,9 +92,61 @@ def find_inputs(words: Sequence[Path], adapter: Adapter) -> list[Input]:
     return found
 
 
-def is_one_file(words: Sequence[Path], inputs: Sequence[Input]) -> bool:
+def _find_remote(address: str) -> list[Input]:
+    """The files at an address: the one, those of a pattern, or those of a folder."""
+    from fsspec.core import url_to_fs
+
+    with _reaching(address):
+        system, place = url_to_fs(address)
+        parent = PurePosixPath(place)
+        if _PATTERN.search(place):
+            files = system.glob(place)
+            while _PATTERN.search(str(parent)):
+                parent = parent.parent
+        elif system.isdir(place):
+            files = system.find(place)
+        else:
+            files, parent = [place], parent.parent
+        names = [Path(PurePosixPath(file).relative_to(parent)) for file in files]
+        pairs = sorted(zip(names, files, strict=True))
+        found = [
+            Input(Path(file), name, system.unstrip_protocol(file))
+            for name, file in pairs
+            if name.name not in MARKS and "/." not in f"/{name.as_posix()}"
+        ]
+    if not found:
+        raise DataError(f"{address}: no file is there. Correct INPUT.", path=address)
+    return found
+
+
+@contextmanager
+def _reaching(address: str) -> Iterator[None]:
+    """Whatever the library of a file system raises inside is an error about the address."""
+    try:
+        yield
+    except GraphfoldError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"{address}: no such file. Correct the address.", path=address) from error
+    except ImportError as error:
+        raise ConfigError(
+            f"{address}: needs a library that is not installed ({first_line(error)})."
+        ) from error
+    except Exception as error:
+        raise DataError(
+            f"{address}: cannot be reached ({first_line(error)}). Check address and access.",
+            path=address,
+        ) from error
+
+
+def is_one_file(words: Sequence[Path | str], inputs: Sequence[Input]) -> bool:
     """True if the user named one file, not a folder or a pattern that may hold several."""
-    return len(words) == 1 and [given.path for given in inputs] == [words[0].expanduser()]
+    if len(words) != 1 or len(inputs) != 1:
+        return False
+    (word,), (given,) = words, inputs
+    if isinstance(word, str):
+        return str(given.address).endswith(f"/{word.partition('://')[2].lstrip('/')}")
+    return given.path == word.expanduser()
 
 
 @contextmanager
@@ -98,7 +164,7 @@ def readable(given: Input, adapter: Adapter, kind: str | None) -> Iterator[Path]
         DataError: if a file of tables has no name that says its kind.
     """
     _check_kind(kind, adapter)
-    if kind is None and not given.is_stream:
+    if kind is None and given.address is None and not given.is_stream:
         _check_name(given, adapter)
         yield given.path
         return
@@ -111,7 +177,7 @@ def kept(given: Input, is_table: bool = True, kind: str | None = None) -> Iterat
     """A file in a folder of its own, whose name says of which kind it is.
 
     Args:
-        given: a stream, whose content it gets, or a file, to which it is a link.
+        given: a stream or an address, whose content it gets, or a file, to which it is a link.
         is_table: whether it gets the ending of a table, where it has none.
         kind: see `readable`.
     """
@@ -126,7 +192,7 @@ def kept(given: Input, is_table: bool = True, kind: str | None = None) -> Iterat
 
 def _at_hand(given: Input, is_table: bool, kind: str | None, folder: Path) -> Path:
     source = given.path.absolute()
-    if given.is_stream:
+    if given.address is not None or given.is_stream:
         source = folder / "content"
         with source.open("wb") as file:
             _copy(given, file)
@@ -144,6 +210,12 @@ def _at_hand(given: Input, is_table: bool, kind: str | None, folder: Path) -> Pa
 
 
 def _copy(given: Input, file: BinaryIO) -> None:
+    if given.address is not None:
+        import fsspec
+
+        with _reaching(given.address), fsspec.open(given.address, "rb") as content:
+            shutil.copyfileobj(content, file)
+        return
     if str(given.path) == STANDARD_INPUT:
         shutil.copyfileobj(sys.stdin.buffer, file)
         return

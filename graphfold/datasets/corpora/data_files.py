@@ -206,7 +206,7 @@ def _is_pattern(path: Path) -> bool:
 
 
 #: Files without records beside those of a Parquet data set, written by Spark, Hive and Arrow.
-_MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
+MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
 
 
 def _files_in(folder: Path, option: str) -> list[Path]:
@@ -214,7 +214,7 @@ def _files_in(folder: Path, option: str) -> list[Path]:
 
     Hidden ones are left out, and what a Parquet data set has beside its files.
     """
-    there = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _MARKS)
+    there = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in MARKS)
     found = [path for path in there if "/." not in f"/{path.relative_to(folder).as_posix()}"]
     if not found:
         raise DataError(f"{folder}: no file is in it. Correct {option}.", path=str(folder))

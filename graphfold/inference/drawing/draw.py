@@ -87,7 +87,7 @@ def draw_files(job: Job, folder: Path | None, limit: int | None = None) -> None:
         folder: where to write; None for a folder that is called after the file.
         limit: how many records are drawn; None for all.
     """
-    given = find_input(job.inputs[0])
+    given = find_input(Path(job.inputs[0]))
     drawn = folder or Path(f"{given.name.name.partition('.')[0]}_drawings")
     _check_folder(drawn)
 
