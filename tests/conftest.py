@@ -7,7 +7,7 @@ import io
 import os
 import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,7 +22,10 @@ from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override
 from hypothesis import HealthCheck, settings
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from torch import Tensor
 
+from graphfold.batching import Batch, Network, States
+from graphfold.batching.cell import NodeInput
 from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import cache_folder
 from graphfold.training.config.folder import config_folder
@@ -57,13 +60,54 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
-@pytest.fixture(scope="module", params=["native", "torch"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("native", "cpu"),
+        ("torch", "cpu"),
+        pytest.param(("torch", "cuda"), marks=pytest.mark.gpu),
+    ],
+    ids="-".join,
+)
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The tests of a module run twice: all compiled cells on one backend, then on the other."""
-    name: str = request.param
+    """The tests of a module run once per backend; with `-m gpu`, networks run on a CUDA device."""
+    name, device = request.param
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "BACKENDS", {name: choice.BACKENDS[name]})
+        if device != "cpu":
+            patch.setattr(Network, "forward", _forward_on(torch.device(device)))
         yield name
+
+
+def _forward_on(device: torch.device) -> Callable[..., States]:
+    """A network's `forward` that computes on a device what tests hold on the CPU."""
+    forward = Network.forward
+
+    def moved(tensors: NodeInput) -> NodeInput:
+        if isinstance(tensors, Tensor):
+            return tensors.to(device)
+        return {name: tensor.to(device) for name, tensor in tensors.items()}
+
+    def forward_there(
+        self: Network,
+        batch: Batch,
+        x: Mapping[str, NodeInput],
+        shared: Mapping[str, Tensor] | None = None,
+    ) -> States:
+        self.to(device)
+        there = {name: moved(tensors) for name, tensors in x.items()}
+        shared = {name: tensor.to(device) for name, tensor in (shared or {}).items()}
+        states = forward(self, batch.to(device), there, shared)
+        return _Fetched(states._fields, states._row, states._has, states._sparse)
+
+    return forward_there
+
+
+class _Fetched(States):
+    """States whose fields come to the CPU when they are asked for."""
+
+    def __getitem__(self, field: str) -> Tensor:
+        return super().__getitem__(field).cpu()
 
 
 @pytest.fixture(autouse=True)
