@@ -38,6 +38,7 @@ class GroupGraph:
         dtype: of all numbers.
         values: what is computed, in order.
         places: the values that lie in the memory of the pass.
+        reuses_memory: whether results may be written over operands that nothing reads any more.
 
     Attributes:
         tensors: value -> its tensor, once it is there.
@@ -47,9 +48,13 @@ class GroupGraph:
     """
 
     def __init__(
-        self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
+        self,
+        dtype: torch.dtype,
+        values: Sequence[Value],
+        places: Mapping[Value, Place],
+        reuses_memory: bool = True,
     ) -> None:
-        self._dtype, self._places = dtype, places
+        self._dtype, self._places, self._reuses_memory = dtype, places, reuses_memory
         self._graph = fx.Graph()
         self._sizes = {
             NODES: self._graph.placeholder("num_nodes"),
@@ -290,6 +295,8 @@ class GroupGraph:
 
     def reusable(self, value: Value, views: Sequence[View]) -> fx.Node | None:
         """The tensor of an operand of the same shape that nothing reads after this."""
+        if not self._reuses_memory:
+            return None
         counts = Counter(map(self.memory, views))
         for view in views:
             memory = self.memory(view)

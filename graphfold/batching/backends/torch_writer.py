@@ -70,17 +70,21 @@ def write_torch_program(
     dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
 ) -> TorchProgram:
     """The program that computes some values; see `Backend.write_program`."""
-    return _Writer(dtype, values, places).run()
+    return TorchWriter(dtype, values, places).run()
 
 
-class _Writer:
+class TorchWriter:
     """Writes the function of a program as a graph of calls of torch."""
 
     def __init__(
-        self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
+        self,
+        dtype: torch.dtype,
+        values: Sequence[Value],
+        places: Mapping[Value, Place],
+        reuses_memory: bool = True,
     ) -> None:
         self._values, self._places = values, places
-        self._graph = GroupGraph(dtype, values, places)
+        self._graph = GroupGraph(dtype, values, places, reuses_memory)
         self._computed = set(values)
         self._times = Counter(view.value for value in values for view in value.inputs)
         self._into = self._find_products()

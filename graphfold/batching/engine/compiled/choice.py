@@ -14,6 +14,7 @@ from torch import Tensor
 from graphfold._torch import is_transformed
 from graphfold.batching.backends.native import NativeBackend
 from graphfold.batching.backends.torch_memory import TorchBackend
+from graphfold.batching.backends.triton import TritonBackend
 from graphfold.batching.cell import Cell
 from graphfold.batching.compiler.assembly import compile_cell
 from graphfold.batching.compiler.backend import Backend
@@ -33,7 +34,9 @@ MAX_KNOWN = 8
 
 
 #: What runs programs, in the order in which they are asked whether they can.
-BACKENDS: Mapping[str, Backend] = {own.name: own for own in (NativeBackend(), TorchBackend())}
+BACKENDS: Mapping[str, Backend] = {
+    own.name: own for own in (NativeBackend(), TritonBackend(), TorchBackend())
+}
 #: The first that can.
 AUTO = "auto"
 

@@ -1,0 +1,407 @@
+"""Kernels of Triton that compute many values of a group at once, number by number.
+
+What is stored is computed from what is read by one kernel. Values between them lie nowhere: each is
+an expression of the number that it is, and views of values are arithmetic of places. A number of a
+value of n rows has the place `row * size + column`, so a view tells where the operand lies.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import itertools
+import math
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphfold.batching.compiler import operations as op
+from graphfold.batching.compiler.values import (
+    CONSTANT,
+    COPY,
+    EDGES,
+    NODES,
+    Operation,
+    Value,
+    View,
+    contiguous,
+)
+
+#: What a kernel reads besides values: rows that lie elsewhere, and which; the nodes of edges.
+ROWS, INDEX, PARENT = "rows", "index", "parent"
+#: Numbers that one program of a kernel computes.
+BLOCK = 512
+#: What a reduction along a row may add up; more is left to torch.
+MAX_TERMS = 8
+
+#: Operation -> the same of `x`, `y` and `z`; divisions and powers are those of torch.
+_FORMULAS: Mapping[Operation, str] = {
+    op.NEG: "-{x}",
+    op.ABS: "tl.abs({x})",
+    op.SIGN: "tl.where({x} > 0, {one}, {zero}) - tl.where({x} < 0, {one}, {zero})",
+    op.EXP: "tl.exp({x})",
+    op.LOG: "tl.log({x})",
+    op.SQRT: "tl.sqrt({x})",
+    op.RSQRT: "{one} / tl.sqrt({x})",
+    op.RECIPROCAL: "{one} / {x}",
+    op.SIN: "tl.sin({x})",
+    op.COS: "tl.cos({x})",
+    op.ERF: "tl.erf({x})",
+    op.SIGMOID: "{one} / ({one} + tl.exp(-{x}))",
+    op.TANH: "_tanh({x})",
+    op.EXPM1: "_expm1({x})",
+    op.LOG1P: "_log1p({x})",
+    op.RELU: "tl.where({x} < 0, {zero}, {x})",
+    op.ADD: "{x} + {y}",
+    op.SUB: "{x} - {y}",
+    op.MUL: "{x} * {y}",
+    op.DIV: "{x} / {y}",
+    op.FMA: "{x} * {y} + {z}",
+    op.STANDARDISE: "({x} - {y}) * {z}",
+    op.MAXIMUM: "tl.maximum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)",
+    op.MINIMUM: "tl.minimum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)",
+    op.SIGMOID_GRAD: "{x} * ({y} * ({one} - {y}))",
+    op.TANH_GRAD: "{x} * ({one} - {y} * {y})",
+    op.RELU_GRAD: "tl.where({y} <= 0, {zero}, {x})",
+    op.WHERE: "tl.where({x} != 0, {y}, {z})",
+    op.EQ: "{x} == {y}",
+    op.NE: "{x} != {y}",
+    op.LT: "{x} < {y}",
+    op.LE: "{x} <= {y}",
+    op.GT: "{x} > {y}",
+    op.GE: "{x} >= {y}",
+    op.LOGICAL_AND: "({x} != 0) & ({y} != 0)",
+    op.LOGICAL_OR: "({x} != 0) | ({y} != 0)",
+    op.LOGICAL_NOT: "{x} == 0",
+}
+
+#: What a file of a kernel begins with. Small arguments lose no digits: the error of `exp(x) - 1` is
+#: that of `log(exp(x))`, and cancels (Higham 2002, Accuracy and Stability, section 1.14.1).
+_HEAD = '''"""A kernel that was written for one cell."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _expm1(x):
+    u = tl.exp(x)
+    log = tl.log(u)
+    is_far = (u == 1) | (u < 1e-6) | (log == 0) | (u > 1e6)
+    safe = tl.where(is_far, 1, log)
+    return tl.where(u == 1, x, tl.where(is_far, u - 1, (u - 1) * (x / safe)))
+
+
+@triton.jit
+def _log1p(x):
+    u = 1 + x
+    is_flat = u == 1
+    return tl.where(is_flat, x, tl.log(u) * (x / tl.where(is_flat, 1, u - 1)))
+
+
+@triton.jit
+def _tanh(x):
+    less = _expm1(-2 * tl.abs(x))
+    size = -less / (less + 2)
+    return tl.where(x < 0, -size, size)
+
+
+'''
+
+
+def is_fusable(value: Value) -> bool:
+    """True if each number of a value is computed of few others."""
+    operation, views = value.operation, value.inputs
+    if value.size == 0 or any(not math.prod(v.shape) or not _is_finite(v.value) for v in views):
+        return False
+    if operation in (op.REDUCE_SUM, op.REDUCE_MAX):
+        return math.prod(views[0].shape) <= MAX_TERMS * value.size
+    if operation is op.ASSEMBLE:
+        return all(map(_is_side_by_side, value.number, views))
+    return operation in _FORMULAS or operation in _MOVES
+
+
+def _is_finite(value: Value) -> bool:
+    return value.operation is not CONSTANT or bool(value.name) or math.isfinite(value.number)
+
+
+def _is_side_by_side(region: View, grad: View) -> bool:
+    """True if a region is columns of its value, and not stretched."""
+    is_own = region.space == region.value.space and region.row == region.value.size
+    return is_own and region.is_contiguous and grad.space == region.space
+
+
+#: What only moves numbers.
+_MOVES = (
+    *(COPY, op.DETACH, op.FILL, op.CAT, op.EXPAND),
+    *(op.GATHER, op.GATHER_PREVIOUS, op.LOOK_UP),
+)
+
+
+class FusedKernel:
+    """The source of a kernel, and the tensors that it takes.
+
+    Args:
+        dtype: of what is read and stored.
+        is_inside: tells whether a value is computed by this kernel, wherever it is needed.
+
+    Attributes:
+        reads: what is read, each for an argument: a value; (gathered value, ROWS) and (gathered
+            value, INDEX); or PARENT.
+        stores: the values that are stored.
+    """
+
+    def __init__(self, dtype: torch.dtype, is_inside: Callable[[Value], bool]) -> None:
+        self._number = "tl.float64" if dtype == torch.float64 else "tl.float32"
+        self._is_inside = is_inside
+        self.reads: list[Any] = []
+        self.stores: list[Value] = []
+        self._names = (f"v{number}" for number in itertools.count())
+        self._lines: list[str] = []
+        self._known: dict[Any, str] = {}
+        self._stages: list[tuple[str, list[str]]] = []
+
+    def store(self, values: Sequence[Value]) -> None:
+        """Computes and stores values, those of one size together."""
+        by_size: dict[tuple[str, int], list[Value]] = {}
+        for value in values:
+            by_size.setdefault((value.space, value.size), []).append(value)
+        for (space, size), own in by_size.items():
+            self._lines, self._known = [], {}
+            for value in own:
+                name = self._as_number(self._value(value, "at", "mask"))
+                self._lines.append(f"tl.store(out{len(self.stores)} + at, {name}, mask=mask)")
+                self.stores.append(value)
+            self._stages.append((_COUNTS.get(space, "{size}").format(size=size), self._lines))
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """(space, numbers per row) of each size that is stored."""
+        return list(dict.fromkeys((value.space, value.size) for value in self.stores))
+
+    @property
+    def source(self) -> str:
+        """The function in Python."""
+        names = [f"in{n}" for n in range(len(self.reads))]
+        names += [f"out{n}" for n in range(len(self.stores))]
+        head = f"def kernel(num_nodes, num_edges, {', '.join(names)}, BLOCK: tl.constexpr):"
+        body = ["block = tl.program_id(0).to(tl.int64)"]
+        for depth, (count, lines) in enumerate(self._stages):
+            pad = "    " * depth
+            own = [f"count{depth} = {count}", f"blocks{depth} = tl.cdiv(count{depth}, BLOCK)"]
+            body += [pad + line for line in own]
+            body.append(f"{pad}if block < blocks{depth}:")
+            setup = ["at = block * BLOCK + tl.arange(0, BLOCK)", f"mask = at < count{depth}"]
+            body += [f"{pad}    {line}" for line in (*setup, *lines)]
+            if depth + 1 < len(self._stages):
+                body += [f"{pad}else:", f"{pad}    block -= blocks{depth}"]
+        options = 'do_not_specialize=["num_nodes", "num_edges"]'
+        text = "\n".join(f"    {line}" for line in body)
+        return f"{_HEAD}@triton.jit({options})\n{head}\n{text}\n"
+
+    # Expressions. `at` names the places of the numbers that are wanted, `mask` where they are.
+
+    def _let(self, expression: str) -> str:
+        """A name for an expression, the same for the same one."""
+        if expression not in self._known:
+            self._known[expression] = name = next(self._names)
+            self._lines.append(f"{name} = {expression}")
+        return self._known[expression]
+
+    def _constant(self, number: float) -> str:
+        return self._let(f"tl.full((BLOCK,), {number!r}, {self._number})")
+
+    def _as_number(self, name: str) -> str:
+        """A name of numbers, also for truth values."""
+        return self._let(f"{name}.to({self._number})")
+
+    def _argument(self, read: Any) -> str:
+        if read not in self.reads:
+            self.reads.append(read)
+        return f"in{self.reads.index(read)}"
+
+    def _load(self, read: Any, at: str, mask: str, dtype: str = "") -> str:
+        pointer = self._argument(read)
+        return self._let(
+            f"tl.load({pointer} + {at}, mask={mask}, other=0).to({dtype or self._number})"
+        )
+
+    def _value(self, value: Value, at: str, mask: str) -> str:
+        """The numbers of a value at some places."""
+        if value.operation is CONSTANT and not value.name:
+            return self._constant(float(value.number))
+        if not self._is_inside(value):
+            return self._load(value, at, mask)
+        key = value, at, mask
+        if key not in self._known:
+            self._known[key] = self._computed(value, at, mask)
+        return self._known[key]
+
+    def _computed(self, value: Value, at: str, mask: str) -> str:
+        operation = value.operation
+        if operation in (op.REDUCE_SUM, op.REDUCE_MAX):
+            return self._reduced(value, at, mask)
+        if operation is op.CAT:
+            return self._joined(value, at, mask)
+        if operation is op.ASSEMBLE:
+            return self._assembled(value, at, mask)
+        if operation is op.EXPAND:
+            return self._expanded(value, at, mask)
+        if operation.fetched is not None:
+            return self._gathered(value, at, mask)
+        operands = [self._operand(view, value, at, mask) for view in value.inputs]
+        if operation not in _FORMULAS:  # the same numbers
+            return operands[0]
+        operands = [self._as_number(operand) for operand in operands]
+        named = dict(zip("xyz", operands, strict=False))
+        constants = {"one": self._constant(1.0), "zero": self._constant(0.0)}
+        return self._let(_FORMULAS[operation].format(**named, **constants))
+
+    def _operand(self, view: View, value: Value, at: str, mask: str) -> str:
+        """The numbers of a view that belong to those of the value that reads it."""
+        return self._value(view.value, self._place(view, value.size, at), mask)
+
+    def _place(self, view: View, size: int, at: str) -> str:
+        """The places in its value of the numbers of a view."""
+        if view.is_contiguous and view.offset == 0 and view.row == size == math.prod(view.shape):
+            return at
+        row, column = self._row(at, size), self._column(at, size)
+        terms = [f"{row} * {view.row}"] if view.row else []
+        terms += [str(view.offset)] if view.offset else []
+        terms += self._steps(view, column)
+        return self._let(" + ".join(terms) if terms else f"{at} * 0")
+
+    def _steps(self, view: View, column: str) -> list[str]:
+        """The terms of a place that the columns of a view add."""
+        if view.is_contiguous:
+            return [column] if math.prod(view.shape) > 1 else []
+        terms = []
+        for size, step, below in zip(view.shape, view.steps, contiguous(view.shape), strict=True):
+            if step and size > 1:
+                terms.append(f"({column} // {below} % {size}) * {step}")
+        return terms
+
+    def _row(self, at: str, size: int) -> str:
+        return self._let(f"{at} // {size}")
+
+    def _column(self, at: str, size: int) -> str:
+        return self._let(f"{at} % {size}")
+
+    def _gathered(self, value: Value, at: str, mask: str) -> str:
+        row = self._row(at, value.size)
+        index = self._load((value, INDEX), row, mask, "tl.int64")
+        place = self._let(f"{index} * {value.size} + {self._column(at, value.size)}")
+        return self._load((value, ROWS), place, mask)
+
+    def _expanded(self, value: Value, at: str, mask: str) -> str:
+        """Of each edge, the row of its node."""
+        row = self._load(PARENT, self._row(at, value.size), mask, "tl.int64")
+        of_node = self._let(f"{row} * {value.size} + {self._column(at, value.size)}")
+        return self._operand(value.inputs[0], value, of_node, mask)
+
+    def _reduced(self, value: Value, at: str, mask: str) -> str:
+        """The sum, or maximum, along the dimensions that have become one."""
+        (view,) = value.inputs
+        dims = list(zip(view.shape, value.shape, view.steps, strict=True))
+        kept = [step if size == own else 0 for size, own, step in dims]
+        gone = [[i * step for i in range(size)] for size, own, step in dims if size != own]
+        names = []
+        for offsets in itertools.product(*gone):
+            part = view.arranged(value.shape, kept, view.offset + sum(offsets))
+            names.append(self._as_number(self._operand(part, value, at, mask)))
+        found = names[0]
+        for name in names[1:]:
+            formula = _FORMULAS[op.ADD if value.operation is op.REDUCE_SUM else op.MAXIMUM]
+            found = self._let(formula.format(x=found, y=name))
+        return found
+
+    def _joined(self, value: Value, at: str, mask: str) -> str:
+        """Parts side by side along a dimension."""
+        dim: int = value.number
+        below = math.prod(value.shape[dim + 1 :])
+        width, row = value.shape[dim], self._row(at, value.size)
+        column = self._column(at, value.size)
+        before, there = (
+            self._let(f"{column} // {below * width}"),
+            self._let(f"{column} // {below} % {width}"),
+        )
+        found, start = "", 0
+        for view in value.inputs:
+            size = view.shape[dim]
+            own = self._let(f"{mask} & ({there} >= {start}) & ({there} < {start + size})")
+            dims = f"({before} * {size} + {there} - {start}) * {below} + {column} % {below}"
+            inner = self._let(f"{row} * {math.prod(view.shape)} + {dims}")
+            number = self._as_number(self._operand(view, _like(view), inner, own))
+            found = number if not found else self._let(f"tl.where({own}, {number}, {found})")
+            start += size
+        return found
+
+    def _assembled(self, value: Value, at: str, mask: str) -> str:
+        """The sum of the gradients of columns, each where its columns are."""
+        row, column = self._row(at, value.size), self._column(at, value.size)
+        found = self._constant(0.0)
+        for region, grad in zip(value.number, value.inputs, strict=True):
+            start, size = region.offset, math.prod(region.shape)
+            if (start, size) == (0, value.size):
+                number = self._as_number(self._operand(grad, _like(grad), at, mask))
+                found = self._let(f"{found} + {number}")
+                continue
+            own = self._let(f"{mask} & ({column} >= {start}) & ({column} < {start + size})")
+            inner = self._let(f"{row} * {size} + {column} - {start}")
+            number = self._as_number(self._operand(grad, _like(grad), inner, own))
+            found = self._let(f"{found} + tl.where({own}, {number}, {self._constant(0.0)})")
+        return found
+
+
+#: The number of numbers of a size; of a group there is one row.
+_COUNTS = {
+    NODES: "num_nodes.to(tl.int64) * {size}",
+    EDGES: "num_edges.to(tl.int64) * {size}",
+}
+
+
+def _like(view: View) -> Value:
+    """A value of which a view would be all."""
+    return Value(COPY, view.space, view.shape)
+
+
+@cache
+def _folder() -> Path:
+    """Where the sources lie, since Triton reads functions from files; it keeps what it makes."""
+    folder = tempfile.mkdtemp(prefix="graphfold_triton_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
+def _compile(source: str) -> Any:
+    """The kernel that Triton makes of a source when it is called for the first time."""
+    path = _folder() / f"kernel_{hash(source):x}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.kernel
+
+
+def launcher(kernel: FusedKernel) -> Callable[..., None]:
+    """A function that runs a kernel: (number of nodes, of edges, *reads, *stores)."""
+    compiled, sizes, num_reads = _compile(kernel.source), kernel.sizes, len(kernel.reads)
+
+    def fused(num_nodes: int, num_edges: int, *tensors: Tensor) -> None:
+        counts = {NODES: num_nodes, EDGES: num_edges}
+        blocks = sum(-(-counts.get(space, 1) * size // BLOCK) for space, size in sizes)
+        if not blocks:
+            return
+        reads = [x if x.is_contiguous() else x.contiguous() for x in tensors[:num_reads]]
+        compiled[(blocks,)](num_nodes, num_edges, *reads, *tensors[num_reads:], BLOCK=BLOCK)
+
+    return fused
