@@ -66,6 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ("native", "cpu"),
         ("torch", "cpu"),
         pytest.param(("torch", "cuda"), marks=pytest.mark.gpu),
+        pytest.param(("triton", "cuda"), marks=pytest.mark.gpu),
     ],
     ids="-".join,
 )

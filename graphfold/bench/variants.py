@@ -17,8 +17,7 @@ from torch.optim import Optimizer
 from graphfold._torch import handling_operations
 from graphfold.batching import Batch, Network
 from graphfold.batching.compiler.recorder import gives_views
-from graphfold.batching.engine.compiled.choice import AUTO
-from graphfold.batching.native.library import why_missing
+from graphfold.batching.engine.compiled.choice import AUTO, runs_first
 from graphfold.bench.measure import EVERY_NODE, Row, Work, measure
 
 
@@ -279,14 +278,14 @@ def with_engine(
 def ways_to_run(network: Network) -> dict[str, Way]:
     """Variant -> the way: `graphfold` with cells compiled, or an error; `untraced` without.
 
-    Where native code runs, `torch` is the other backend. Where the network wants no cell compiled
+    Where a faster backend runs, `torch` is the other one. Where the network wants no cell compiled
     there is `graphfold` alone, as it is.
     """
     if network.fuse is False:
         return {"graphfold": Way.of(network)}
     like = next(iter(network.parameters()), torch.empty(0))
     found = {"graphfold": Way(True), "untraced": Way(False)}
-    if like.device.type == "cpu" and why_missing(like.dtype) is None:
+    if runs_first(like.device, like.dtype) != "torch":
         found["torch"] = Way(True, "torch")
     return found
 

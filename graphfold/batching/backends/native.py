@@ -152,7 +152,7 @@ class NativeMemory(Memory):
 class NativeBackend(Backend):
     """Programs are lists of instructions, which a library of C code runs block by block."""
 
-    name, recomputes = "native", True
+    name, label, devices, recomputes = "native", "native code", ("cpu",), True
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
         if device.type != "cpu":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -33,7 +33,6 @@ from graphfold.batching.compiler.values import Value
 from graphfold.batching.kernels.gather import gather_sum
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
-DEVICES = ("cpu", "cuda")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 #: Plan -> its indices, which forward and backward share, as long as the plan lives.
@@ -259,13 +258,17 @@ class TorchMemory(Memory):
 class TorchBackend(Backend):
     """Programs are functions of torch's operations, called group by group."""
 
-    name, recomputes = "torch", False
+    name, label = "torch", "operations of torch"
+    devices: ClassVar[Sequence[str]] = ("cpu", "cuda")
+    recomputes = False
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        if device.type not in DEVICES:
-            return f"the backend 'torch' runs on {' and '.join(DEVICES)}, not on {device.type}"
+        if device.type not in self.devices:
+            devices = " and ".join(self.devices)
+            return f"the backend '{self.name}' runs on {devices}, not on {device.type}"
         if dtype not in DTYPES:
-            return f"the backend 'torch' computes {', '.join(map(str, DTYPES))}, not {dtype}"
+            dtypes = ", ".join(map(str, DTYPES))
+            return f"the backend '{self.name}' computes {dtypes}, not {dtype}"
         return None
 
     def write_program(

@@ -41,11 +41,10 @@ class TritonBackend(TorchBackend):
     for tests.
     """
 
-    name = "triton"
+    name, label = "triton", "kernels of Triton"
+    devices = ("cpu", "cuda") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",)
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-            return f"the backend 'triton' runs on cuda, not on {device.type}"
         if importlib.util.find_spec("triton") is None:
             return "the package triton is not installed"
         if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:

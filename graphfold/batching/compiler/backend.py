@@ -73,6 +73,10 @@ class Backend(ABC):
     """A way to run the programs of cells."""
 
     name: ClassVar[str]
+    #: What its programs are, in sentences.
+    label: ClassVar[str]
+    #: The types of devices that it is for.
+    devices: ClassVar[Sequence[str]]
     #: Whether backward computes again what is as fast to compute as to read; otherwise, forward
     #: keeps it.
     recomputes: ClassVar[bool]

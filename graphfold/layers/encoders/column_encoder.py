@@ -87,15 +87,27 @@ class ColumnEncoder(nn.Module):
         self.table = nn.Parameter(self._draw_table(size)) if sizes else None
         self.linear = nn.Linear(width, size, bias=False) if width else None
 
-    def forward(self, columns: Mapping[str, Tensor], ptr: Tensor | None = None) -> Tensor:
-        """One vector per row; with `ptr` [num_segments + 1], the sum of each segment's rows."""
+    def forward(
+        self,
+        columns: Mapping[str, Tensor],
+        ptr: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """One vector per row; with `ptr` [num_segments + 1], the sum of each segment's rows.
+
+        Args:
+            columns: name -> [num_rows, ...].
+            ptr: where segments begin.
+            rows: those that are encoded, all by default.
+        """
         terms = []
         if self.table is not None:
-            codes = _side_by_side([columns[column.name] for column in self.codes])
+            codes = _side_by_side([columns[column.name] for column in self.codes], rows)
             terms.append(self._embed(codes, self.table, ptr))
         if self.linear is not None:
             dtype = self.linear.weight.dtype
-            numbers = _side_by_side([columns[column.name].to(dtype) for column in self.numbers])
+            own = [columns[column.name].to(dtype) for column in self.numbers]
+            numbers = _side_by_side(own, rows)
             with NativeLinear():
                 product = self.linear(numbers.nan_to_num(0.0))
             terms.append(product if ptr is None else segment_sum(product, ptr))
@@ -171,8 +183,11 @@ class ColumnEncoder(nn.Module):
         return table
 
 
-def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
-    """[num_rows, total width] columns of any row shape."""
+def _side_by_side(columns: Sequence[Tensor], rows: Tensor | None = None) -> Tensor:
+    """[num_rows, total width] columns of any row shape, or some rows of them."""
+    if rows is not None and len(columns) > 1:  # one selection takes less time than one for each
+        return _side_by_side(columns).index_select(0, rows)
+    columns = [column if rows is None else column.index_select(0, rows) for column in columns]
     if all(column.dim() == 1 for column in columns):
         return torch.stack(list(columns), dim=1)
     return torch.cat([column.unsqueeze(1).flatten(1) for column in columns], dim=1)

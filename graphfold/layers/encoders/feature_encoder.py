@@ -116,10 +116,7 @@ class FeatureEncoder(nn.Module):
     def _encode(self, dag: TypedDAG, name: str, rows: Tensor | None, count: int) -> Tensor:
         if name not in self.encoders:
             return self.like.new_zeros(count, 0)
-        columns = dag.features(name)
-        if rows is not None:
-            columns = {key: column.index_select(0, rows) for key, column in columns.items()}
-        encoded: Tensor = self.dropout(self.encoders[name](columns))
+        encoded: Tensor = self.dropout(self.encoders[name](dag.features(name), rows=rows))
         return encoded
 
 

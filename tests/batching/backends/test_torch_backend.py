@@ -59,7 +59,7 @@ def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
 
 
 def test_a_backend_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match=r"no backend 'c'\. Use one of auto, native, torch"):
+    with pytest.raises(ConfigError, match=r"no backend 'c'\. Use one of auto, native, triton, torch"):
         make_network(backend="c")
 
 

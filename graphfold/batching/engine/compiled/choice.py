@@ -59,6 +59,11 @@ _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
 
 
+def runs_first(device: torch.device, dtype: torch.dtype) -> str | None:
+    """The backend that runs programs if none is asked for; None if there is none."""
+    return next((own.name for own in BACKENDS.values() if not own.why_not(device, dtype)), None)
+
+
 def find_compiled(
     inputs: PassInputs,
     fuse: bool | None,
@@ -88,7 +93,9 @@ def find_compiled(
         return refuse(_names(inputs), why_not, fuse)
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
     refusals: list[_Refusal] = []  # by the backends before the one that runs
-    for candidate in BACKENDS.values() if backend == AUTO else [BACKENDS[backend]]:
+    device = signatures.device.type
+    here = [own for own in BACKENDS.values() if device in own.devices]
+    for candidate in here if backend == AUTO else (BACKENDS[backend],):
         missing = candidate.why_not(signatures.device, signatures.dtype)
         if missing is not None and backend != AUTO:
             raise EngineError(
@@ -101,14 +108,14 @@ def find_compiled(
             else _Refusal(_names(inputs), missing)
         )
         if not isinstance(found, _Refusal):
-            if refusals and signatures.device.type == "cpu":  # elsewhere nobody expects native code
-                for refusal in refusals:
-                    _say_slower(refusal.name, refusal.reason)
+            for refusal in refusals:
+                _say_slower(refusal.name, refusal.reason, here[0])
             return found
         refusals.append(found)
         if not found.is_of_backend:
             break
-    return refuse(refusals[-1].name, refusals[-1].reason, fuse)
+    last = refusals[-1] if refusals else _Refusal(_names(inputs), f"no backend runs on {device}")
+    return refuse(last.name, last.reason, fuse)
 
 
 def _names(inputs: PassInputs) -> str:
@@ -275,13 +282,13 @@ def _require_on(cell: Cell, device: torch.device) -> None:
             )
 
 
-def _say_slower(name: str, reason: str) -> None:
-    """Says why a cell is not run by native code."""
+def _say_slower(name: str, reason: str, backend: Backend) -> None:
+    """Says why a cell is not run by the fastest backend of a device."""
     if (name, reason) not in _SAID:
         _SAID.add((name, reason))
         verb = "do" if ", " in name else "does"
         warnings.warn(
-            f"{name} {verb} not run as native code: {reason}. It runs as operations of torch, "
+            f"{name} {verb} not run as {backend.label}: {reason}. It runs as operations of torch, "
             "group by group, and slower; see docs/engine.md. backend=torch (model.backend=torch) "
             "accepts that.",
             stacklevel=2,
