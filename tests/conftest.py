@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import io
 import os
 import pickle
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from hydra._internal import config_loader_impl as loader
@@ -25,6 +27,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import Tensor
 
 from graphfold.batching import Batch, Network, States
+from graphfold.batching.backends.triton import TritonBackend
 from graphfold.batching.cell import NodeInput
 from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import cache_folder
@@ -51,13 +54,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out all but the share of the tests that the seed chooses, each for itself."""
+    """Leaves out all but the share of the tests that the seed chooses, each for itself.
+
+    Also those on a GPU whose own tensors lie on the CPU.
+    """
     share, seed = config.getoption("--share"), config.getoption("--seed")
-    left_out = [i for i in items if random.Random(f"{seed} {i.nodeid}").random() >= share]
+    left_out = [
+        item
+        for item in items
+        if random.Random(f"{seed} {item.nodeid}").random() >= share
+        or {"gpu", "on_cpu"} <= {mark.name for mark in item.iter_markers()}
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+without_triton = pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
 
 
 @pytest.fixture(
@@ -65,16 +80,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     params=[
         ("native", "cpu"),
         ("torch", "cpu"),
+        pytest.param(("triton", "cpu"), marks=[pytest.mark.slow, without_triton]),
         pytest.param(("torch", "cuda"), marks=pytest.mark.gpu),
-        pytest.param(("triton", "cuda"), marks=pytest.mark.gpu),
+        pytest.param(("triton", "cuda"), marks=[pytest.mark.gpu, without_triton]),
     ],
     ids="-".join,
 )
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The tests of a module run once per backend; with `-m gpu`, networks run on a CUDA device."""
+    """The tests of a module run once per backend; with `-m gpu`, networks run on a CUDA device.
+
+    On a CPU Triton's interpreter runs its kernels, slowly.
+    """
     name, device = request.param
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(choice, "BACKENDS", {name: choice.BACKENDS[name]})
+        if (name, device) == ("triton", "cpu"):
+            patch.setenv("TRITON_INTERPRET", "1")
+            patch.setattr(TritonBackend, "devices", ("cpu",))
         if device != "cpu":
             patch.setattr(Network, "forward", _forward_on(torch.device(device)))
         yield name

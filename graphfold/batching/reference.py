@@ -25,7 +25,6 @@ from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import input_edges, longest_path
-from graphfold.dag.typed_dag import pointers
 
 NodeState = dict[str, Tensor]  # field -> [width]
 
@@ -86,7 +85,11 @@ class ReferenceRun:
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of each node; returns the names of the new fields."""
         nodes = self.inputs.nodes(op_type).tolist()
-        empty = {n: torch.zeros(0, w, dtype=torch.float64) for n, w in cell.fields.items()}
+        device = self.batch.dag.op_type.device
+        empty = {
+            name: torch.zeros(0, width, dtype=torch.float64, device=device)
+            for name, width in cell.fields.items()
+        }
         new = cell.after(empty)
         self.widths |= {name: value.shape[1] for name, value in new.items()}
         for node in nodes:
@@ -98,13 +101,14 @@ class ReferenceRun:
     def result(self, has: Mapping[str, frozenset[int]]) -> States:
         """The state after all passes; `has` says which types have a field."""
         fields = {name: self._field(name, width) for name, width in self.widths.items()}
-        row = torch.arange(1, self.batch.dag.num_nodes + 1)
+        dag = self.batch.dag
+        row = torch.arange(1, dag.num_nodes + 1, device=dag.op_type.device)
         return States(fields, row, has)
 
     def _field(self, name: str, width: int) -> Tensor:
         present = [state[name] for state in self.states if name in state]
         dtype = present[0].dtype if present else torch.float64
-        zeros = torch.zeros(width, dtype=dtype)
+        zeros = torch.zeros(width, dtype=dtype, device=self.batch.dag.op_type.device)
         # Row 0 belongs to no node. The engines keep there what absent children read, so a learned
         # one has the gradient zero here as there if no child is absent.
         absent = self.inputs.absent.get(name, zeros).to(dtype)
@@ -163,12 +167,14 @@ class NodeReader(StateReader):
         self._edges = edges[node]
         self._all_edges = edges
         self._states = states
-        self.ptr = pointers(torch.tensor([len(self._edges)]))
-        self.parent = torch.zeros(len(self._edges), dtype=torch.int64)
+        self._device = inputs.dag.op_type.device
+        self.ptr = torch.tensor([0, len(self._edges)], device=self._device)
+        self.parent = torch.zeros(len(self._edges), dtype=torch.int64, device=self._device)
 
     def children(self) -> Children:
         """The view that the cell is called with."""
-        numbers = torch.tensor([number for number, _ in self._edges], dtype=torch.int64)
+        own = [number for number, _ in self._edges]
+        numbers = torch.tensor(own, dtype=torch.int64, device=self._device)
         return Children(
             self,
             1,
@@ -183,7 +189,7 @@ class NodeReader(StateReader):
 
     def child_count(self) -> Tensor:
         counts = [len(self._all_edges[node]) if node >= 0 else 0 for _, node in self._edges]
-        return torch.tensor(counts, dtype=torch.int64)
+        return torch.tensor(counts, dtype=torch.int64, device=self._device)
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         rows = self.rows(field)
@@ -203,7 +209,7 @@ class NodeReader(StateReader):
             return self._inputs.absent[field]
         parameters = [p for p in self._cell.parameters() if p.is_floating_point()]
         dtype = parameters[0].dtype if parameters else torch.float64
-        return torch.zeros(self._width(field), dtype=dtype)
+        return torch.zeros(self._width(field), dtype=dtype, device=self._device)
 
     def _width(self, field: str) -> int:
         for cell in self._inputs.cells.values():
@@ -236,7 +242,7 @@ def _edges(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
 def _order(dag: TypedDAG, item: Pass) -> list[int]:
     depth = dag.depth
     if isinstance(item, Down) or (isinstance(item, Up) and item.relation is not None):
-        child, parent = input_edges(*_edges(dag, item))
+        child, parent = input_edges(*(part.cpu() for part in _edges(dag, item)))
         ends = (parent, child) if isinstance(item, Down) else (child, parent)
         depth = torch.from_numpy(longest_path(dag.num_nodes, *ends))
     return torch.argsort(depth, stable=True).tolist()

@@ -144,8 +144,8 @@ def test_a_step_of_training_leads_all_variants_to_the_same_weights(root: Path) -
 def test_the_ways_to_run_cells_are_variants(monkeypatch: pytest.MonkeyPatch) -> None:
     network = treefc.TreeFC(3).network
     compiled = {"graphfold": Way(True), "untraced": Way(False)}
-    for missing, more in ((None, {"torch": Way(True, "torch")}), ("no C compiler", {})):
-        monkeypatch.setattr(variants, "why_missing", lambda dtype, missing=missing: missing)
+    for first, more in (("native", {"torch": Way(True, "torch")}), ("torch", {})):
+        monkeypatch.setattr(variants, "runs_first", lambda *_, first=first: first)
         for fuse in (True, None):
             network.fuse = fuse
             assert ways_to_run(network) == compiled | more

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -101,8 +101,9 @@ def _expm1(x):
 @triton.jit
 def _log1p(x):
     u = 1 + x
-    is_flat = u == 1
-    return tl.where(is_flat, x, tl.log(u) * (x / tl.where(is_flat, 1, u - 1)))
+    is_flat = (u == 1) | (x > 1e6)
+    near = tl.log(u) * (x / tl.where(is_flat, 1, u - 1))
+    return tl.where(u == 1, x, tl.where(is_flat, tl.log(u), near))
 
 
 @triton.jit
@@ -194,14 +195,18 @@ class FusedKernel:
         body = ["block = tl.program_id(0).to(tl.int64)"]
         for depth, (count, lines) in enumerate(self._stages):
             pad = "    " * depth
-            own = [f"count{depth} = {count}", f"blocks{depth} = tl.cdiv(count{depth}, BLOCK)"]
+            own = [
+                f"count{depth} = {count}",
+                f"blocks{depth} = (count{depth} + BLOCK - 1) // BLOCK",
+            ]
             body += [pad + line for line in own]
             body.append(f"{pad}if block < blocks{depth}:")
             setup = ["at = block * BLOCK + tl.arange(0, BLOCK)", f"mask = at < count{depth}"]
             body += [f"{pad}    {line}" for line in (*setup, *lines)]
             if depth + 1 < len(self._stages):
                 body += [f"{pad}else:", f"{pad}    block -= blocks{depth}"]
-        options = 'do_not_specialize=["num_nodes", "num_edges"]'
+        # One kernel for all groups, wherever their rows begin.
+        options = f"do_not_specialize={['num_nodes', 'num_edges', *names]}"
         text = "\n".join(f"    {line}" for line in body)
         return f"{_HEAD}@triton.jit({options})\n{head}\n{text}\n"
 
@@ -373,7 +378,7 @@ def _like(view: View) -> Value:
 
 @cache
 def _folder() -> Path:
-    """Where the sources lie, since Triton reads functions from files; it keeps what it makes."""
+    """The folder of all sources: Triton reads functions from files, and caches what it makes."""
     folder = tempfile.mkdtemp(prefix="graphfold_triton_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -392,16 +397,45 @@ def _compile(source: str) -> Any:
     return module.kernel
 
 
-def launcher(kernel: FusedKernel) -> Callable[..., None]:
-    """A function that runs a kernel: (number of nodes, of edges, *reads, *stores)."""
-    compiled, sizes, num_reads = _compile(kernel.source), kernel.sizes, len(kernel.reads)
+class Launcher:
+    """Runs a kernel.
 
-    def fused(num_nodes: int, num_edges: int, *tensors: Tensor) -> None:
+    Args:
+        kernel: the kernel.
+
+    Attributes:
+        launches: the number of kernels that have been launched in this process.
+    """
+
+    launches: ClassVar[int] = 0
+
+    def __init__(self, kernel: FusedKernel) -> None:
+        self._function = _compile(kernel.source)
+        self._sizes, self._num_reads = kernel.sizes, len(kernel.reads)
+        self._handles: dict[torch.device, Any] = {}
+
+    def run(self, num_nodes: int, num_edges: int, *tensors: Tensor) -> None:
+        """Computes a group from the tensors of `FusedKernel.reads`, into those of its `stores`."""
         counts = {NODES: num_nodes, EDGES: num_edges}
-        blocks = sum(-(-counts.get(space, 1) * size // BLOCK) for space, size in sizes)
+        blocks = 0
+        for space, size in self._sizes:
+            blocks += (counts.get(space, 1) * size + BLOCK - 1) // BLOCK
         if not blocks:
             return
-        reads = [x if x.is_contiguous() else x.contiguous() for x in tensors[:num_reads]]
-        compiled[(blocks,)](num_nodes, num_edges, *reads, *tensors[num_reads:], BLOCK=BLOCK)
+        reads = [x if x.is_contiguous() else x.contiguous() for x in tensors[: self._num_reads]]
+        arguments = num_nodes, num_edges, *reads, *tensors[self._num_reads :], BLOCK
+        device = tensors[-1].device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
+                self._launch(device, blocks, arguments)
+        else:
+            self._launch(device, blocks, arguments)
 
-    return fused
+    def _launch(self, device: torch.device, blocks: int, arguments: Sequence[Any]) -> None:
+        """Calls what Triton has compiled for a device; looking that up takes twice as long."""
+        Launcher.launches += 1
+        handle = self._handles.get(device)
+        if handle is None:
+            self._handles[device] = self._function[(blocks,)](*arguments)  # None if interpreted
+        else:
+            handle[(blocks, 1, 1)](*arguments)

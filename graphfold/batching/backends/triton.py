@@ -10,6 +10,7 @@ import importlib.util
 import math
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,8 +20,8 @@ from graphfold.batching.backends.fused_kernel import (
     PARENT,
     ROWS,
     FusedKernel,
+    Launcher,
     is_fusable,
-    launcher,
 )
 from graphfold.batching.backends.torch_memory import TorchBackend
 from graphfold.batching.backends.torch_program import TorchProgram
@@ -45,16 +46,22 @@ class TritonBackend(TorchBackend):
     devices = ("cpu", "cuda") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",)
 
     def why_not(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        if importlib.util.find_spec("triton") is None:
-            return "the package triton is not installed"
-        if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
-            return f"Triton needs a GPU of compute capability {OLDEST[0]}.{OLDEST[1]} or later"
-        return super().why_not(device, dtype)
+        return super().why_not(device, dtype) or _why_no_triton(device)
 
     def write_program(
         self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
     ) -> TorchProgram:
         return _TritonWriter(dtype, values, places).run()
+
+
+@cache
+def _why_no_triton(device: torch.device) -> str | None:
+    """Why Triton makes no kernels for a device; None if it does."""
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
+        return f"Triton needs a GPU of compute capability {OLDEST[0]}.{OLDEST[1]} or later"
+    return None
 
 
 class _TritonWriter(TorchWriter):
@@ -103,7 +110,7 @@ class _TritonWriter(TorchWriter):
         return self._graph.program()
 
     def _pending_reads(self, value: Value) -> set[Value]:
-        """What a value reads, and the product that it is added to."""
+        """The values that one reads, those of the product that it is added to among them."""
         read = {view.value for view in value.inputs}
         products = [own for own in read if self._into.get(own) is value]
         return read.union(*({view.value for view in own.inputs} for own in products))
@@ -122,7 +129,8 @@ class _TritonWriter(TorchWriter):
             target = graph.target(value)
             graph.tensors[value] = graph.new("new_empty", value) if target is None else target
         stores = [graph.tensors[value] for value in kernel.stores]
-        graph.call(launcher(kernel), graph.count(NODES), graph.count(EDGES), *reads, *stores)
+        run = Launcher(kernel).run
+        graph.call(run, graph.count(NODES), graph.count(EDGES), *reads, *stores)
 
     def _argument(self, read: Any) -> fx.Node:
         """The tensor that a kernel reads; see `FusedKernel.reads`."""

@@ -59,7 +59,9 @@ def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
 
 
 def test_a_backend_that_is_not_there() -> None:
-    with pytest.raises(ConfigError, match=r"no backend 'c'\. Use one of auto, native, triton, torch"):
+    with pytest.raises(
+        ConfigError, match=r"no backend 'c'\. Use one of auto, native, triton, torch"
+    ):
         make_network(backend="c")
 
 
@@ -122,18 +124,21 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("kind", ["trees", "rounds"])
 @pytest.mark.parametrize(
     ("dtype", "limit"), [(torch.float64, 1e-10), (torch.float32, 1e-4), (torch.bfloat16, 1e-1)]
 )
-def test_a_gpu_computes_what_the_cpu_does(kind: str, dtype: torch.dtype, limit: float) -> None:
+def test_a_gpu_computes_what_the_cpu_does(
+    kind: str, dtype: torch.dtype, limit: float, backend: str
+) -> None:
     network = dtype_network(kind)
     want = {name: value.detach() for name, value in run(network.double()).items()}
-    network.to("cuda", dtype).backend = "auto"
+    network.to("cuda", dtype).backend = backend
     batch = make_batch(DAG, network).to("cuda")
     x = {name: value.detach().to("cuda", dtype) for name, value in make_x(DAG).items()}
     states = network(batch, x)
-    assert set(network.execution.values()) == {"compiled (torch)"}
+    assert set(network.execution.values()) == {f"compiled ({backend})"}
     for name in states:
         assert states[name].device.type == "cuda"
         scale = max(float(want[name].abs().max()), 1.0)

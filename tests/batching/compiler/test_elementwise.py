@@ -240,6 +240,7 @@ STRETCHED: dict[str, Function] = {
 }
 
 
+@pytest.mark.on_cpu
 @pytest.mark.parametrize("name", STRETCHED)
 def test_parameters_are_stretched(name):
     cell = Stretching(STRETCHED[name], 5).double()

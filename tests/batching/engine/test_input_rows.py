@@ -194,6 +194,7 @@ def test_what_a_cell_makes_of_its_inputs(place, engine, change):
         )
 
 
+@pytest.mark.on_cpu
 @one_off
 @every_engine
 @pytest.mark.parametrize("item", [Up(), rounds(2)], ids=["up", "rounds"])
@@ -314,6 +315,7 @@ def test_a_schedule_of_other_passes(engine):
         network(Batch(DAG, build_schedule(DAG, [Up()])), make_x(DAG))
 
 
+@pytest.mark.on_cpu
 @every_engine
 def test_a_shared_tensor_of_another_size_is_a_new_program(engine):
     class Shared(EveryInput):
@@ -331,6 +333,7 @@ def test_a_shared_tensor_of_another_size_is_a_new_program(engine):
         torch.testing.assert_close(states["h"][word], x["word"] + count)
 
 
+@pytest.mark.on_cpu
 @every_engine
 def test_a_weight_that_is_replaced_by_a_smaller_one(engine):
     network, x = network_of(engine), make_x(DAG)

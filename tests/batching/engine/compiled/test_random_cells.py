@@ -130,6 +130,7 @@ def test_cells_that_read_in_unusual_ways_are_right_or_refused(data):
 COMPILED = {*UNUSUAL_DOWN, "heads", "cached", "cached_by_function"}
 
 
+@pytest.mark.on_cpu
 @pytest.mark.filterwarnings("ignore:.* is not compiled")
 @pytest.mark.parametrize("kind", [*UNUSUAL_OWN, *UNUSUAL_DOWN])
 def test_an_unusual_read(kind):
