@@ -42,12 +42,13 @@ class Network(nn.Module):
         fuse: whether cells are compiled, see docs/engine.md: True for every cell, or it raises;
             None for those that can be, with a warning for the others; False for none. Under
             autocast, cells run as they are.
-        backend: what runs compiled cells: "native" code, operations of "torch", or "auto": native
-            code where it can, which is on CPUs in float32 and float64, and torch elsewhere.
+        backend: what runs compiled cells: "native" code, operations of "torch", these and kernels
+            of "triton", or "auto": native code where it can, which is on CPUs in float32 and
+            float64, Triton on a CUDA device where it is installed, and torch elsewhere.
 
     Attributes:
         execution: type name -> how its cell ran the last time: "compiled (native)", "compiled
-            (torch)", or "as it is" and why.
+            (triton)", "compiled (torch)", or "as it is" and why.
 
     Raises:
         ConfigError: if passes, cells and schema do not fit together.

@@ -117,10 +117,21 @@ class _TritonWriter(TorchWriter):
 
     def _launch(self) -> None:
         """Writes the call of a kernel that stores all that is pending."""
-        stored = [value for value in self._pending if value in self._stored]
-        self._pending = []
-        if not stored:
-            return
+        pending, self._pending = self._pending, []
+        stored = [value for value in pending if value in self._stored]
+        if stored == pending and len(stored) == 1 and self._is_read(stored[0]):
+            self._fused.remove(stored[0])  # torch has a kernel for it, and starts it sooner
+            self._compute(stored[0])
+        elif stored:
+            self._write_kernel(stored)
+
+    def _is_read(self, value: Value) -> bool:
+        """True if all that a value is computed from lies somewhere."""
+        views = value.inputs
+        return not any(v.value in self._fused and v.value not in self._graph.tensors for v in views)
+
+    def _write_kernel(self, stored: Sequence[Value]) -> None:
+        """Writes the call of a kernel that computes some values, and whatever they are made of."""
         graph = self._graph
         kernel = FusedKernel(self._dtype, lambda v: v in self._fused and v not in graph.tensors)
         kernel.store(stored)

@@ -160,9 +160,11 @@ ROWS: dict[str, Function] = {
     "clone": lambda p, x, c: x.clone().contiguous().add_(1),
     "change in place": lambda p, x, c: (x * 2).add_(p.vector).sub_(1).sigmoid_(),
     "change of a parameter's copy": lambda p, x, c: x * p.vector.clone().mul_(2),
-    "zeros": lambda p, x, c: torch.zeros(len(x), WIDTH, dtype=x.dtype) + x,
+    "zeros": lambda p, x, c: torch.zeros(len(x), WIDTH, dtype=x.dtype, device=x.device) + x,
     "full": lambda p, x, c: x + x.new_full((len(x), 1), 0.25),
-    "ones": lambda p, x, c: torch.ones_like(x) * x + torch.ones(len(x), 1, dtype=x.dtype),
+    "ones": lambda p, x, c: (
+        torch.ones_like(x) * x + torch.ones(len(x), 1, dtype=x.dtype, device=x.device)
+    ),
     "group_size": lambda p, x, c: x.new_zeros(c.group_size, WIDTH) + x,
     "x itself": lambda p, x, c: x,
     "mean over heads": lambda p, x, c: torch.stack([x, p.linear(x), x * p.vector]).mean(0),
