@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -51,6 +53,13 @@ QUICK = (
     "check_parameters_default_constructible",
     "check_set_params",
 )
+
+
+@pytest.fixture(autouse=True)
+def undrawn() -> Iterator[None]:
+    """Reports without their pictures, which take a fifth of a tiny training."""
+    with mock.patch("graphfold.reports.figures._to_svg", return_value=""):
+        yield
 
 
 def small(kind: type[GraphEstimator], data: Any = "smiles", **options: Any) -> Any:
