@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -178,12 +178,13 @@ class GraphDataset(Dataset[Batch]):
     """A corpus that is asked for whole batches: `dataset[numbers]` is a planned `Batch`.
 
     Args:
-        dag: all graphs, encoded.
+        dag: all graphs, encoded; none of them where `read` is given.
         passes: the passes of the model.
         policy: the scheduling policy.
         share: whether equal nodes of a batch are computed once.
         lowered: the graphs that the model computes in place of those of `dag`, one for each; None
             if it computes them as they are.
+        read: gives the graphs with some numbers, encoded, where they are too many for the memory.
     """
 
     def __init__(
@@ -193,14 +194,18 @@ class GraphDataset(Dataset[Batch]):
         policy: str = "depth",
         share: bool = False,
         lowered: TypedDAG | None = None,
+        read: Callable[[Sequence[int]], TypedDAG] | None = None,
     ) -> None:
         self.dag = dag
         self.lowered = lowered
         self.passes = tuple(passes)
         self.policy = policy
         self.share = share
+        self._read = read
         self._computed = dag if lowered is None else lowered
-        self._equal = _equal_nodes(self._computed, self.passes) if share else None
+        # Where graphs are read, equal nodes are found batch by batch.
+        knows = share and read is None
+        self._equal = _equal_nodes(self._computed, self.passes) if knows else None
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
@@ -209,7 +214,8 @@ class GraphDataset(Dataset[Batch]):
     def plan(self, numbers: Sequence[int], policy: str) -> Batch:
         """The graphs with these numbers, planned under a policy."""
         lowered = None if self.lowered is None else select(self.lowered, numbers)
-        dag, equal = select(self.dag, numbers), self.equal_among(numbers)
+        dag = select(self.dag, numbers) if self._read is None else self._read(numbers)
+        equal = self.equal_among(numbers)
         return plan_batch(dag, lowered, self.passes, policy, self.share, equal)
 
     def equal_among(self, numbers: Sequence[int]) -> EqualNodes | None:

@@ -42,7 +42,12 @@ from graphfold.training.config.stored_config import upgraded
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
-from graphfold.training.loop.checks import check_measured, warn_of_batch_dependence, warn_of_leak
+from graphfold.training.loop.checks import (
+    LOOKED_AT,
+    check_measured,
+    warn_of_batch_dependence,
+    warn_of_leak,
+)
 from graphfold.training.loop.fitting import fit_network, fit_once
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
@@ -227,8 +232,8 @@ def start_run(
     warn_of_leak(data)
     decided = decide(config, data)
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
-    warn_of_batch_dependence(first.model, data.encoded("train"))
-    check_measured(first.model, data.encoded("train"))
+    warn_of_batch_dependence(first.model, data.select(data.split.train[:LOOKED_AT], encoded=True))
+    check_measured(first.model, data.chunks("train", encoded=True))
     begins_anew = trusted is not None
     with nullcontext() if begins_anew else folder.lock():
         if is_first():
@@ -370,7 +375,7 @@ def make_loop(
         lr_factors=config.lr_factors,
         callbacks=[*chosen, *callbacks],
     )
-    has_roots = bool((data.encoded("val").output_ptr.diff() == 1).all())
+    has_roots = bool((data.num_rows("output")[data.split.val] == 1).all())
     loop.monitor = loop.head_metrics.choose_monitor(config.monitor, has_roots)
     return loop
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from torch import Tensor
 from graphfold.dag.schema import Schema
 
 #: (space, column) -> the strings that the codes of that column stand for.
-Dictionaries = Mapping[tuple[str, str], tuple[str, ...]]
+Dictionaries = Mapping[tuple[str, str], Sequence[str]]
 
 
 if TYPE_CHECKING:

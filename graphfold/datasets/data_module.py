@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from graphfold.dag import TypedDAG, collate, select
+from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource
@@ -18,7 +20,8 @@ from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import Records, check_split, find_split, split_records
 from graphfold.datasets.storage.cache import default_cache_dir
-from graphfold.datasets.storage.packing import PackedCorpus, pack_files, refuse_empty
+from graphfold.datasets.storage.graph_file import StoredGraphs
+from graphfold.datasets.storage.packing import PackedCorpus, join, pack_files, refuse_empty
 from graphfold.datasets.words.contextual import require_transformers
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
@@ -27,6 +30,10 @@ from graphfold.errors import ConfigError, DataError, RecordError
 if TYPE_CHECKING:
     from graphfold.batching import Pass
     from graphfold.loader import GraphLoader
+
+
+#: Bytes of packed data beyond which records are read from the disk batch by batch.
+LARGE = 1 << 27
 
 
 class DataModule:
@@ -71,6 +78,7 @@ class DataModule:
         self._words = self._find_words()
         self._vectors: WordVectors | None = None
         self._is_prepared = False
+        self._stored: StoredGraphs | None = None  # of a large corpus
         self._dags: tuple[TypedDAG, TypedDAG] | None = None  # as read, and encoded
 
     def prepare(self, state: Mapping[str, Any] | None = None) -> None:
@@ -93,13 +101,12 @@ class DataModule:
         files, dag = self._read()
         if state is None:
             counts = [file.num_records for file in self.files]
-            records = Records(dag, [file.part for file in files], counts)
+            records = Records(dag, [file.part for file in files], counts, self._stored)
             split = split_records(records, settings)
             self.split = replace(split, files=self.files)
-            train = select(dag, self.split.train)
-            _check_weights(train)
+            _check_weights(dag, self.split.train)
             self.spec = FeatureSpec.fit(
-                train,
+                self._chunks(dag, self.split.train),
                 settings.min_count,
                 settings.max_vocabulary,
                 settings.lowercase,
@@ -112,7 +119,7 @@ class DataModule:
             spec = FeatureSpec.from_dict(state["spec"]).with_classes_of(dag.schema)
             self.spec = self.locate(spec)
             self.spec.check_targets(dag.schema)
-        self._dags = dag, self.spec.encode(dag, self.cache_dir)
+        self._dags = dag, self._encode(dag)
         self._is_prepared = True
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
@@ -130,7 +137,7 @@ class DataModule:
         _, dag = self._read()
         self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
         self.spec = self.locate(spec)
-        encoded = self.spec.encode(dag, self.cache_dir)
+        encoded = self._encode(dag)
         self.spec.check_targets(dag.schema)
         self._dags = dag, encoded
         self._is_prepared = True
@@ -169,18 +176,61 @@ class DataModule:
 
     @property
     def raw(self) -> TypedDAG:
-        """All records as read; raises DataError if `prepare` was not called."""
+        """All records as read, in memory; raises DataError if `prepare` was not called."""
+        dag = self._load()[0]
+        return dag if self._stored is None else self._stored.whole()
+
+    @property
+    def facts(self) -> TypedDAG:
+        """All records as read, of a large corpus without their nodes: see `LARGE`.
+
+        Raises:
+            DataError: if `prepare` was not called.
+        """
         return self._load()[0]
 
     def encoded(self, part: str | None = None) -> TypedDAG:
-        """All records, or those of a part, with vocabulary ids in place of strings.
+        """All records, or those of a part, with vocabulary ids in place of strings, in memory.
 
         Raises:
             ConfigError: if there is no such part.
             DataError: if `prepare` was not called.
         """
         dag = self._load()[1]
+        if self._stored is not None:
+            return self.select(self.split.part(part) if part else range(dag.num_graphs), True)
         return dag if part is None else select(dag, self.split.part(part))
+
+    def select(self, numbers: Tensor | Sequence[int], encoded: bool = False) -> TypedDAG:
+        """The records with these numbers, as read or encoded.
+
+        Raises:
+            DataError: if `prepare` was not called, or a stored copy was changed.
+        """
+        dags = self._load()
+        if self._stored is None:
+            return select(dags[encoded], numbers)
+        dag = self._stored.select(numbers)
+        return self.spec.encode(dag) if encoded else dag
+
+    def chunks(self, part: str | None = None, encoded: bool = False) -> Iterator[TypedDAG]:
+        """All records, or those of a part, in order; of a large corpus a few at a time.
+
+        Raises:
+            ConfigError: if there is no such part.
+            DataError: if `prepare` was not called.
+        """
+        dag = self._load()[0]
+        numbers = torch.arange(dag.num_graphs) if part is None else self.split.part(part)
+        for chunk in self._chunks(self._load()[encoded], numbers):
+            yield self.spec.encode(chunk) if encoded and self._stored is not None else chunk
+
+    def num_rows(self, space: str) -> Tensor:
+        """[num_records] how many rows each record has in a space of the schema, or "output"."""
+        dag = self._load()[0]
+        if self._stored is not None:
+            return self._stored.num_rows(space)
+        return (dag.output_ptr if space == "output" else dag.row_ptr(space)).diff()
 
     def loader(
         self,
@@ -217,15 +267,18 @@ class DataModule:
         """
         from graphfold.loader import BatchSampler, GraphDataset, GraphLoader  # loads the engine
 
-        dag, lowered = self.encoded(), None
-        numbers = self.split.part(part)
+        dag, lowered, read = self._load()[1], None, None
+        numbers, num_nodes = self.split.part(part), self.num_rows("node")
         if lowering is not None:
-            dag = select(dag, numbers)
+            dag = self.encoded(part)
             lowered = lowering(dag, self.num_workers or 0)
+            num_nodes = num_nodes[numbers]
             numbers = torch.arange(len(numbers))
+        elif self._stored is not None:
+            read = partial(self.select, encoded=True)
         sampler = BatchSampler(
             numbers,
-            dag.node_ptr.diff()[numbers],
+            num_nodes[numbers],
             self.batch_size,
             self.max_nodes,
             part == "train" if shuffle is None else shuffle,
@@ -233,7 +286,7 @@ class DataModule:
             rank,
             world_size,
         )
-        dataset = GraphDataset(dag, passes, "depth", share, lowered)
+        dataset = GraphDataset(dag, passes, "depth", share, lowered, read)
         loader = GraphLoader(dataset, sampler, pin_memory)
         loader.choose_policy(policy or self.policy)
         return loader
@@ -270,7 +323,7 @@ class DataModule:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""
-        return {**self.__dict__, "_dags": None, "_vectors": None}
+        return {**self.__dict__, "_dags": None, "_vectors": None, "_stored": None}
 
     def _load(self) -> tuple[TypedDAG, TypedDAG]:
         """All records, as read and encoded."""
@@ -279,35 +332,50 @@ class DataModule:
         if self._dags is None:
             _, dag = self._read()
             self.split.check_files(self.files)
-            self._dags = dag, self.spec.encode(dag, self.cache_dir)
+            self._dags = dag, self._encode(dag)
         return self._dags
 
+    def _encode(self, dag: TypedDAG) -> TypedDAG:
+        """The records encoded; those of a large corpus are when they are read."""
+        return dag if self._stored is not None else self.spec.encode(dag, self.cache_dir)
+
+    def _chunks(self, dag: TypedDAG, numbers: Tensor) -> Iterator[TypedDAG]:
+        if self._stored is None:
+            return iter([select(dag, numbers)])
+        chunks = self._stored.chunks(numbers)
+        return chunks if len(numbers) else iter([self._stored.select([])])
+
     def _read(self) -> tuple[list[DataFile], TypedDAG]:
-        """Packs all files; sets `files` and `skipped`."""
+        """Packs all files; sets `files`, `skipped` and `_stored`, and returns the facts."""
         files = self.source.files(self.root, self.cache_dir)
         sources = [(file.adapter, file.path) for file in files]
         packed = pack_files(sources, self.cache_dir, self.on_error, self.num_workers)
         self.files: tuple[FileState, ...] = tuple(_state(corpus) for corpus in packed)
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
-        self.num_changed = sum(count_changed(corpus.dag) for corpus in packed)
         refuse_empty(packed)
-        dags = [corpus.dag for corpus in packed]
-        return files, dags[0] if len(dags) == 1 else collate(dags)
+        needs_all = self.settings.encoder is not None or self._words is not None
+        is_large = sum(corpus.graphs.size for corpus in packed) > LARGE and not needs_all
+        stored = join(packed, is_whole=not is_large)
+        self._stored = stored if is_large else None
+        facts = stored.facts if is_large else stored.whole()
+        self.num_changed = count_changed(facts)
+        return files, facts
 
 
-def _check_weights(train: TypedDAG) -> None:
+def _check_weights(dag: TypedDAG, train: Tensor) -> None:
     """Refuses weights of records that are no weights, or all of them zero.
 
     Raises:
         DataError: for them; it names the place of the first that is no finite number from 0 on.
     """
-    weights = train.weights()
+    weights = dag.weights()
     if weights is None:
         return
+    weights = weights[train]
     is_wrong = ~(weights.isfinite() & (weights >= 0))
     if is_wrong.any():
         graph = int(is_wrong.int().argmax())
-        file, line = train.place(graph)
+        file, line = dag.place(int(train[graph]))
         raise DataError(
             f"{file}:{line}: the weight of the record is {float(weights[graph]):g}, but weights "
             "are finite numbers from 0 on. Correct it."
@@ -320,4 +388,4 @@ def _check_weights(train: TypedDAG) -> None:
 
 
 def _state(corpus: PackedCorpus) -> FileState:
-    return FileState(str(corpus.path), corpus.content, corpus.dag.num_graphs)
+    return FileState(str(corpus.path), corpus.content, corpus.graphs.num_graphs)

@@ -300,7 +300,8 @@ def _evaluate(
 
 def _warn_of_unknown_values(data: DataModule) -> None:
     unknown = UnknownValues(data.spec)
-    unknown.add(data.encoded())
+    for part in data.chunks(encoded=True):
+        unknown.add(part)
     unknown.warn()
 
 
@@ -327,7 +328,8 @@ def _score_parts(
 
 def _score_new(trained: TrainedModel, data: DataModule) -> tuple[Metrics, dict[str, EvalRows]]:
     metrics, rows = score_part(trained, data, "test")
-    is_seen = torch.isin(hash_graphs(data.raw), trained.checkpoint.training_records)
+    hashes = torch.cat([hash_graphs(part) for part in data.chunks()])
+    is_seen = torch.isin(hashes, trained.checkpoint.training_records)
     unseen = trained.metrics(rows.at(~is_seen))
     metrics["test/overlap"] = int(is_seen.sum())
     for name, value in unseen.items():

@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,13 @@ def write_predictions(
         rows: part -> its predictions and targets.
     """
     with _table(path) as table:
-        described = _descriptions(head, select(data.raw, []))
+        described = _descriptions(head, data.select([]))
         table.writerow([*PLACE, *described, *_header(head)])
         for part, own in rows.items():
             numbers = data.split.part(part)
             places = _places(data, numbers)
-            columns = _descriptions(head, select(data.raw, numbers)).values()
+            whole = data.select if head.level != "graph" else partial(select, data.facts)
+            columns = _descriptions(head, whole(numbers)).values()
             for row, graph, cells in _cells(head, own):
                 what = [column[row] for column in columns]
                 table.writerow([part, *places[graph], *what, *cells])
@@ -95,7 +97,7 @@ def _places(data: DataModule, numbers: Tensor) -> list[tuple[str, int, int]]:
     names = [os.path.relpath(path, folder) for path in paths]
     ends = np.cumsum([file.num_records for file in data.files])
     files = np.searchsorted(ends, numbers.numpy(), side="right").tolist()
-    places = data.raw.origin[numbers, 1:].tolist()
+    places = data.facts.origin[numbers, 1:].tolist()
     return [(names[file], *place) for file, place in zip(files, places, strict=True)]
 
 

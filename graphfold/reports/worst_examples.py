@@ -35,7 +35,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     numbers, losses = _largest_losses(data, rows)
     if not len(numbers):
         return ""
-    raw = select(data.raw, data.split.test[numbers])
+    raw = data.select(data.split.test[numbers])
     predictor = Predictor(trained, data=data)
     with cells_as_they_are(trained.model):
         predictions = predictor.predict_graphs(raw)
@@ -74,17 +74,18 @@ def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
 def _largest_losses(data: DataModule, rows: EvalRows) -> tuple[Tensor, Tensor]:
     """Positions in the test part, and losses, of the worst records that can be drawn."""
     total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
-    total[_num_words(data.raw)[data.split.test] > _MOST_WORDS] = 0.0
+    total[_num_words(data)[data.split.test] > _MOST_WORDS] = 0.0
     losses, numbers = total.topk(min(_COUNT, rows.num_graphs))
     return numbers[losses > 0], losses[losses > 0]
 
 
-def _num_words(dag: TypedDAG) -> Tensor:
-    """[num_graphs] how many nodes have a word."""
-    count = torch.zeros(dag.num_graphs, dtype=torch.int64)
-    for node_type in dag.schema.types:
-        if (f"type:{node_type.name}", "form") in dag.dictionaries:
-            count += dag.row_ptr(f"type:{node_type.name}").diff()
+def _num_words(data: DataModule) -> Tensor:
+    """[num_records] how many nodes of each record have a word."""
+    facts = data.facts
+    count = torch.zeros(facts.num_graphs, dtype=torch.int64)
+    for node_type in facts.schema.types:
+        if (f"type:{node_type.name}", "form") in facts.dictionaries:
+            count += data.num_rows(f"type:{node_type.name}")
     return count
 
 

@@ -23,8 +23,8 @@ def describe_data(data: DataModule) -> str:
     parts = ", ".join(f"{size} {name}" for name, size in sizes.items())
     total = count_of(sum(sizes.values()), "record")
     lines = [f"{total}: {parts} ({data.split.method} split)"]
-    lines += [*data.split.notes, *missing_inputs(data.raw)]
-    lines += data.source.spec.make().notes(data.raw) + data.word_notes
+    lines += [*data.split.notes, *missing_inputs(data.facts)]
+    lines += data.source.spec.make().notes(data.facts) + data.word_notes
     bad = [e.place_and_fault for e in data.skipped if not isinstance(e, LeftOut)]
     if bad:
         lines.append(f"left out: {count_of(len(bad), 'bad record')}")

@@ -101,7 +101,12 @@ class Made:
         self.lab = lab
         schema = self.data.spec.schema
         torch.manual_seed(2)
-        self.config = complete_model_config(config, schema, self.data.encoded("train"))
+        self.config = complete_model_config(
+            config,
+            schema,
+            int(self.data.num_rows("output")[self.data.split.train].max()),
+            lambda: self.data.encoded("train"),
+        )
         self.model: Model = build_model(self.config, schema, self.data.spec.scalers)
 
     def batch(self) -> Batch:

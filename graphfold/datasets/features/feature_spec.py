@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.datasets.features.scalers import InputScaler, Scaler, fit_input_scaler, fit_scaler
-from graphfold.datasets.features.vocabulary import UNKNOWN, Vocabulary, fit_vocabulary
+from graphfold.datasets.features.vocabulary import UNKNOWN, Vocabulary, count_codes, vocabulary_of
 from graphfold.datasets.words.word_features import WordFeatures
 from graphfold.errors import (
     ConfigError,
@@ -139,12 +140,16 @@ class FeatureSpec:
     scalers: Mapping[str, Scaler]
     inputs: Mapping[str, InputScaler] = field(default_factory=dict)
     words: WordFeatures | None = None
+    _known: dict[Key, tuple[Sequence[str], Tensor]] = field(default_factory=dict, init=False)
 
     @staticmethod
     def fit(
-        dag: TypedDAG, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
+        train: TypedDAG | Iterable[TypedDAG],
+        min_count: int = 1,
+        max_size: int | None = None,
+        lowercase: bool = False,
     ) -> FeatureSpec:
-        """Learns from `dag`, the training part.
+        """Learns from the training part.
 
         Features of nodes and of edges that are strings get a vocabulary; features of whole graphs
         (a name, the text) stay strings, which models do not see. Targets of floats get a scaler,
@@ -152,7 +157,7 @@ class FeatureSpec:
         both.
 
         Args:
-            dag: the training part, as read.
+            train: the training part, as read; a large one in pieces with the same dictionaries.
             min_count: how often a word must occur to be known.
             max_size: the most words that each vocabulary keeps; None for all.
             lowercase: whether words are counted and looked up in lower case.
@@ -160,9 +165,13 @@ class FeatureSpec:
         Raises:
             SchemaError: if two targets of floats have the same name.
         """
+        seen = _Columns()
+        for part in [train] if isinstance(train, TypedDAG) else train:
+            seen.add(part)
+        dag = seen.example
         vocabularies = {
-            (space, column.name): fit_vocabulary(
-                dag.columns[space][column.name],
+            (space, column.name): vocabulary_of(
+                seen.counts[space, column.name],
                 dag.dictionaries[space, column.name],
                 min_count,
                 max_size,
@@ -176,9 +185,9 @@ class FeatureSpec:
                 continue
             if column.name in scalers:
                 raise SchemaError(f"two targets are called '{column.name}'. Rename one of them.")
-            scalers[column.name] = fit_scaler(dag.columns[space][column.name], dag.weights(space))
+            scalers[column.name] = fit_scaler(*seen.values(space, column.name))
         inputs = {
-            column.name: fit_input_scaler(dag.graph_column(column.name), dag.weights())
+            column.name: fit_input_scaler(*seen.values("graph", column.name))
             for column in dag.schema.graph_inputs
             if column.torch_dtype.is_floating_point
         }
@@ -203,9 +212,9 @@ class FeatureSpec:
         """
         self._check(dag.schema)
         columns = {space: dict(group) for space, group in dag.columns.items()}
-        for (space, name), vocabulary in self.vocabularies.items():
-            words = dag.dictionaries[space, name]
-            columns[space][name] = vocabulary.encode(columns[space][name], words)
+        for space, name in self.vocabularies:
+            ids = self._ids((space, name), dag.dictionaries[space, name])
+            columns[space][name] = ids[columns[space][name]]
         for name, scaler in self.inputs.items():
             columns["graph"][name] = scaler.scale(columns["graph"][name])
         if self.words is not None:
@@ -216,6 +225,12 @@ class FeatureSpec:
             columns=columns,
             dictionaries={k: v for k, v in dag.dictionaries.items() if k not in self.vocabularies},
         )
+
+    def _ids(self, key: Key, words: Sequence[str]) -> Tensor:
+        """The id of each word of a dictionary, remembered while it is encoded batch by batch."""
+        if key not in self._known or self._known[key][0] is not words:
+            self._known[key] = words, self.vocabularies[key].table(words)
+        return self._known[key][1]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers, ready for JSON."""
@@ -365,6 +380,38 @@ class FeatureSpec:
         if vocabulary is None:
             return column
         return Column(column.name, "int64", column.shape, size=len(vocabulary))
+
+
+class _Columns:
+    """The columns of a training part that something is learnt of, gathered piece by piece."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Key, Tensor] = {}  # [num_words + 1] of each word, the last: missing ones
+        self._values: dict[Key, list[Tensor]] = {}
+        self._weights: dict[str, list[Tensor]] = {}
+
+    def add(self, part: TypedDAG) -> None:
+        """Adds a piece."""
+        self.example = part
+        for space, column in _string_features(part.schema):
+            key = space, column.name
+            count = count_codes(part.columns[space][column.name], len(part.dictionaries[key]))
+            self.counts[key] = self.counts.get(key, 0) + count
+        floats = [*_targets(part.schema), *(("graph", c) for c in part.schema.graph_inputs)]
+        for space, column in floats:
+            if column.torch_dtype.is_floating_point:
+                column_values = part.columns[space][column.name]
+                self._values.setdefault((space, column.name), []).append(column_values)
+        for space in {space for space, _ in floats}:
+            weights = part.weights(space)
+            if weights is not None:
+                self._weights.setdefault(space, []).append(weights)
+
+    def values(self, space: str, name: str) -> tuple[Tensor, Tensor | None]:
+        """The rows of a column of floats, and their weights; None if each counts once."""
+        weights = self._weights.get(space)
+        values = torch.cat(self._values[space, name])
+        return values, None if weights is None else torch.cat(weights)
 
 
 def _string_features(schema: Schema) -> list[tuple[str, Column]]:

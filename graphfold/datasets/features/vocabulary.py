@@ -49,8 +49,11 @@ class Vocabulary:
             codes: the column; -1 where a value is missing.
             words: the words of the codes.
         """
-        missing = torch.tensor([UNKNOWN])  # code -1 picks the last entry
-        return torch.cat([self.ids(words), missing])[codes]
+        return self.table(words)[codes]
+
+    def table(self, words: Sequence[str]) -> Tensor:
+        """[num_words + 1] the id of each word; code -1, a missing value, picks the last entry."""
+        return torch.cat([self.ids(words), torch.tensor([UNKNOWN])])
 
     def with_words(self, words: Iterable[str]) -> Vocabulary:
         """The same with those of some words that it lacks, whose ids come last."""
@@ -83,11 +86,27 @@ def fit_vocabulary(
         max_size: the most words to keep, the unknown one not counted; None for all.
         lowercase: count and look up words in lower case.
     """
-    counts = count_words(codes, words, lowercase)
+    return vocabulary_of(count_codes(codes, len(words)), words, min_count, max_size, lowercase)
+
+
+def vocabulary_of(
+    found: Tensor,
+    words: Sequence[str],
+    min_count: int = 1,
+    max_size: int | None = None,
+    lowercase: bool = False,
+) -> Vocabulary:
+    """As `fit_vocabulary`, of a column whose codes were counted.
+
+    Args:
+        found: [num_words + 1] how often each word occurs, and missing values last.
+        words, min_count, max_size, lowercase: as for `fit_vocabulary`.
+    """
+    counts = _by_word(found, words, lowercase)
     kept = [word for word, count in counts.items() if count >= min_count]
     kept.sort(key=lambda word: (-counts[word], word))
     kept = kept[:max_size]
-    known = sum(counts[word] for word in kept) / max(codes.numel(), 1)
+    known = sum(counts[word] for word in kept) / max(int(found.sum()), 1)
     return Vocabulary(tuple(kept), lowercase, known)
 
 
@@ -99,9 +118,17 @@ def count_words(codes: Tensor, words: Sequence[str], lowercase: bool = False) ->
         words: the words of the codes.
         lowercase: whether words are counted in lower case.
     """
-    found = torch.bincount(codes[codes >= 0].reshape(-1), minlength=len(words)).tolist()
+    return _by_word(count_codes(codes, len(words)), words, lowercase)
+
+
+def count_codes(codes: Tensor, num_words: int) -> Tensor:
+    """[num_words + 1] how often each code occurs, and -1 last."""
+    return torch.bincount(codes.reshape(-1) % (num_words + 1), minlength=num_words + 1)
+
+
+def _by_word(found: Tensor, words: Sequence[str], lowercase: bool) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for word, count in zip(words, found, strict=True):
+    for word, count in zip(words, found[:-1].tolist(), strict=True):
         if count:
             counts[word.lower() if lowercase else word] += count
     return counts

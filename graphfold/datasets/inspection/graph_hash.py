@@ -97,8 +97,12 @@ def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
     """[num_rows] what one column says, whatever the codes of its dictionary are."""
     values = dag.columns[space][name].numpy()
     if (space, name) in dag.dictionaries:
-        words = np.array([*map(_hash_text, dag.dictionaries[space, name]), 0], np.uint64)
-        found: Codes = words[values]  # -1, a missing word, picks the last entry
+        strings = dag.dictionaries[space, name]
+        words = np.zeros(len(strings) + 1, np.uint64)  # -1, a missing word, picks the last entry
+        used = np.bincount(values.reshape(-1) + 1, minlength=1)[1:]
+        for number in np.flatnonzero(used).tolist():
+            words[number] = _hash_text(strings[number])
+        found: Codes = words[values]
         return found
     if values.dtype.kind == "f":
         values = values.astype(np.float64).view(np.int64)
@@ -142,55 +146,76 @@ def _hash_text(text: str) -> np.uint64:
 _SHOWN = 3
 
 
-def repeated_molecules(dag: TypedDAG) -> list[list[int]]:
+def repeated_molecules(dag: TypedDAG | Iterable[TypedDAG]) -> list[list[int]]:
     """The records of each molecule that more than one record holds.
 
     Molecules are the same if their canonical SMILES are. These take long, so they are made only
     where graphs have the same hash: a molecule has one, however it is written.
 
     Args:
-        dag: the records, as read; graphs that are no molecules give nothing.
+        dag: the records, as read, a large corpus in pieces; what is no molecule gives nothing.
 
     Returns:
         Increasing record numbers, two or more in each list.
     """
-    if ("graph", "smiles") not in dag.dictionaries:
-        return []
+    return [records for records, _ in _repeated(dag)]
+
+
+def _repeated(dag: TypedDAG | Iterable[TypedDAG]) -> list[tuple[list[int], str]]:
+    """The records of each repeated molecule, and its SMILES in the first of them."""
+    hashes, codes = [], []
+    words: Sequence[str] = ()
+    for part in [dag] if isinstance(dag, TypedDAG) else dag:
+        if ("graph", "smiles") not in part.dictionaries:
+            return []
+        hashes.append(hash_graphs(part))
+        codes.append(part.graph_column("smiles"))
+        words = part.dictionaries["graph", "smiles"]
+    code = torch.cat(codes)
     from graphfold.datasets.molecules.molecule import canonical_smiles
 
-    smiles = dag.strings("graph", "smiles")
-    alike = _groups(hash_graphs(dag).tolist(), range(dag.num_graphs))
-    return [
-        same
-        for records in alike
-        for same in _groups(canonical_smiles([smiles[k] or "" for k in records]), records)
-    ]
+    found = []
+    for records in _equal(torch.cat(hashes)):
+        smiles = [words[k] if k >= 0 else "" for k in code[records].tolist()]
+        first = dict(zip(records, smiles, strict=True))
+        found += [(same, first[same[0]]) for same in _groups(canonical_smiles(smiles), records)]
+    return found
 
 
-def describe_leak(dag: TypedDAG, split: Split) -> str | None:
+def describe_leak(dag: TypedDAG | Iterable[TypedDAG], split: Split) -> str | None:
     """Counts and names the molecules that are in train and in val or test as well.
 
     Args:
-        dag: the records, as read.
+        dag: the records, as read, a large corpus in pieces.
         split: of the records.
 
     Returns:
         A message, or None if there are none.
     """
-    train = set(split.train.tolist())
-    repeated = repeated_molecules(dag)
-    shared = [same for same in repeated if 0 < len(train.intersection(same)) < len(same)]
+    is_train = torch.zeros(sum(split.sizes().values()), dtype=torch.bool)
+    is_train[split.train] = True
+    repeated = [(same, smiles, int(is_train[same].sum())) for same, smiles in _repeated(dag)]
+    shared = [(same, smiles, count) for same, smiles, count in repeated if 0 < count < len(same)]
     if not shared:
         return None
-    smiles = dag.strings("graph", "smiles")
-    names = ", ".join(shortened(smiles[same[0]] or "") for same in shared[:_SHOWN])
+    names = ", ".join(shortened(smiles) for _, smiles, _ in shared[:_SHOWN])
     more = f" and {len(shared) - _SHOWN} more" if len(shared) > _SHOWN else ""
-    held_out = sum(len(set(same) - train) for same in shared)
+    held_out = sum(len(same) - count for same, _, count in shared)
     return (
         f"{count_of(held_out, 'record')} of val or test hold molecules that train has too, so "
         f"scores flatter the model: {names}{more}. Keep the records of a molecule together with "
         "data.groups=molecule, or make the files anew where they are the split."
     )
+
+
+def _equal(hashes: Tensor) -> list[list[int]]:
+    """The increasing positions of each number that occurs more than once, by the first of them."""
+    values, order = hashes.sort(stable=True)
+    bounds = torch.nonzero(values.diff()).view(-1) + 1
+    counts = torch.diff(bounds, prepend=bounds.new_zeros(1), append=bounds.new_tensor([len(order)]))
+    many = order[(counts > 1).repeat_interleave(counts)]
+    parts = np.split(many.numpy(), counts[counts > 1].cumsum(0).numpy())
+    return sorted(part.tolist() for part in parts if len(part))
 
 
 def _groups(keys: Sequence[Hashable], records: Iterable[int]) -> list[list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -12,16 +13,18 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.files.tables import PART
+from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
     GROUPINGS,
+    GROUPS_BY_RECORD,
     NONE,
+    Keys,
     butina_groups,
     butina_split,
     check_fractions,
-    content_keys,
     given_split,
     group_keys,
     hash_split,
@@ -31,6 +34,7 @@ from graphfold.datasets.splits.split_ways import (
     scaffold_split,
     stratified_split,
 )
+from graphfold.datasets.storage.graph_file import StoredGraphs
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.registry import import_home
 
@@ -40,26 +44,59 @@ class Records:
     """The records that a split divides.
 
     Args:
-        dag: the records of all files, in order, as read.
+        facts: the records of all files, in order, as read; of a large corpus without their nodes.
         parts: the part of a given split that each file is, or None.
         counts: how many records each file has.
+        stored: the records of a large corpus; None if `facts` has all.
     """
 
-    dag: TypedDAG
+    facts: TypedDAG
     parts: Sequence[str | None]
     counts: Sequence[int]
+    stored: StoredGraphs | None = None
 
     def __len__(self) -> int:
-        return self.dag.num_graphs
+        return self.facts.num_graphs
+
+    @cached_property
+    def dag(self) -> TypedDAG:
+        """The records, as read; a large corpus is brought into memory."""
+        return self.facts if self.stored is None else self.stored.whole()
+
+    def group_keys(self, name: str) -> Keys | None:
+        """The key of each record; None for no groups."""
+        return group_keys(self.dag if name == "molecule" else self.facts, name)
+
+    def content_keys(self, groups: str) -> Keys:
+        """The key of each record for `hash_split`, which depends on no other record.
+
+        Of a molecule the SMILES as it is written, its canonical SMILES with groups="molecule", or
+        its scaffold with groups="scaffold"; of any other record a hash of its graph without
+        targets.
+
+        Raises:
+            ConfigError: if the groups depend on all records, or the graphs are no molecules.
+        """
+        if groups not in GROUPS_BY_RECORD:
+            raise ConfigError(
+                f"data.groups={groups} depends on all records together, but data.split=hash looks "
+                f"at each by itself. Use data.groups={', '.join(GROUPS_BY_RECORD)}."
+            )
+        if groups != NONE or ("graph", "smiles") in self.facts.dictionaries:
+            return GROUPS_BY_RECORD[groups](self.facts)
+        if self.stored is None:
+            return hash_graphs(self.facts).tolist()
+        chunks = self.stored.chunks(torch.arange(len(self)))
+        return torch.cat([hash_graphs(chunk) for chunk in chunks]).tolist()
 
     @property
     def given(self) -> list[str | None]:
         """[num_records] the part of each: as its own row says, else its file; None where unsaid."""
         pairs = zip(self.parts, self.counts, strict=True)
         parts = [part for part, count in pairs for _ in range(count)]
-        if ("graph", PART) not in self.dag.dictionaries:
+        if ("graph", PART) not in self.facts.dictionaries:
             return parts
-        own = self.dag.strings("graph", PART)
+        own = self.facts.strings("graph", PART)
         return [mine or part for mine, part in zip(own, parts, strict=True)]
 
 
@@ -70,19 +107,19 @@ SplitFunction: TypeAlias = Callable[[Records, DataSettings], Split]
 SPLITS: Mapping[str, SplitFunction] = {
     "given": lambda records, s: given_split(records.given, [1] * len(records), s.fractions, s.seed),
     "random": lambda records, s: random_split(
-        len(records), s.fractions, s.seed, group_keys(records.dag, s.groups)
+        len(records), s.fractions, s.seed, records.group_keys(s.groups)
     ),
-    "hash": lambda records, s: hash_split(content_keys(records.dag, s.groups), s.fractions, s.seed),
+    "hash": lambda records, s: hash_split(records.content_keys(s.groups), s.fractions, s.seed),
     "stratified": lambda records, s: stratified_split(
         labels_of(records.dag, s.stratify_by), s.fractions, s.seed
     ),
-    "scaffold": lambda records, s: scaffold_split(scaffold_groups(records.dag), s.fractions),
+    "scaffold": lambda records, s: scaffold_split(scaffold_groups(records.facts), s.fractions),
     "scaffold_balanced": lambda records, s: scaffold_balanced_split(
-        scaffold_groups(records.dag), s.fractions, s.seed
+        scaffold_groups(records.facts), s.fractions, s.seed
     ),
-    "butina": lambda records, s: butina_split(butina_groups(records.dag), s.fractions),
+    "butina": lambda records, s: butina_split(butina_groups(records.facts), s.fractions),
     "kfold": lambda records, s: kfold_split(
-        len(records), s.num_folds, s.fold, s.seed, group_keys(records.dag, s.groups), _val_share(s)
+        len(records), s.num_folds, s.fold, s.seed, records.group_keys(s.groups), _val_share(s)
     ),
     "repeated_kfold": lambda records, s: repeated_kfold_split(
         len(records),
@@ -90,7 +127,7 @@ SPLITS: Mapping[str, SplitFunction] = {
         s.num_folds,
         s.fold,
         s.seed,
-        group_keys(records.dag, s.groups),
+        records.group_keys(s.groups),
         _val_share(s),
     ),
 }

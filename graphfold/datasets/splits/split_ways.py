@@ -96,27 +96,12 @@ def _smiles(dag: TypedDAG, what: str) -> list[str]:
     return [smiles or "" for smiles in dag.strings("graph", "smiles")]
 
 
-def content_keys(dag: TypedDAG, groups: str) -> Keys:
-    """The key of each record for `hash_split`, which depends on no other record.
-
-    Of a molecule the SMILES as it is written, its canonical SMILES with groups="molecule", or its
-    scaffold with groups="scaffold"; of any other record a hash of its graph without targets.
-    """
-    if groups == "scaffold":
-        return scaffold_groups(dag)
-    if groups == "molecule":
-        return canonical_keys(dag)
-    if groups != NONE:
-        raise ConfigError(
-            f"data.groups={groups} depends on all records together, but data.split=hash looks at "
-            "each by itself. Use data.groups=none, molecule or scaffold."
-        )
-    if ("graph", "smiles") in dag.dictionaries:
-        return dag.strings("graph", "smiles")
-    from graphfold.datasets.inspection.graph_hash import hash_graphs
-
-    keys: list[int] = hash_graphs(dag).tolist()
-    return keys
+#: The groups by name that a record is in whatever the others are.
+GROUPS_BY_RECORD: Mapping[str, Callable[[TypedDAG], Keys]] = {
+    NONE: lambda dag: dag.strings("graph", "smiles"),
+    "molecule": canonical_keys,
+    "scaffold": scaffold_groups,
+}
 
 
 Fractions = Sequence[float]

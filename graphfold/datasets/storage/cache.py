@@ -77,7 +77,7 @@ def packing_folder(stored: Path) -> Iterator[Path]:
 
     One process at a time is within, the others wait for it. What a killed one left is removed.
     """
-    folder = stored.with_name(f".packing-{stored.stem}")
+    folder = _growing(stored)
     lock = None
     while lock is None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +95,17 @@ def packing_folder(stored: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def tidy_up(stored: Path) -> None:
+    """Removes what a process left that was killed just after it had stored the copy."""
+    if _growing(stored).exists():
+        with packing_folder(stored):
+            pass
+
+
+def _growing(stored: Path) -> Path:
+    return stored.with_name(f".packing-{stored.stem}")
 
 
 def _locked(folder: Path) -> int | None:

@@ -6,27 +6,39 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from graphfold.dag import TypedDAG
+from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.cache import note_use, packing_folder, remove_oldest, storing
+from graphfold.datasets.storage.cache import (
+    note_use,
+    packing_folder,
+    remove_oldest,
+    storing,
+    tidy_up,
+)
 from graphfold.datasets.storage.carried import CarriedGraphs, carry
 from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
-from graphfold.datasets.storage.graph_file import GraphFileWriter, read_graphs, read_metadata
+from graphfold.datasets.storage.graph_file import (
+    GraphFile,
+    GraphFileWriter,
+    StoredGraphs,
+    read_metadata,
+)
 from graphfold.datasets.storage.reading import (
     available_cores,
     in_processes,
     pickled_call,
     read_chunks,
 )
-from graphfold.errors import DataError, LeftOut, RecordError, count_of
+from graphfold.errors import DataError, LeftOut, RecordError, SchemaError, count_of
 from graphfold.progress import shown
 
 #: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 5
+STORAGE_FORMAT = 6
 
 #: From so many files for each process on, a file is packed by one process.
 MANY_FILES = 2
@@ -34,11 +46,12 @@ MANY_FILES = 2
 
 @dataclass(frozen=True, eq=False)
 class PackedCorpus:
-    """The graphs of one file, memory-mapped from their stored copy.
+    """The graphs of one file in their stored copy.
 
     Args:
         path: the file that was read.
-        dag: its usable graphs, in file order.
+        schema: of its graphs.
+        graphs: its usable graphs, in file order.
         skipped: why the other records are not among them.
         content: the sha256 of the input (see `fingerprint.content_hash`).
         fingerprint: the hash of everything that the graphs depend on.
@@ -46,11 +59,17 @@ class PackedCorpus:
     """
 
     path: Path
-    dag: TypedDAG
+    schema: Schema
+    graphs: GraphFile
     skipped: tuple[RecordError, ...]
     content: str
     fingerprint: str
     stored: Path
+
+    @cached_property
+    def dag(self) -> TypedDAG:
+        """All graphs in memory."""
+        return join([self], is_whole=True).whole()
 
 
 @dataclass(frozen=True)
@@ -143,6 +162,8 @@ def pack_files(
             pass
     packed = [_load(source) or _store(source, on_error, num_workers) for source in sources]
     if absent:
+        for source in sources:
+            tidy_up(source.stored)
         remove_oldest(cache_dir, {source.stored for source in sources})
     for corpus in packed:
         note_use(corpus.stored)
@@ -152,9 +173,22 @@ def pack_files(
     return packed
 
 
+def join(packed: Sequence[PackedCorpus], is_whole: bool) -> StoredGraphs:
+    """The graphs of all files as one corpus, see `StoredGraphs`.
+
+    Raises:
+        SchemaError: if their schemas differ.
+    """
+    schema = packed[0].schema
+    if any(corpus.schema != schema for corpus in packed):
+        raise SchemaError("graphs of different schemas cannot be collated. Convert one of them.")
+    names = [str(corpus.path) for corpus in packed]
+    return StoredGraphs([corpus.graphs for corpus in packed], schema, names, is_whole)
+
+
 def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
     """Raises DataError if none of the files has a usable record, with the first bad one."""
-    if any(corpus.dag.num_graphs for corpus in packed):
+    if any(corpus.graphs.num_graphs for corpus in packed):
         return
     path, skipped = packed[0].path, [error for corpus in packed for error in corpus.skipped]
     bad = [error for error in skipped if not isinstance(error, LeftOut)]
@@ -174,7 +208,7 @@ def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
 def _store_alone(source: Source, on_error: str) -> int:
     """Packs a file in a process of its own; returns the number of its records."""
     packed = _store(source, on_error, 0)
-    return packed.dag.num_graphs + len(packed.skipped)
+    return packed.graphs.num_graphs + len(packed.skipped)
 
 
 def _store(source: Source, on_error: str, num_workers: int | None) -> PackedCorpus:
@@ -199,7 +233,7 @@ def _store(source: Source, on_error: str, num_workers: int | None) -> PackedCorp
             errors = [_to_dict(error) for error in skipped]
             writer.finish(whole.stored, {**source.facts, "skipped": errors})
             found = _load(whole)
-            os.replace(whole.stored, stored)  # the map of the old name stays valid
+            os.replace(whole.stored, stored)  # who reads the old one keeps it
     if found is None:
         raise DataError(
             f"{stored}: the stored copy cannot be read back. Check the disk, or set "
@@ -220,11 +254,15 @@ def _load(source: Source) -> PackedCorpus | None:
         found = read_metadata(stored)
         if found["fingerprint"] != source.facts["fingerprint"]:
             return None
-        dag = read_graphs(stored, source.adapter.schema, (str(path),))
+        graphs = GraphFile(stored)
+    except DataError:
+        raise
     except (OSError, ValueError, KeyError):
         return None
     skipped = tuple(_from_dict(item, found["path"], path) for item in found["skipped"])
-    return PackedCorpus(path, dag, skipped, found["content"], found["fingerprint"], stored)
+    return PackedCorpus(
+        path, source.adapter.schema, graphs, skipped, found["content"], found["fingerprint"], stored
+    )
 
 
 def _to_dict(error: RecordError) -> dict[str, Any]:

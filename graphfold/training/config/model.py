@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -64,7 +65,8 @@ def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
     model = complete_model_config(
         config.model,
         data.spec.schema,
-        data.encoded("train"),
+        int(data.num_rows("output")[data.split.train].max()),
+        cache(lambda: data.encoded("train")),
         None if words is None else words.vector_size,
     )
     if config.model.get("encoder_from") is not None:
@@ -75,7 +77,8 @@ def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
 def complete_model_config(
     config: Mapping[str, Any],
     schema: Schema,
-    dag: TypedDAG,
+    num_outputs: int,
+    train: Callable[[], TypedDAG],
     vector_size: int | None = None,
 ) -> dict[str, Any]:
     """The config of a model with types in place of roles, and what the data decides for auto.
@@ -85,7 +88,8 @@ def complete_model_config(
     Args:
         config: the config of the model.
         schema: the schema of the graphs.
-        dag: graphs of the training part, to see how many outputs they have.
+        num_outputs: the most outputs of a graph of the training part.
+        train: gives the graphs of the training part; called where something is counted in them.
         vector_size: the width of the vectors that words begin with, which the encoder takes; None
             without such vectors.
 
@@ -101,19 +105,18 @@ def complete_model_config(
             )
     if vector_size is not None:
         own["encoder"] = _as_wide_as_vectors(config, vector_size)
-    num_outputs = int(dag.output_ptr.diff().max()) if dag.num_graphs else 1
     is_pair = False
     if "root" in own:  # of blocks
         if own.get("level") == AUTO:
             own["level"] = "node" if _has_node_targets_only(schema) else "graph"
         is_pair = own.get("level", "graph") == "graph" and num_outputs == 2
     elif "readout" in own:  # not of whole graphs
-        own |= _complete_cells(config, schema, dag)
+        own |= _complete_cells(config, schema, train)
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_outputs)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-    return {**own, "head": _complete_head(config["head"], schema, dag, is_pair)}
+    return {**own, "head": _complete_head(config["head"], schema, train, is_pair)}
 
 
 def own_options(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +140,9 @@ def _arguments(config: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
         return {}
 
 
-def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) -> dict[str, Any]:
+def _complete_cells(
+    config: Mapping[str, Any], schema: Schema, train: Callable[[], TypedDAG]
+) -> dict[str, Any]:
     """The passes of all layers, and their cells by type."""
     adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
     computed = schema if adds is None else adds.schema(schema)
@@ -146,7 +151,7 @@ def _complete_cells(config: Mapping[str, Any], schema: Schema, dag: TypedDAG) ->
         "passes": config["passes"] * (len(deep) // len(config["cells"])),
         "cells": [_name_types(by_role, computed) for by_role in deep],
     }
-    fill_degrees(own, dag, adds)
+    fill_degrees(own, train, adds)
     return own
 
 
@@ -177,13 +182,15 @@ def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def fill_degrees(
-    config: dict[str, Any], dag: TypedDAG, adds: VirtualNode | NodePairs | None = None
+    config: dict[str, Any],
+    train: Callable[[], TypedDAG],
+    adds: VirtualNode | NodePairs | None = None,
 ) -> None:
     """Puts a number in the place of every `mean_log_degree: auto` of the cells of a model.
 
     Args:
         config: of the model, with types in place of roles; its cells are replaced.
-        dag: the training part.
+        train: gives the training part.
         adds: the nodes that the model adds to it.
     """
     asked = [
@@ -194,7 +201,7 @@ def fill_degrees(
     ]
     if not asked:
         return
-    dag = dag if adds is None else adds.lower(dag)
+    dag = train() if adds is None else adds.lower(train())
     config["cells"] = [dict(by_type) for by_type in config["cells"]]
     for number, name in asked:
         relation = config["passes"][number].get("relation")
@@ -241,7 +248,7 @@ def _has_node_targets_only(schema: Schema) -> bool:
 
 
 def _complete_head(
-    given: Mapping[str, Any], schema: Schema, dag: TypedDAG, is_pair: bool
+    given: Mapping[str, Any], schema: Schema, train: Callable[[], TypedDAG], is_pair: bool
 ) -> dict[str, Any]:
     """The head, with the class that fits the targets for auto."""
     head = dict(given)
@@ -255,7 +262,7 @@ def _complete_head(
         if "loss" in head and chosen is not RegressionHead:
             del head["loss"]  # the head has no other
     if head.get("class_weights") == BALANCED:
-        head["class_weights"] = balanced_weights(dag)
+        head["class_weights"] = balanced_weights(train())
     return head
 
 

@@ -31,16 +31,20 @@ from graphfold.training.process.process import capture_generators, restore_gener
 
 def warn_of_leak(data: DataModule) -> None:
     """Warns of molecules that are in train and held out as well; the report will say so, too."""
-    leak = describe_leak(data.raw, data.split)
+    leak = describe_leak(data.chunks(), data.split)
     if leak is not None:
         data.split = replace(data.split, notes=(*data.split.notes, leak))
         warnings.warn(leak, stacklevel=2)
 
 
-def check_measured(model: Model, train: TypedDAG) -> None:
+def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
     """Warns of targets without a value in the training part; `FittedModel`s do themselves.
 
     A record of weight 0 has none.
+
+    Args:
+        model: the model.
+        train: the training part, encoded, piece by piece.
 
     Raises:
         DataError: if no target has one.
@@ -48,15 +52,19 @@ def check_measured(model: Model, train: TypedDAG) -> None:
     if isinstance(model, FittedModel):
         return
     targets = model.head.targets
-    known = model.head.measured(model.head.target_rows(train))
-    known = known.reshape(len(known), len(targets))
-    weights = train.weights()
-    if weights is not None:
-        known = known & (weights > 0)[model.head.row_graph(train)].unsqueeze(1)
-    measured = known.any(0).tolist()
+    is_known, num_graphs = torch.zeros(len(targets), dtype=torch.bool), 0
+    for part in train:
+        known = model.head.measured(model.head.target_rows(part))
+        known = known.reshape(len(known), len(targets))
+        weights = part.weights()
+        if weights is not None:
+            known = known & (weights > 0)[model.head.row_graph(part)].unsqueeze(1)
+        is_known |= known.any(0)
+        num_graphs += part.num_graphs
+    measured = is_known.tolist()
     if not any(measured):
         raise DataError(
-            f"none of the {train.num_graphs} training records has a value of "
+            f"none of the {num_graphs} training records has a value of "
             f"{', '.join(targets)}. Give other data, or train on another target."
         )
     for name, is_measured in zip(targets, measured, strict=True):

@@ -23,7 +23,6 @@ import torch
 import yaml
 from torch import Tensor
 
-from graphfold.dag import select
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.errors import CheckpointError
@@ -289,6 +288,6 @@ def common_checkpoint(config: TrainingConfig, data: DataModule, member: int) -> 
         split=split_without_places(state["split"]),
         packages=named_packages(config.mapping),
         state_dict={},
-        training_records=hash_graphs(select(data.raw, data.split.train)),
+        training_records=torch.cat([hash_graphs(part) for part in data.chunks("train")]),
         progress={"member": member},
     )

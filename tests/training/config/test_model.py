@@ -34,7 +34,7 @@ def config() -> dict:
 def test_auto_becomes_the_mean_of_the_logarithms():
     given = config()
     before = given["cells"]
-    fill_degrees(given, star())
+    fill_degrees(given, star)
     want = (math.log(4) + 3 * math.log(2) + math.log(1)) / 5
     assert given["cells"][0]["atom"]["mean_log_degree"] == pytest.approx(want)
     assert given["cells"][1] == {"atom": {"mean_log_degree": 2}}
@@ -43,7 +43,7 @@ def test_auto_becomes_the_mean_of_the_logarithms():
 
 def test_a_virtual_node_is_a_neighbour():
     given = config()
-    fill_degrees(given, star(), VirtualNode("bond"))
+    fill_degrees(given, star, VirtualNode("bond"))
     want = (math.log(5) + 3 * math.log(3) + math.log(2)) / 5
     assert given["cells"][0]["atom"]["mean_log_degree"] == pytest.approx(want)
 
