@@ -228,9 +228,11 @@ class FeatureSpec:
 
     def _ids(self, key: Key, words: Sequence[str]) -> Tensor:
         """The id of each word of a dictionary, remembered while it is encoded batch by batch."""
-        if key not in self._known or self._known[key][0] is not words:
-            self._known[key] = words, self.vocabularies[key].table(words)
-        return self._known[key][1]
+        known = self._known.get(key)
+        if known is None or known[0] is not words:
+            # Another thread may put its own there meanwhile.
+            known = self._known[key] = words, self.vocabularies[key].table(words)
+        return known[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers, ready for JSON."""

@@ -319,9 +319,12 @@ class GraphFile:
             for k, (space, name, *_) in enumerate(manifest["strings"])
         }
 
-    def read(self, first: int, last: int) -> bytes:
-        """The records of the graphs first .. last - 1."""
+    def read(self, first: int, last: int, is_mapped: bool = False) -> bytes | memoryview:
+        """The records of the graphs first .. last - 1; mapped ones count as memory once touched."""
         begin, end = int(self.starts[first]) * _WORD, int(self.starts[last]) * _WORD
+        if is_mapped:
+            base = self._places["records"][0]
+            return memoryview(self._memory)[base + begin : base + end]
         parts, base = [], self._places["records"][0]
         while begin < end:  # one call of the system gives no more than 2 GB
             parts.append(os.pread(self._descriptor, end - begin, base + begin))
@@ -408,7 +411,7 @@ class StoredGraphs:
                 columns[field.name] = torch.empty(shape, dtype=field.dtype)
                 continue
             units = records.view(_unit_type(layout.units[k]))
-            values = units[layout.units_of(k, first[k], rows[k])].view(np.uint8)
+            values = units.take(layout.units_of(k, first[k], rows[k])).view(np.uint8)
             column = torch.from_numpy(values).view(field.dtype).view(-1, *field.shape)
             if field.dictionary:
                 column = self._recode(field.dictionary, column, file_of.repeat(rows[k]))
@@ -464,7 +467,7 @@ class StoredGraphs:
         for begin, end in pairwise(bounds):
             file, at = self.files[file_of[begin]], int(local[begin])
             try:
-                records.append(file.read(at, at + end - begin))
+                records.append(file.read(at, at + end - begin, self.is_whole))
             except (OSError, ValueError) as error:
                 name = self.names[self._name[file_of[begin]]]
                 raise DataError(
@@ -473,7 +476,8 @@ class StoredGraphs:
                     path=name,
                 ) from error
             counts.append(file.counts[at : at + end - begin].astype(np.int64))
-        return np.frombuffer(b"".join(records), np.int64), np.concatenate(counts)
+        joined = records[0] if len(records) == 1 else b"".join(records)
+        return np.frombuffer(joined, np.int64), np.concatenate(counts)
 
     def _recode(self, key: tuple[str, str], codes: Tensor, file_of: Numbers) -> Tensor:
         """Codes of the strings of all files, from those of each file; -1 stays."""
