@@ -7,10 +7,11 @@
 # Images for GPUs differ in the index of torch alone.
 FROM python:3.11-slim-bookworm
 
-# A model's own kernels are compiled where it runs, so the compiler stays.
+# A model's own kernels are compiled where it runs, so the compiler stays; RDKit draws with two
+# libraries of X.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --no-install-recommends --yes gcc libc6-dev libgomp1 \
+    && apt-get install --no-install-recommends --yes gcc libc6-dev libgomp1 libxext6 libxrender1 \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /graphfold

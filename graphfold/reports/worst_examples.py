@@ -43,7 +43,10 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     figures = []
     for graph, loss in enumerate(losses.tolist()):
         dag = select(raw, [graph])
-        drawing, caption = _draw(dag, predictions[graph], trained.head)
+        try:
+            drawing, caption = _draw(dag, predictions[graph], trained.head)
+        except ConfigError as error:  # a system without what RDKit draws with
+            return f'<p class="note">{escape(error.message)}</p>'
         if explained:
             drawing = explained[graph]
         caption = escape(f"{caption} · loss {loss:.3g}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from training.tiny_runs import train, write_corpora, write_molecules
+from training.tiny_runs import run, train, write_corpora, write_molecules
 
 SMALL = ["model.hidden_size=8", "trainer.max_epochs=2", "data.batch_size=8"]
 
@@ -75,3 +76,20 @@ def test_names_from_the_data_are_escaped(tmp_path: Path) -> None:
     text, page = page_of(folder)
     assert "script" not in page.tags
     assert "&lt;script&gt;" in text
+
+
+def test_a_system_that_draws_no_molecules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a small container without libXrender: the run ends, and its page says what is missing."""
+    monkeypatch.setitem(sys.modules, "rdkit.Chem.Draw", None)
+    table = write_molecules(tmp_path / "m.csv", num_rows=60)
+    folder = train(
+        tmp_path / "run", "data=smiles", f"data.path={table}", "data.target_columns=[c]", *SMALL
+    )
+    text, page = page_of(folder)
+    assert "molecules cannot be drawn here" in text
+    assert "install libxrender1" in text
+    assert "figure" not in page.tags
+    assert run("draw", folder, table, "--output", tmp_path / "drawings", draws=True) == 2
+    assert "error: molecules cannot be drawn here" in capsys.readouterr().err

@@ -8,6 +8,7 @@ value of n rows has the place `row * size + column`, so a view tells where the o
 from __future__ import annotations
 
 import atexit
+import hashlib
 import importlib.util
 import itertools
 import math
@@ -387,7 +388,7 @@ def _folder() -> Path:
 @cache
 def _compile(source: str) -> Any:
     """The kernel that Triton makes of a source when it is called for the first time."""
-    path = _folder() / f"kernel_{hash(source):x}.py"
+    path = _folder() / f"kernel_{hashlib.sha256(source.encode()).hexdigest()[:16]}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

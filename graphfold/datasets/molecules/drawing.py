@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rdkit import Chem
-from rdkit.Chem.Draw import rdMolDraw2D
 
 from graphfold.datasets.molecules.molecule import read_molecule
-from graphfold.errors import RecordError
+from graphfold.errors import ConfigError, RecordError
 
 #: Width and height of a drawing, in pixels.
 SIZE = 260, 180
@@ -88,6 +87,13 @@ def draw_contributions(
 
 
 def _svg(molecule: Chem.Mol, **highlights: Any) -> str:
+    try:
+        from rdkit.Chem.Draw import rdMolDraw2D
+    except ImportError as error:
+        raise ConfigError(
+            f"molecules cannot be drawn here: {error}. RDKit draws with libraries of the system; "
+            "on Debian and Ubuntu, install libxrender1 and libxext6."
+        ) from error
     drawer = rdMolDraw2D.MolDraw2DSVG(*SIZE)
     options: Any = drawer.drawOptions()
     options.clearBackground = False
