@@ -115,13 +115,20 @@ class OutputFolder:
         return Outcome(counts)
 
     def end(self) -> None:
-        """Prints the table of counts.
+        """Prints the table of counts; of one input, whether its output was there.
 
         Raises:
             DataError: if an input could not be used.
         """
-        print(self._table(), file=sys.stderr)
         errors = [outcome.error for outcome in self.outcomes.values() if outcome.error is not None]
+        if len(self.paths) > 1:
+            print(self._table(), file=sys.stderr)
+        elif errors:
+            raise errors[0]
+        else:
+            for given, outcome in self.outcomes.items():
+                if outcome.was_there:
+                    print(f"{self.paths[given]}: was there", file=sys.stderr)
         if errors:
             raise DataError(
                 f"{len(errors)} of {len(self.outcomes)} inputs cannot be used: "

@@ -337,6 +337,21 @@ def test_an_input_that_cannot_be_used_does_not_stop_the_others(
     assert capsys.readouterr().err.count("was there") == 2
 
 
+def test_of_one_input_in_a_folder_nothing_is_said_but_that_it_was_there(
+    molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, out = write_molecules(tmp_path / "a.csv", 3), tmp_path / "out"
+    out.mkdir()
+    total = "3 predicted, 0 could not be read (see their reason)\n"
+    for told in (total, f"{out / 'a.csv'}: was there\n{total}"):
+        capsys.readouterr()
+        assert run("predict", molecules, given, "--output", out) == 0
+        assert capsys.readouterr().err == told
+    given.write_text("SMILES\nCC\n")
+    assert run("predict", molecules, given, "--output", out) == 2
+    assert capsys.readouterr().err.startswith(f"error: {given}:1: no column 'smiles'")
+
+
 def test_of_many_outputs_the_table_has_those_with_bad_records(
     molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
