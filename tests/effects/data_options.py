@@ -133,8 +133,8 @@ def _(lab, tmp_path):
 
 @row.nothing("data.cache_dir", "packed data go there and nowhere else, and are the same")
 def _(lab, tmp_path):
-    before = sorted(os.listdir(lab.folder))
     first = trees(lab)
+    before = sorted(os.listdir(lab.folder))
     own = trees(lab, cache_dir=str(tmp_path / "own"))
     again = trees(lab, cache_dir=str(tmp_path / "own"))
     assert difference(first.raw, own.raw) is None
