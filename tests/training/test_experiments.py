@@ -43,6 +43,7 @@ NEEDED = {
     "bace": ["data.path=f.csv"],
     "clintox": ["data.path=f.csv"],
     "sider": ["data.path=f.csv"],
+    "table": ["data.path=f.csv", "data.records=brackets", "data.target_columns=[a]"],
 }
 
 #: experiment -> a metric that it must report on test.
