@@ -40,7 +40,7 @@ test: setup ## run the tests that need neither network nor GPU
 	$(ONE_THREAD) $(BIN)/python -m pytest $(DISTRIBUTED) $(TESTS)
 
 test-slow: setup ## run the tests that take longer, or a SHARE of them that a SEED chooses
-	$(ONE_THREAD) $(BIN)/python -m pytest $(DISTRIBUTED) -m slow --share $(SHARE) --seed "$(SEED)" $(TESTS)
+	$(ONE_THREAD) $(BIN)/python -m pytest $(DISTRIBUTED) -m 'slow and not gpu' --share $(SHARE) --seed "$(SEED)" $(TESTS)
 
 test-sanitized: setup ## run the engine's tests with native code that watches its memory
 	$(ONE_THREAD) scripts/test_sanitized.sh $(DISTRIBUTED) $(or $(TESTS),$(SANITIZED))
