@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from graphfold.datasets.storage.reading import available_cores
 from graphfold.errors import ConfigError, DataError, GraphfoldError, first_line
 from graphfold.inference.inputs import Input
 
@@ -89,7 +90,7 @@ def _connected(workers: int | None) -> Iterator[Any]:
             "'graphfold[ray]'."
         ) from error
     address = os.environ.get("RAY_ADDRESS")
-    own = {"num_cpus": workers or len(os.sched_getaffinity(0)), "include_dashboard": False}
+    own = {"num_cpus": workers or available_cores(), "include_dashboard": False}
     own["object_store_memory"] = _SHARED_MEMORY
     try:
         ray.init(

@@ -300,16 +300,18 @@ class FusedKernel:
         return self._let(f"{at} % {size}")
 
     def _gathered(self, value: Value, at: str, mask: str) -> str:
-        row = self._row(at, value.size)
-        index = self._load((value, INDEX), row, mask, "tl.int64")
-        place = self._let(f"{index} * {value.size} + {self._column(at, value.size)}")
+        place = self._in_rows((value, INDEX), value.size, at, mask)
         return self._load((value, ROWS), place, mask)
 
     def _expanded(self, value: Value, at: str, mask: str) -> str:
         """Of each edge, the row of its node."""
-        row = self._load(PARENT, self._row(at, value.size), mask, "tl.int64")
-        of_node = self._let(f"{row} * {value.size} + {self._column(at, value.size)}")
+        of_node = self._in_rows(PARENT, value.size, at, mask)
         return self._operand(value.inputs[0], value, of_node, mask)
+
+    def _in_rows(self, index: Any, size: int, at: str, mask: str) -> str:
+        """The same columns in the rows that an index names."""
+        row = self._load(index, self._row(at, size), mask, "tl.int64")
+        return self._let(f"{row} * {size} + {self._column(at, size)}")
 
     def _reduced(self, value: Value, at: str, mask: str) -> str:
         """The sum, or maximum, along the dimensions that have become one."""
@@ -321,9 +323,9 @@ class FusedKernel:
         for offsets in itertools.product(*gone):
             part = view.arranged(value.shape, kept, view.offset + sum(offsets))
             names.append(self._as_number(self._operand(part, value, at, mask)))
-        found = names[0]
-        for name in names[1:]:
-            formula = _FORMULAS[op.ADD if value.operation is op.REDUCE_SUM else op.MAXIMUM]
+        found, *rest = names
+        formula = _FORMULAS[op.ADD if value.operation is op.REDUCE_SUM else op.MAXIMUM]
+        for name in rest:
             found = self._let(formula.format(x=found, y=name))
         return found
 

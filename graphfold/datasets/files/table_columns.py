@@ -67,6 +67,11 @@ def positive_last(names: Sequence[str], positive: Positive, target: str) -> tupl
     return (other, wanted)
 
 
+def listed(names: Sequence[str] | str) -> tuple[str, ...]:
+    """The names of an option that takes one name or a list of them."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def checked_class_names(
     class_names: Mapping[str, Any], targets: Sequence[str] | None
 ) -> dict[str, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from graphfold.datasets.files.table_columns import (
     TableInput,
     TableTarget,
     TableWeight,
+    listed,
 )
 from graphfold.datasets.files.tables import PART, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
@@ -370,8 +371,7 @@ def open_targets(names: Sequence[str] | str, ignored: tuple[str, ...]) -> OpenTa
     """
     if isinstance(names, str) and (names == ALL or "*" in names):
         return OpenTargets(names, ignored)
-    listed = (names,) if isinstance(names, str) else names
-    for name in listed:
+    for name in listed(names):
         if any(_fits(pattern, name) for pattern in ignored):
             raise ConfigError(
                 f"the column '{name}' is in target_columns and in ignore_columns. Take it out of "

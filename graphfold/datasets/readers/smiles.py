@@ -18,6 +18,7 @@ from graphfold.datasets.files.table_columns import (
     TableTarget,
     TableWeight,
     checked_class_names,
+    listed,
     positive_last,
     positive_of,
     refuse_unknown_targets,
@@ -126,14 +127,14 @@ class SmilesAdapter(Adapter):
         longest_smiles: int = 20_000,
         ignore_columns: Sequence[str] | str = (),
     ) -> None:
-        self.open_targets = open_targets(target_columns, _listed(ignore_columns))
-        names = () if self.open_targets is not None else _listed(target_columns)
-        of_atoms = _listed(atom_target_columns)
-        of_bonds = _listed(bond_target_columns)
-        listed = (*names, *of_atoms, *of_bonds)
+        self.open_targets = open_targets(target_columns, listed(ignore_columns))
+        names = () if self.open_targets is not None else listed(target_columns)
+        of_atoms = listed(atom_target_columns)
+        of_bonds = listed(bond_target_columns)
+        targets = (*names, *of_atoms, *of_bonds)
         self.positive, self.task = positive, task
         if self.open_targets is None:
-            refuse_unknown_targets(positive, listed)
+            refuse_unknown_targets(positive, targets)
         if positive is not None and task != "classification":
             raise ConfigError(
                 "data.positive is for classes. Leave it out, or set data.task=classification."
@@ -141,10 +142,10 @@ class SmilesAdapter(Adapter):
         cells = {
             name: positive_last(names, positive, name)
             for name, names in checked_class_names(
-                class_names or {}, listed if self.open_targets is None else None
+                class_names or {}, targets if self.open_targets is None else None
             ).items()
         }
-        for name in listed:
+        for name in targets:
             if num_classes in (None, 2) and positive_of(positive, name) == "0":
                 cells.setdefault(name, ("1", "0"))
         self.classes = cells  # target -> the names of its classes
@@ -336,10 +337,6 @@ class SmilesAdapter(Adapter):
     def _computed(self, molecule: Chem.Mol) -> dict[str, Any]:
         """The columns that are computed of the molecule that the graph is made of."""
         return {**self.descriptors.values(molecule)}
-
-
-def _listed(names: Sequence[str] | str) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _check_list_targets(adapter: SmilesAdapter, bounded: bool) -> None:

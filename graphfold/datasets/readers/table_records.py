@@ -16,7 +16,12 @@ from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.dag.assemble import to_tensor
 from graphfold.dag.schema import Task
 from graphfold.datasets.adapter import Adapter, ManyGraphs, Record, read_records
-from graphfold.datasets.files.table_columns import TableTarget, TableWeight, checked_class_names
+from graphfold.datasets.files.table_columns import (
+    TableTarget,
+    TableWeight,
+    checked_class_names,
+    listed,
+)
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.table_columns import MoleculeColumns, MoleculeRow
 from graphfold.datasets.readers.spec import AdapterSpec
@@ -71,7 +76,7 @@ class TableAdapter(Adapter):
         split_column: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        names = (target_columns,) if isinstance(target_columns, str) else tuple(target_columns)
+        names = listed(target_columns)
         if records == "table":
             raise ConfigError(
                 "data.records is table, which is no kind of record. Name what reads a cell, such "

@@ -21,6 +21,7 @@ import math
 import mmap
 import os
 import weakref
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -183,12 +184,8 @@ class GraphFileWriter:
                 while block := file.read(_BLOCK):
                     write(block)
                 write(bytes(-out.tell() % _WORD))
-            strings = [
-                [*key, self._num_strings[key], places[f"offsets {k}"], places[f"text {k}"]]
-                for k, key in enumerate(self._codes)
-            ]
-            found = {"metadata": metadata, "num_graphs": self.num_graphs, "strings": strings}
-            manifest = json.dumps({**found, "places": places}).encode()
+            found = {"metadata": metadata, "num_graphs": self.num_graphs, "places": places}
+            manifest = json.dumps({**found, "strings": [*self._codes]}).encode()
             write(manifest + len(manifest).to_bytes(_LENGTH, "little"))
             out.write(digest.digest())
 
@@ -220,7 +217,26 @@ class GraphFileWriter:
         return recoded
 
 
-class StoredStrings(Sequence[str]):
+class _Strings(Sequence[str]):
+    """Strings that are looked up one by one."""
+
+    @abstractmethod
+    def _at(self, index: int) -> str:
+        """The string with a number from 0 on."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._at(index % len(self))
+
+
+class StoredStrings(_Strings):
     """Strings that stay in their file until they are asked for.
 
     Args:
@@ -235,26 +251,24 @@ class StoredStrings(Sequence[str]):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        begin, end = self._offsets[index % len(self) :][:2].tolist()
-        return str(self._text[begin:end], "utf-8", "surrogatepass")
-
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), _BLOCK):
             for begin, end in pairwise(self._offsets[first : first + _BLOCK + 1].tolist()):
-                yield str(self._text[begin:end], "utf-8", "surrogatepass")
+                yield self._between(begin, end)
+
+    def _at(self, index: int) -> str:
+        return self._between(*self._offsets[index : index + 2].tolist())
+
+    def _between(self, begin: int, end: int) -> str:
+        return str(self._text[begin:end], "utf-8", "surrogatepass")
 
 
-class ManyStrings(Sequence[str]):
-    """The strings of several files, one after the other."""
+class ManyStrings(_Strings):
+    """The strings of several files, one after the other.
+
+    Attributes:
+        first: [num_files + 1] where those of each file begin.
+    """
 
     def __init__(self, parts: Sequence[Sequence[str]]) -> None:
         self._parts = parts
@@ -263,21 +277,12 @@ class ManyStrings(Sequence[str]):
     def __len__(self) -> int:
         return int(self.first[-1])
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
-        part = int(np.searchsorted(self.first, index, side="right")) - 1
-        return self._parts[part][index - int(self.first[part])]
-
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self._parts)
+
+    def _at(self, index: int) -> str:
+        part = int(np.searchsorted(self.first, index, side="right")) - 1
+        return self._parts[part][index - int(self.first[part])]
 
 
 class GraphFile:
@@ -316,7 +321,7 @@ class GraphFile:
         self.counts = self._numbers("counts", np.int32).reshape(self.num_graphs, width)
         self.strings = {
             (space, name): self._strings(f"offsets {k}", f"text {k}")
-            for k, (space, name, *_) in enumerate(manifest["strings"])
+            for k, (space, name) in enumerate(manifest["strings"])
         }
 
     def read(self, first: int, last: int, is_mapped: bool = False) -> bytes | memoryview:
@@ -372,26 +377,26 @@ class StoredGraphs:
         return int(self._first[-1])
 
     @cached_property
-    def _strings(self) -> dict[tuple[str, str], tuple[Sequence[str], Numbers | None]]:
-        """The strings of all files, and the code of each string of each of them.
+    def _strings(self) -> dict[tuple[str, str], tuple[Sequence[str], Numbers, Numbers | None]]:
+        """The strings of all files, where those of each begin, and the code of each of them.
 
         There is None for the codes where a string is known by its place in all files.
         """
-        strings: dict[tuple[str, str], tuple[Sequence[str], Numbers | None]] = {}
+        strings: dict[tuple[str, str], tuple[Sequence[str], Numbers, Numbers | None]] = {}
         for key in (field.dictionary for field in self._layout.fields if field.dictionary):
             joined = ManyStrings([file.strings[key] for file in self.files])
             if not self.is_whole and len(joined) > MOST_STRINGS:
-                strings[key] = joined, None
+                strings[key] = joined, joined.first, None
                 continue
             codes: dict[str, int] = {}
             table = [codes.setdefault(word, len(codes)) for word in joined]
-            strings[key] = tuple(codes), np.array(table, np.int64)
+            strings[key] = tuple(codes), joined.first, np.array(table, np.int64)
         return strings
 
     @cached_property
     def dictionaries(self) -> Dictionaries:
         """The strings that the codes of the columns stand for."""
-        return {key: strings for key, (strings, _) in self._strings.items()}
+        return {key: strings for key, (strings, _, _) in self._strings.items()}
 
     def select(self, graphs: Tensor | Sequence[int] | range) -> TypedDAG:
         """The graphs with the given numbers, in the given order, as one `TypedDAG`.
@@ -481,12 +486,7 @@ class StoredGraphs:
 
     def _recode(self, key: tuple[str, str], codes: Tensor, file_of: Numbers) -> Tensor:
         """Codes of the strings of all files, from those of each file; -1 stays."""
-        strings, table = self._strings[key]
-        if table is None:
-            assert isinstance(strings, ManyStrings)
-            first = strings.first
-        else:
-            first = run_pointers(np.array([len(file.strings[key]) for file in self.files]))
+        _, first, table = self._strings[key]
         own = codes.numpy()
         moved = own + first[file_of].reshape(-1, *[1] * (own.ndim - 1))
         joined = moved if table is None else np.append(table, -1)[np.where(own < 0, -1, moved)]
