@@ -220,9 +220,12 @@ class DataModule:
             ConfigError: if there is no such part.
             DataError: if `prepare` was not called.
         """
-        dag = self._load()[0]
+        dag = self._load()[encoded]
+        if part is None and self._stored is None:
+            yield dag
+            return
         numbers = torch.arange(dag.num_graphs) if part is None else self.split.part(part)
-        for chunk in self._chunks(self._load()[encoded], numbers):
+        for chunk in self._chunks(dag, numbers):
             yield self.spec.encode(chunk) if encoded and self._stored is not None else chunk
 
     def num_rows(self, space: str) -> Tensor:
