@@ -50,8 +50,10 @@ from graphfold.training.loop.checks import (
 )
 from graphfold.training.loop.fitting import fit_network, fit_once
 from graphfold.training.loop.loop import Callback, Loop
+from graphfold.training.process.launch import is_first
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
-from graphfold.training.process.quiet import is_first, printing_once
+from graphfold.training.process.quiet import printing_once
+from graphfold.training.process.ranks import joined, num_processes
 from graphfold.training.run.best_and_last import (
     check_epochs,
     check_model,
@@ -224,6 +226,7 @@ def start_run(
         GraphfoldError: before any epoch, if config or data cannot be used, or another training
             runs in the folder.
     """
+    num_processes(config.trainer)  # refuses what no launcher has started, before data are read
     data = check_parts(config) if data is None else data
     data.prepare()
     if not len(data.split.train):
@@ -315,33 +318,36 @@ def fit_members(
         first: the loop of the first member of a run that begins.
     """
     members = folder.members(config.ensemble)
-    for number, files in enumerate(members):
-        name = f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
-        # What the folder of a run that begins held before may still be there in a further process.
-        resume = first is None and files.last.is_file()
-        if resume:
-            last = Checkpoint.load(files.last)
-            if is_done(last, config.trainer.max_epochs, more_epochs):
-                continue
-            print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
-            model = make_model(config, data, number, begins=False)
-            check_model(model, last, files.last)
-            loop = make_loop(config, model, data, callbacks)
-        else:
-            if len(members) > 1:
-                print(name, flush=True)
-            if first is not None and number == 0:
-                loop = first
+    with joined(config.trainer):
+        for number, files in enumerate(members):
+            name = (
+                f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
+            )
+            # What the folder of a new run held before may still be there in a further process.
+            resume = first is None and files.last.is_file()
+            if resume:
+                last = Checkpoint.load(files.last)
+                if is_done(last, config.trainer.max_epochs, more_epochs):
+                    continue
+                print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
+                model = make_model(config, data, number, begins=False)
+                check_model(model, last, files.last)
+                loop = make_loop(config, model, data, callbacks)
             else:
-                loop = begin_member(config, data, number, callbacks)
-        if is_first():
-            files.best.parent.mkdir(parents=True, exist_ok=True)
-        own = config.changed({"monitor": loop.monitor, "ensemble": 1})
-        common = common_checkpoint(own, data, number)
-        if not isinstance(loop.model, FittedModel):
-            fit_network(own, loop, data, files, common, resume)
-        elif is_first():
-            fit_once(own, loop.model, loop, data, files, common)
+                if len(members) > 1:
+                    print(name, flush=True)
+                if first is not None and number == 0:
+                    loop = first
+                else:
+                    loop = begin_member(config, data, number, callbacks)
+            if is_first():
+                files.best.parent.mkdir(parents=True, exist_ok=True)
+            own = config.changed({"monitor": loop.monitor, "ensemble": 1})
+            common = common_checkpoint(own, data, number)
+            if not isinstance(loop.model, FittedModel):
+                fit_network(own, loop, data, files, common, resume)
+            elif is_first():
+                fit_once(own, loop.model, loop, data, files, common)
     if len(members) > 1 and is_first():
         join_members(folder, members)
 

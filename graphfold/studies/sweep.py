@@ -37,7 +37,7 @@ from graphfold.training.config.compose import (
 )
 from graphfold.training.config.overrides import in_hydras_grammar
 from graphfold.training.config.stored_config import read_stored_config
-from graphfold.training.process.quiet import is_first
+from graphfold.training.process.launch import is_first
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics, lower_is_better

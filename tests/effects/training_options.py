@@ -583,6 +583,13 @@ def _(lab):
         same(two[name], value, rtol=1e-4, atol=1e-5)
 
 
+@row.refused("trainer/default.num_nodes", "more machines than a launcher has started processes on")
+def _(lab):
+    with pytest.raises(ConfigError, match="num_nodes is 2, but this process was started by itself"):
+        lab.run("trees", "trainer.num_nodes=2")
+    lab.run("trees", "trainer.num_nodes=1")
+
+
 # Callbacks and loggers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from training.launches import IN_SHELL
 from training.one_step import both_agree, take_step
 from training.tiny_runs import listops, read_json, train, write_corpora
 
@@ -35,6 +37,39 @@ def train_by_torchrun(folder: Path, *overrides: str, members: int = 1) -> Path:
     settings = [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
     command = [sys.executable, *TORCHRUN, "-m", "graphfold", "train", *overrides]
     return check_run(folder, [*command, *settings], members)
+
+
+def train_by_srun(folder: Path, *overrides: str) -> Path:
+    """Trains in the tasks of two machines, which this one plays both."""
+    settings = [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
+    command = [sys.executable, "-m", "graphfold", "train", *overrides, *settings]
+    with socket.create_server(("", 0)) as free:
+        meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1])}
+    tasks = [
+        subprocess.Popen(
+            command,
+            env={
+                **os.environ,
+                **IN_SHELL,  # but for the terminal
+                **meeting,
+                "SLURM_PROCID": str(number),
+                "SLURM_NODEID": str(number),
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for number in range(2)
+    ]
+    outputs = [task.communicate(timeout=120) for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], outputs
+    assert outputs[0][0].count("epoch 1/") == 1
+    assert [outputs[0][1], *outputs[1]] == ["", "", ""]
+    assert not list(folder.rglob(".*"))
+    return folder
 
 
 def check_run(folder: Path, command: list[str], members: int) -> Path:
@@ -89,6 +124,17 @@ def test_torchrun_ends_with_the_weights_of_one_process(
         other = parts / folder.relative_to(whole)
         for name, value in parameters(folder).items():
             torch.testing.assert_close(parameters(other)[name], value, atol=1e-5, rtol=1e-5)
+    wanted = pytest.approx(read_json(whole / "metrics.json"), abs=1e-5)
+    assert read_json(parts / "metrics.json") == wanted
+
+
+@pytest.mark.slow
+def test_srun_ends_with_the_weights_of_one_process(tmp_path: Path) -> None:
+    words = words_of("tree", tmp_path)
+    whole = train(tmp_path / "one", *words, "data.batch_size=8")
+    parts = train_by_srun(tmp_path / "two", *words, "data.batch_size=4", "trainer.num_nodes=2")
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(parameters(parts)[name], value, atol=1e-5, rtol=1e-5)
     wanted = pytest.approx(read_json(whole / "metrics.json"), abs=1e-5)
     assert read_json(parts / "metrics.json") == wanted
 

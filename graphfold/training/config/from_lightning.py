@@ -7,7 +7,7 @@ from typing import Any
 
 #: Options of Lightning's trainer that decide nothing here.
 _IDLE = (
-    *("logger", "callbacks", "default_root_dir", "log_every_n_steps", "num_nodes"),
+    *("logger", "callbacks", "default_root_dir", "log_every_n_steps"),
     *("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "barebones"),
     *("num_sanity_val_steps", "use_distributed_sampler", "inference_mode", "benchmark"),
     *("deterministic", "enable_autolog_hparams", "model_registry"),
@@ -24,7 +24,7 @@ _OFF: dict[str, tuple[object, ...]] = {
 
 #: Other options of Lightning's trainer -> what does the same here.
 _INSTEAD = {
-    "strategy": "trainer.devices=N, or torchrun, starts processes that share each step.",
+    "strategy": "trainer.devices=N, torchrun or srun starts processes that share each step.",
     "fast_dev_run": "Set trainer.limit_train_batches=1 and trainer.max_epochs=1.",
     "overfit_batches": "Set trainer.limit_train_batches.",
     "limit_test_batches": "graphfold evaluate scores a file of any size.",

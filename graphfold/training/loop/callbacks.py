@@ -21,7 +21,7 @@ from graphfold.training.config.instantiate import instantiate
 from graphfold.training.loop.checks import describe_execution
 from graphfold.training.loop.loop import Callback, Logger, Loop
 from graphfold.training.loop.optimisation import rate_without_factors
-from graphfold.training.process.quiet import is_first
+from graphfold.training.process.launch import is_first
 
 #: Seconds between two losses in the bar.
 _PERIOD = 0.2

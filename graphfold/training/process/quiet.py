@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+from graphfold.training.process.launch import is_first
+
 
 @contextmanager
 def readable_warnings(debug: bool = False) -> Iterator[None]:
@@ -41,17 +43,6 @@ def warnings_once() -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = show
-
-
-def rank() -> int:
-    """The number of this process; 0 if it is alone, or the first."""
-    value = os.environ.get("RANK", "")
-    return int(value) if value.isdecimal() else 0
-
-
-def is_first() -> bool:
-    """True for the process that writes and prints."""
-    return rank() == 0
 
 
 @contextmanager

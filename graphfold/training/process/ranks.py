@@ -1,8 +1,8 @@
 """The processes of one training: which this is, how they begin, and what they add up.
 
-torchrun starts processes that each run the whole command; otherwise the command starts them itself,
-for fitting alone. The first one (rank 0) keeps the lock of the run folder, writes into it, prints
-and scores; the others compute with it.
+torchrun and srun start processes that each run the whole command; otherwise the command starts
+them itself, for fitting alone. The first one (rank 0) keeps the lock of the run folder, writes into
+it, prints and scores; the others compute with it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ from torch.multiprocessing.spawn import (
 )
 
 from graphfold import errors
-from graphfold.errors import ConfigError, GraphfoldError, ProcessError
+from graphfold.errors import ConfigError, GraphfoldError, ProcessError, first_line
+from graphfold.training.process.launch import Launch, is_first, launch
 from graphfold.training.process.process import keep_memory
-from graphfold.training.process.quiet import choose_warnings, is_first, printing_once, rank
+from graphfold.training.process.quiet import choose_warnings, printing_once
 from graphfold.training.trainer import Trainer
-
-#: What torchrun sets beside rank and number of processes.
-TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 _REMEDY = (
     "One that is killed may have run out of memory. The checkpoints of whole epochs are kept: the "
@@ -39,27 +37,55 @@ _REMEDY = (
 
 
 def num_processes(trainer: Trainer) -> int:
-    """The number of processes that share each step: those of torchrun, or as many as devices.
+    """The number of processes that share each step: those of a launcher, or as many as devices.
 
     Raises:
-        ConfigError: if torchrun has started another number of processes than were asked for.
+        ConfigError: if a launcher has started others than were asked for, or none has and the
+            trainer asks for several machines.
     """
-    if TORCHRUN not in os.environ:
+    launched = launch()
+    if launched is None:
+        if trainer.num_nodes > 1:
+            raise ConfigError(
+                f"trainer.num_nodes is {trainer.num_nodes}, but this process was started by "
+                "itself. Start the command by srun, or by torchrun on each machine."
+            )
         return trainer.devices
-    here = int(os.environ["LOCAL_WORLD_SIZE"])
-    if trainer.devices not in (1, here):
-        raise ConfigError(
-            f"trainer.devices is {trainer.devices}, but torchrun has started {here} processes here."
-            " Leave trainer.devices out."
-        )
-    return int(os.environ["WORLD_SIZE"])
+    for key, here, what in (
+        ("devices", launched.local_size, f"processes of {launched.launcher} on this machine"),
+        ("num_nodes", launched.num_nodes, f"machines of {launched.launcher}"),
+    ):
+        wanted = getattr(trainer, key)
+        if wanted not in (1, here):
+            raise ConfigError(
+                f"trainer.{key} is {wanted}, but the {what} are {here}. Leave trainer.{key} out."
+            )
+    return launched.world_size
+
+
+@contextmanager
+def joined(trainer: Trainer) -> Iterator[None]:
+    """Processes of a launcher know each other within; of others nothing is asked.
+
+    They meet once for all members of an ensemble: who came back to the meeting point first would
+    find what the others have left there.
+
+    Raises:
+        ProcessError: if they do not meet, or lose each other.
+    """
+    count, launched = num_processes(trainer), launch()
+    if launched is None or count == 1:
+        yield
+        return
+    with _group(_device(trainer, launched), launched.meeting_point, launched.rank, count):
+        yield
 
 
 def run_in_processes(trainer: Trainer, work: Callable[..., None], *arguments: Any) -> None:
     """Calls `work(device, *arguments)` in each process of a training, and waits for their end.
 
-    One process is this one. Several are torchrun's, of which this is one, or they are started here,
-    and get what they work on as copies.
+    One process is this one. Several are those of a launcher, of which this is one and which have
+    `joined`, or they are started here, and get what they work on as copies.
 
     Args:
         trainer: says how many there are, and on which devices.
@@ -72,12 +98,12 @@ def run_in_processes(trainer: Trainer, work: Callable[..., None], *arguments: An
         RuntimeError: if a process failed otherwise.
     """
     count = num_processes(trainer)
-    if TORCHRUN in os.environ and count > 1:
-        local = int(os.environ["LOCAL_RANK"])
-        with _group(trainer.device(local), "env://", rank(), count), warnings.catch_warnings():
+    launched = launch()
+    if launched is not None and count > 1:
+        with warnings.catch_warnings():
             if not is_first():  # each computes on batches of its own, and may warn of them
                 choose_warnings()
-            work(trainer.device(local), *arguments)
+            work(_device(trainer, launched), *arguments)
         return
     if count == 1:
         work(trainer.device(), *arguments)
@@ -130,15 +156,28 @@ def _work_in_process(
         work(device, *arguments)
 
 
+def _device(trainer: Trainer, launched: Launch) -> torch.device:
+    """The device of this process; srun may show each process its own GPU and no other."""
+    sees_its_own = launched.launcher == "srun" and torch.cuda.device_count() == 1
+    return trainer.device(0 if sees_its_own else launched.local_rank)
+
+
 @contextmanager
 def _group(device: torch.device, meeting_point: str, number: int, count: int) -> Iterator[None]:
     """The processes know each other within."""
     is_gpu = device.type == "cuda"
     if is_gpu:
         torch.cuda.set_device(device)
-    distributed.init_process_group(
-        "nccl" if is_gpu else "gloo", init_method=meeting_point, rank=number, world_size=count
-    )
+    try:
+        distributed.init_process_group(
+            "nccl" if is_gpu else "gloo", init_method=meeting_point, rank=number, world_size=count
+        )
+    except distributed.DistError as error:
+        raise ProcessError(
+            f"process {number} of {count} has not met the others at {meeting_point} "
+            f"({first_line(error)}). See to it that all of them run and can reach that machine, or "
+            "name another one and a free port in MASTER_ADDR and MASTER_PORT."
+        ) from error
     try:
         yield
     except RuntimeError as error:

@@ -18,7 +18,7 @@ from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import write_text
 from graphfold.training.config.stored_config import read_stored_config, read_yaml
 from graphfold.training.config.training_config import TrainingConfig
-from graphfold.training.process.quiet import is_first
+from graphfold.training.process.launch import is_first
 
 _CONTENTS = (
     "config.yaml",

@@ -1,10 +1,11 @@
-"""Processes that torchrun starts share one run folder; the first one writes it."""
+"""Processes that a launcher starts share one run folder; the first one writes it."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,14 +16,16 @@ from pathlib import Path
 import pytest
 import torch
 from torch.multiprocessing import start_processes
+from training.launches import BY_SRUN, BY_TORCHRUN, set_environment
 from training.tiny_runs import listops, read_json, run, write_molecules
 
 from graphfold.errors import ConfigError, DivergenceError, ProcessError
-from graphfold.training.process.quiet import is_first, printing_once, rank
+from graphfold.training.process.launch import rank
+from graphfold.training.process.quiet import printing_once
 from graphfold.training.process.ranks import (
-    TORCHRUN,
     add_up,
     gather_objects,
+    joined,
     num_processes,
     run_in_processes,
     share_buffers,
@@ -31,35 +34,38 @@ from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.trainer import Trainer
 
 
-@pytest.mark.parametrize(
-    ("environment", "number"),
-    [
-        ({}, 0),
-        ({"RANK": "5", "LOCAL_RANK": "1"}, 5),  # torchrun on the third machine
-        ({"RANK": "0", "LOCAL_RANK": "0"}, 0),
-        ({"RANK": "x"}, 0),
-    ],
-)
-def test_the_number_of_a_process(
-    environment: dict[str, str], number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RANK", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert rank() == number
-    assert is_first() is (number == 0)
-
-
-def test_the_number_of_processes_is_that_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_processes_is_that_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     assert num_processes(Trainer()) == 1
     assert num_processes(Trainer(devices=2)) == 2
-    for name, value in {TORCHRUN: "x", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="num_nodes is 3, but this process was .* by srun"):
+        num_processes(Trainer(num_nodes=3))
+    set_environment(monkeypatch, BY_TORCHRUN)
     assert num_processes(Trainer()) == 6
-    assert num_processes(Trainer(devices=2)) == 6
-    with pytest.raises(ConfigError, match="devices is 3, but torchrun has started 2 processes"):
+    assert num_processes(Trainer(devices=2, num_nodes=3)) == 6
+    with pytest.raises(ConfigError, match="devices is 3, but the processes of torchrun on this m"):
         num_processes(Trainer(devices=3))
+    with pytest.raises(ConfigError, match="num_nodes is 2, but the machines of torchrun are 3. L"):
+        num_processes(Trainer(num_nodes=2))
+
+
+def test_processes_of_srun_have_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They see all GPUs of their machine, or (--gpus-per-task=1) each its own as number 0."""
+    set_environment(monkeypatch, BY_SRUN)
+    devices: list[torch.device] = []
+    for count in (2, 1):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        run_in_processes(Trainer(accelerator="gpu"), devices.append)
+    assert devices == [torch.device("cuda", 1), torch.device("cuda", 0)]
+
+
+def test_who_does_not_meet_the_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, {**BY_SRUN, "SLURM_PROCID": "0"})
+    with socket.create_server(("", 0)) as taken:
+        monkeypatch.setenv("MASTER_ADDR", "localhost")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        match = r"process 0 of 5 has not met .* tcp://localhost:\d+ \(.*MASTER_ADDR and MASTER_PORT"
+        with pytest.raises(ProcessError, match=match), joined(Trainer(accelerator="cpu")):
+            pass
 
 
 @pytest.fixture
