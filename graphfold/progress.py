@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,8 @@ def shown(
     """The items; meanwhile standard error tells how many records are done, and how fast.
 
     A terminal has a bar that goes away at the end. Where standard error is a file or a pipe, a line
-    comes now and then, ever more rarely: a log of hours stays short.
+    comes now and then, ever more rarely: a log of hours stays short. A process that shares the work
+    of another one says nothing: that one counts for all.
 
     Args:
         items: what is gone through.
@@ -35,6 +37,9 @@ def shown(
         total: how many records there are; None if nobody knows.
         done: records that were done before, which do not count for the speed.
     """
+    if multiprocessing.parent_process() is not None:
+        yield from items
+        return
     meter = (_Bar if sys.stderr.isatty() else _Lines)(doing, total, done)
     try:
         for item in items:

@@ -60,3 +60,11 @@ def test_a_terminal_has_a_bar_that_goes_away(
     monkeypatch.setattr(progress, "_UPDATE", 0.0)
     assert list(progress.shown(range(3), "working", total=3)) == [0, 1, 2]
     assert "3 of 3 records" in capsys.readouterr().err
+
+
+def test_a_process_that_shares_the_work_of_another_one_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress.multiprocessing, "parent_process", lambda: object())
+    assert Clock(monkeypatch, 10.0).work(100) == list(range(100))
+    assert capsys.readouterr().err == ""

@@ -11,8 +11,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import torch
+
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.features.feature_spec import Key, UnknownCount, UnknownValues
+from graphfold.datasets.storage.reading import available_cores, in_processes, start_method
 from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import check_output
 from graphfold.inference.inputs import Input, find_input, find_inputs, is_one_file, readable
@@ -223,9 +226,10 @@ class _FolderWork:
         outcomes: Iterable[tuple[Input, Outcome]] = (
             (given, self.do(predictor, given)) for given in inputs
         )
-        if self.job.engine is not None:
+        workers = _processes(predictor, inputs)
+        if self.job.engine is not None or workers > 1:
             outcomes = shown(
-                self._elsewhere(predictor, inputs),
+                self._elsewhere(predictor, inputs, workers),
                 f"{len(inputs)} inputs",
                 lambda done: done[1].counts.good + done[1].counts.bad,
             )
@@ -255,19 +259,11 @@ class _FolderWork:
         return outcome
 
     def _elsewhere(
-        self, predictor: Predictor, inputs: Sequence[Input]
+        self, predictor: Predictor, inputs: Sequence[Input], workers: int
     ) -> Iterator[tuple[Input, Outcome]]:
-        """Does it in other processes, which may have another current folder."""
-        if any(given.is_stream for given in inputs):
-            raise ConfigError(
-                f"--engine {self.job.engine} reads files, and an input is a pipe. Save it first."
-            )
-        job = replace(self.job, run=self.job.run.absolute())
-        work = replace(self, job=job, folder=self.folder.absolute())
-        by_path = {given.path.absolute(): given for given in inputs}
-        there = [given._replace(path=path) for path, given in by_path.items()]
-        for elsewhere, result in on_ray(work.in_worker, there, job.workers):
-            given = by_path[elsewhere.path]
+        """Does it in other processes: of an engine, else of this machine."""
+        engine = self._on_ray if self.job.engine is not None else self._beside
+        for given, result in engine(predictor, inputs, workers):
             if isinstance(result, DataError):
                 yield given, Outcome(error=result)
                 continue
@@ -279,12 +275,70 @@ class _FolderWork:
                 predictor.unknown.join(unknown)
             yield given, outcome
 
+    def _on_ray(
+        self, predictor: Predictor, inputs: Sequence[Input], _: int
+    ) -> Iterator[tuple[Input, Any]]:
+        """Results of Ray's processes, which may have another current folder."""
+        if any(given.is_stream for given in inputs):
+            raise ConfigError(
+                f"--engine {self.job.engine} reads files, and an input is a pipe. Save it first."
+            )
+        job = replace(self.job, run=self.job.run.absolute())
+        work = replace(self, job=job, folder=self.folder.absolute())
+        by_path = {given.path.absolute(): given for given in inputs}
+        there = [given._replace(path=path) for path, given in by_path.items()]
+        for elsewhere, result in on_ray(work.in_worker, there, job.workers):
+            yield by_path[elsewhere.path], result
+
+    def _beside(
+        self, predictor: Predictor, inputs: Sequence[Input], workers: int
+    ) -> Iterator[tuple[Input, Any]]:
+        """Results of processes that are forked of this one, and have its model."""
+        key = id(self)
+        calls = ((given, pickle.dumps((_in_fork, (key, given)))) for given in inputs)
+        _FORKED[key] = self, predictor
+        try:
+            yield from in_processes(calls, workers, lambda given: given.path)
+        finally:
+            del _FORKED[key]
+
     def in_worker(self, given: Input) -> tuple[Outcome, Mapping[Key, UnknownCount]]:
-        """Does it in a process of an engine; also counts the values that nobody has learnt."""
-        predictor = _loaded(pickle.dumps(self.job))
-        predictor.num_workers = 0  # the engine has a process for each core
+        """Does it in a process of an engine."""
+        return self.do_alone(_loaded(pickle.dumps(self.job)), given)
+
+    def do_alone(
+        self, predictor: Predictor, given: Input
+    ) -> tuple[Outcome, Mapping[Key, UnknownCount]]:
+        """Does it in one process of many; also counts the values that nobody has learnt."""
+        predictor.num_workers = 0  # there is a process for each core
         predictor.unknown = UnknownValues(predictor.trained.spec)
         return self.do(predictor, given), predictor.unknown.counts
+
+
+def _processes(predictor: Predictor, inputs: Sequence[Input]) -> int:
+    """Number of processes that take one input each; 1 where all had better read the same one.
+
+    The latter holds of few bytes, and where one input has more than half of them. A process that is
+    forked computes on a CPU with one thread.
+    """
+    is_plain = predictor.trained.device.type == "cpu" and torch.get_num_threads() == 1
+    if start_method() != "fork" or not is_plain or predictor.parser is not None:
+        return 1
+    sizes = [given.path.stat().st_size if given.path.is_file() else 0 for given in inputs]
+    if sum(sizes) < 2 * SMALL_FILE or 2 * max(sizes) > sum(sizes):
+        return 1
+    cores = predictor.num_workers
+    return min(len(inputs), available_cores() if cores is None else cores)
+
+
+#: Work and its predictor, which the processes that are forked for it find here.
+_FORKED: dict[int, tuple[_FolderWork, Predictor]] = {}
+
+
+def _in_fork(key: int, given: Input) -> tuple[Outcome, Mapping[Key, UnknownCount]]:
+    """Does the work on an input in a forked process."""
+    work, predictor = _FORKED[key]
+    return work.do_alone(predictor, given)
 
 
 @lru_cache(1)

@@ -218,12 +218,19 @@ def fingerprint_files(job: Job, output: Path | None, form: str | None = None) ->
     apply_to_files(
         job,
         output,
-        lambda predictor, path, file, _: write_embeddings(predictor, path, file),
+        _write_file,
         "embedded",
         lambda _: f".{form or 'csv'}",
         {"form": form or "csv"},
         joins=False,
     )
+
+
+def _write_file(
+    predictor: Predictor, path: Path, file: Path | None, _: list[str] | None
+) -> tuple[int, int]:
+    """`write_embeddings`; inputs are not joined."""
+    return write_embeddings(predictor, path, file)
 
 
 def write_embeddings(predictor: Predictor, path: Path, output: Path | None) -> tuple[int, int]:

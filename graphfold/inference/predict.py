@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,18 +39,24 @@ def predict_files(
         text_format = "parquet"
     options = {"explain": explain, "text_format": text_format}
 
-    def write(
-        predictor: Predictor, path: Path, file: Path | None, headers: list[str] | None
-    ) -> tuple[int, int]:
-        return predict_file(predictor, path, file, **options, headers=headers)
-
     def ending(predictor: Predictor) -> str | None:
         if text_format is not None:
             return ".parquet" if text_format == "parquet" else None  # that of the input
         return ".csv" if predictor.adapter.reads_tables else ".jsonl"
 
     joins = text_format != "parquet"
-    apply_to_files(job, output, write, "predicted", ending, options, joins)
+    apply_to_files(job, output, partial(_write, options), "predicted", ending, options, joins)
+
+
+def _write(
+    options: Mapping[str, Any],
+    predictor: Predictor,
+    path: Path,
+    file: Path | None,
+    headers: list[str] | None,
+) -> tuple[int, int]:
+    """`predict_file`, of which other processes can be told."""
+    return predict_file(predictor, path, file, **options, headers=headers)
 
 
 def predict_file(

@@ -22,7 +22,7 @@ import pytest
 from training.tiny_runs import run, train, write_corpora, write_molecules
 
 import graphfold
-from graphfold.inference import inputs
+from graphfold.inference import apply, inputs
 from graphfold.inference.output_folder import MOST_ROWS, NOTES
 from graphfold.inference.predictor import Predictor
 
@@ -291,6 +291,44 @@ def test_several_inputs_go_on_where_they_were_broken_off(
     for name in outputs(tmp_path / "broken"):
         written = [tmp_path / folder / name for folder in ("unbroken", "broken")]
         assert written[0].read_bytes() == written[1].read_bytes()
+
+
+def test_many_inputs_are_worked_on_side_by_side(
+    molecules: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(4):
+        write_molecules(tmp_path / "in" / f"{number}.csv", 20 + number, bad_rows=number)
+    (tmp_path / "in" / "4.csv").write_text("SMILES\nCC\n")
+    plan = Predictor.plan
+
+    def noted(self: Predictor, *args: Any) -> Any:
+        with (tmp_path / "processes").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return plan(self, *args)
+
+    def processes(out: Path, num_workers: int) -> set[str]:
+        words = ("--set", f"num_workers={num_workers}", "--output", out)
+        assert run("predict", molecules, tmp_path / "in", *words) == 2
+        told.append(capsys.readouterr().err.replace(str(out), str(tmp_path / "one")))
+        numbers = (tmp_path / "processes").read_text().split()
+        (tmp_path / "processes").unlink()
+        return {*numbers}
+
+    monkeypatch.setattr(Predictor, "plan", noted)
+    here, told = {str(os.getpid())}, list[str]()
+    assert processes(tmp_path / "few", 2) == here  # so few bytes are not worth it
+    monkeypatch.setattr(apply, "SMALL_FILE", 10)
+    assert processes(tmp_path / "one", 0) == here
+    assert not processes(tmp_path / "two", 2) & here
+    assert told[0] == told[1] == told[2]
+    for name in outputs(tmp_path / "one"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    assert len(outputs(tmp_path / "two")) == 4
+    write_molecules(tmp_path / "in" / "5.csv", 500)  # of which all processes read records
+    assert processes(tmp_path / "two", 2) == here
 
 
 def times(folder: Path) -> dict[str, int]:
